@@ -1,11 +1,11 @@
-//! Sizes in words, and texts that are cut where it shows.
+//! Formats sizes in words, and cuts texts with a visible mark.
 
 use rondo_protocol::text::{is_invisible, is_steering};
 
-/// The most bytes of one result that are stored; a longer one is cut with a visible mark.
+/// The maximum bytes of a result to store; a longer one is cut with a visible mark.
 pub const STORED_MAX_BYTES: usize = 1 << 20;
 
-/// A number with its thousands apart: `1,234`.
+/// A number with thousands separators: `1,234`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
@@ -24,12 +24,12 @@ pub fn bytes(count: u64) -> String {
     format!("{} {unit}", grouped(count))
 }
 
-/// The beginning of `text` that is at most `max_bytes` long and ends with a whole character.
+/// The longest beginning of `text` of at most `max_bytes` that ends with a whole character.
 pub fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// How many bytes at the end of `bytes` are the beginning of a character that goes on behind them.
+/// The number of bytes at the end of `bytes` that start an incomplete character.
 pub fn begun_character(bytes: &[u8]) -> usize {
     // A character is at most four bytes long.
     let tail = bytes.get(bytes.len().saturating_sub(3)..).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn cut(text: String, max_bytes: usize) -> String {
     cut_of(text, length, max_bytes)
 }
 
-/// The beginning of a text that is `length` bytes long in all, cut in the same way.
+/// Cuts the beginning of a text of `length` bytes in the same way.
 pub fn cut_of(mut text: String, length: usize, max_bytes: usize) -> String {
     if length <= max_bytes {
         return text;
@@ -55,8 +55,7 @@ pub fn cut_of(mut text: String, length: usize, max_bytes: usize) -> String {
     text + &mark
 }
 
-/// What somebody else wrote, for one line of a message: without characters that steer or are not seen, at most
-/// `max_chars` long.
+/// Foreign text for one line of a message: without control and invisible characters, at most `max_chars` long.
 pub fn line(text: &str, max_chars: usize) -> String {
     let is_gap = |c: char| c.is_whitespace() || is_steering(c) || is_invisible(c);
     let words = text.split(is_gap).filter(|word| !word.is_empty());

@@ -1,7 +1,7 @@
 const MARK_MAX_BYTES: usize = 64;
 
-/// Cuts a text that is longer than `max_bytes` down to that, with a visible mark where it was cut: three quarters of what
-/// stays are its beginning, the rest is its end, where programs say how it went. What was cut is not cut again.
+/// Cuts a text to at most `max_bytes`, with a visible mark: keeps three quarters from the beginning and the rest from
+/// the end, where programs report their result. A text that was already cut is not cut again.
 pub fn cut(text: &mut String, max_bytes: usize) {
     if text.len() <= max_bytes {
         return;

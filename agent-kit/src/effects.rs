@@ -1,7 +1,7 @@
 //! The loop's only way to act.
 //!
-//! A turn is a pure conversation between the loop and the performer of its calls. The engine stands behind
-//! [`Effects`] with a journal, retries and hooks; a test stands there with a list of replies.
+//! A turn is a pure exchange between the loop and the performer of its calls. The engine implements [`Effects`] with a
+//! journal, retries and hooks; a test implements it with a list of replies.
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
@@ -10,57 +10,57 @@ use rondo_protocol::object::AnsweredBy;
 
 /// Performs calls.
 pub trait Effects: Send {
-    /// Performs one call, however many attempts that takes.
+    /// Performs one call, with as many attempts as needed.
     ///
     /// # Errors
     /// The fault of the last attempt.
     fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>>;
 
-    /// Performs tool calls none of which changes what another sees: side by side where that is possible. The replies
-    /// stand in the order of the calls.
+    /// Performs tool calls none of which changes what another sees: side by side where possible. Returns the replies in
+    /// the order of the calls.
     ///
     /// # Errors
-    /// The fault of the first call, in that order, that has one.
+    /// The first fault, in the order of the calls.
     fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>>;
 
-    /// Tells of a tool call that the loop answered by itself, without making it.
+    /// Reports a tool call that the loop answered itself, without making it.
     fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()>;
 
-    /// Tells what the loop made of the reply to the last model call.
+    /// Reports the verdict on the reply to the last model call.
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()>;
 }
 
-/// A reply, and how it came about.
+/// A reply and its origin.
 #[derive(Debug, Clone)]
 pub struct Performed {
     /// The reply, redacted.
     pub reply: Reply,
-    /// Who gave it.
+    /// What answered: a port or a hook.
     pub answered_by: AnsweredBy,
-    /// Of a model call: what was sent.
+    /// For a model call: what was sent.
     pub sent: Option<Sent>,
 }
 
 /// What was sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// The digest of the head: that of another model's after a fallback, or of a hook's after a rewrite.
+    /// The digest of the request head: of another model's after a fallback, or of a hook's after a rewrite.
     pub head: Digest,
     /// The digest of the request.
     pub request: Digest,
-    /// The digest of the request as the loop asked it, when a hook rewrote it.
+    /// The digest of the request as the loop asked it, if a hook rewrote it.
     pub asked: Option<Digest>,
     /// The resolved model.
     pub model: String,
-    /// The logical name of the model, when it is not the role's first.
+    /// The logical name of the model, if it is not the role's first.
     pub fallback: Option<String>,
 }
 
-/// What the loop made of a reply.
+/// The loop's verdict on a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It keeps the contract, or asks for tools.
+    /// The reply keeps the contract, or asks for tools.
     Accepted,
-    /// It does not, and is sent back.
+    /// The reply breaks the contract and is sent back.
     Refused,
 }

@@ -4,14 +4,14 @@ use std::fmt;
 
 use rondo_protocol::diagnostic::Code;
 
-/// Why a call of a tool failed. It is shown to the caller and holds nothing that the caller must not see.
+/// Why a tool call failed. It is shown to the caller and contains nothing that the caller must not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The code, which has a page.
+    /// The diagnostic code, which has a documentation page.
     pub code: Code,
     /// What happened and what to do instead.
     pub message: String,
-    /// What the tool had put out by then.
+    /// The tool's output before it failed.
     pub output: String,
 }
 
@@ -21,14 +21,14 @@ impl Error {
         Self { code, message: message.into(), output: String::new() }
     }
 
-    /// The same error with what the tool had put out.
+    /// The same error with the tool's output.
     #[must_use]
     pub fn with_output(self, output: String) -> Self {
         Self { output, ..self }
     }
 }
 
-/// As a model is shown it: the line `error RN1602: what happened`, then the output.
+/// The text for a model: the line `error RN1602: what happened`, then the output.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.code, self.message)?;

@@ -1,4 +1,4 @@
-//! What one agent needs: its history, a model provider, answers that keep a contract, and the loop between them.
+//! The parts of one agent: its history, a model provider, answers that keep a contract, and the loop between them.
 //!
 //! This crate knows nothing of graphs, stores, hooks or other agents. The loop acts only through
 //! [`effects::Effects`], which the engine implements.

@@ -1,16 +1,16 @@
-//! What every HTTP client of this crate has in common.
+//! The common base of the HTTP clients of this crate.
 
 use std::error::Error;
 
-/// A client that does one request when it is asked for one: nothing is retried, no redirect is followed. TLS is
-/// rustls with ring.
+/// A client that makes exactly one request per call: it retries nothing and follows no redirect. TLS is rustls with
+/// ring.
 pub fn client() -> reqwest::ClientBuilder {
-    // A client cannot be built without a crypto provider; one that is installed already stays.
+    // Building a client requires a crypto provider; an installed one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never())
 }
 
-/// The last cause of an error, which says more than the first.
+/// The innermost cause of an error, which is the most specific one.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {

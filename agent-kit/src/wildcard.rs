@@ -1,7 +1,7 @@
-//! Matching with wildcards, in time linear but for going back to the last of them.
+//! Matches wildcards, backtracking only to the last one.
 
-/// Whether a pattern matches a whole text, where some of its items stand for any number of the text's. To go back to
-/// the last of these is enough: what an earlier one could take besides, that one can take too.
+/// Whether a pattern matches a whole text; some of its items match any number of items of the text. Backtracking to the
+/// last of these is enough: it can match whatever an earlier one could match in addition.
 pub(crate) fn matches<P, T>(
     pattern: &[P],
     text: &[T],
@@ -9,7 +9,7 @@ pub(crate) fn matches<P, T>(
     is_match: impl Fn(&P, &T) -> bool,
 ) -> bool {
     let (mut at, mut read) = (0, 0);
-    // What follows the last such item, and how far that reaches.
+    // The items after the last wildcard, and how far it extends.
     let mut last = None;
     while let Some(item) = text.get(read) {
         match pattern.get(at) {

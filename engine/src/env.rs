@@ -1,16 +1,16 @@
-//! Time, ids and randomness: the one place where a run asks for them. Waiting is tokio's, so that a test can pause it.
+//! Time, ids and randomness of a run. Waiting uses tokio, so that a test can pause it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rondo_protocol::id::ThreadId;
 
-/// Where time, ids and randomness come from.
+/// A source of time, ids and randomness.
 pub trait Env: Send + Sync {
     /// Unix milliseconds, for notes and events.
     fn now_ms(&self) -> u64;
 
-    /// Milliseconds that have passed since some fixed moment, never going back: for deadlines and durations.
+    /// Milliseconds since a fixed moment, monotonic: for deadlines and durations.
     fn elapsed_ms(&self) -> u64;
 
     /// 128 random bits.
@@ -46,8 +46,8 @@ impl Env for SystemEnv {
 
     fn random(&self) -> u128 {
         let mut bytes = [0_u8; 16];
-        // Without the system's random numbers two ids of one millisecond could meet; the clock's nanoseconds are the
-        // best that is left then.
+        // Without the system's random numbers two ids of one millisecond could collide; the clock's nanoseconds are
+        // the best alternative.
         if getrandom::fill(&mut bytes).is_err() {
             return SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         }
@@ -55,7 +55,7 @@ impl Env for SystemEnv {
     }
 }
 
-/// A clock that only moves when told, with ids and random numbers from a seed: equal runs give equal events.
+/// A clock that moves only on request, with ids and random numbers from a seed: equal runs give equal events.
 #[derive(Debug)]
 pub struct SeededEnv {
     now_ms: AtomicU64,
@@ -64,7 +64,7 @@ pub struct SeededEnv {
 }
 
 impl SeededEnv {
-    /// An environment whose clock stands at `now_ms`.
+    /// An environment whose clock starts at `now_ms`.
     pub fn new(now_ms: u64, seed: u64) -> Self {
         Self { now_ms: AtomicU64::new(now_ms), seed, drawn: AtomicU64::new(0) }
     }

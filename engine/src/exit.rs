@@ -1,4 +1,4 @@
-//! Exit codes: the one place where an ending, a fault or a signal becomes a number.
+//! Exit codes: the only place that maps an ending, a fault or a signal to a number.
 
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
@@ -21,8 +21,8 @@ pub enum Exit {
     Denied = 3,
     /// A limit was reached.
     Limit = 4,
-    /// A provider could not be had, broke its contract, or a script ran out or a recording lacks a request. The thread can be
-    /// resumed.
+    /// A provider is unavailable or broke its contract, a script ran out, or a recording lacks a request. The thread
+    /// can be resumed.
     Provider = 5,
     /// The store is damaged.
     Damaged = 6,
@@ -32,7 +32,7 @@ pub enum Exit {
     InDoubt = 8,
     /// Input or output failed. The thread can be resumed.
     InputOutput = 9,
-    /// A person is asked.
+    /// The thread waits for a person.
     Waiting = 75,
     /// Ended by SIGINT.
     Interrupted = 130,
@@ -83,7 +83,7 @@ impl Exit {
         }
     }
 
-    /// The exit of a fault by its code: the hundreds of its number say what it is about.
+    /// The exit of a fault by its code: the hundreds of its number identify the subject.
     pub fn of_fault(code: Code) -> Self {
         let hundreds = code.as_str().get(2..4).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default();
         match (code, hundreds) {

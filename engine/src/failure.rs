@@ -1,4 +1,4 @@
-//! Why something was not done that was asked of this process: diagnostics of a file, or one fault with a code.
+//! Failures of a verb: diagnostics of files, or one fault with a code.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::conversation::rebuild;
 use crate::exit::Exit;
 use crate::{Error, resolved_roles, store, trust};
 
-/// Why a verb did not do what was asked.
+/// The failure of a verb.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Failure {
     /// Files have faults.
@@ -21,22 +21,22 @@ pub enum Failure {
 /// Files with faults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faulty {
-    /// What is wrong, in source order.
+    /// The faults, in source order.
     pub faults: Vec<Diagnostic>,
-    /// The texts of the files they are in, by name as far as they were read.
+    /// The texts of these files, by name, if they were read.
     pub sources: BTreeMap<String, String>,
 }
 
-/// A fault that is not at a place in a file.
+/// A fault without a place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// How the process ends.
+    /// The exit code.
     pub exit: Exit,
-    /// Which kind of fault.
+    /// The code of the fault.
     pub code: Code,
-    /// What happened.
+    /// The message.
     pub message: String,
-    /// What to do.
+    /// A hint on what to do.
     pub hint: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Failure {
         Self::Fault(Fault { exit: Exit::of_fault(code), code, message: message.into(), hint: None })
     }
 
-    /// The same with words on what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         match self {
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// The same with another exit.
+    /// Sets another exit.
     #[must_use]
     pub fn with_exit(self, exit: Exit) -> Self {
         match self {
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// How the process ends.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Diagnostics(_) => Exit::Invalid,
@@ -73,7 +73,7 @@ impl Failure {
     }
 }
 
-/// Its words alone, for where another message holds them.
+/// Only the message, for use in another message.
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

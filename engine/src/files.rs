@@ -1,7 +1,7 @@
-//! Files that a command line, a workflow or a scenario names, read without ever blocking and never beyond a size.
+//! Reads files that a command line, a workflow or a scenario names, without blocking and up to a size limit.
 //!
-//! A workflow is not trusted: what it names must lie in its own folder, links followed. Pipes and devices are refused
-//! before anything is read from them.
+//! A workflow is not trusted: files it names must be in its own folder, after resolving links. Pipes and devices are
+//! refused before anything is read from them.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use crate::failure::Failure;
 use crate::shipped;
 
-/// Reads a text file that the command line names, or one of a workflow that ships with rondo.
+/// Reads a text file that the command line names, or one of a shipped workflow.
 ///
 /// # Errors
 /// [`Code::FileRefused`] with the reason.
@@ -29,7 +29,7 @@ pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", path.display())))
 }
 
-/// A path as it is recorded and given to other processes: absolute, links resolved.
+/// A path in the form for records and other processes: absolute, with links resolved.
 pub fn absolute(path: &Path, here: &Path) -> String {
     if let Some(shipped) = path.to_str().filter(|path| shipped::is_one(path)) {
         return shipped.to_owned();
@@ -38,12 +38,12 @@ pub fn absolute(path: &Path, here: &Path) -> String {
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// The text of a plain file of at most `max_bytes`.
+/// Reads a regular text file of at most `max_bytes`.
 ///
 /// # Errors
 /// [`FileError`], also for a folder, a pipe or a device.
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
-    // Without NONBLOCK the mere opening of a pipe would wait for its writer.
+    // Without NONBLOCK opening a pipe would wait for its writer.
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))?;
     let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
@@ -70,11 +70,11 @@ fn refused(error: &io::Error) -> FileError {
     }
 }
 
-/// The files in a workflow's folder, which may be one that ships with rondo.
+/// The files in a workflow's folder, which may be a shipped one.
 #[derive(Debug)]
 pub struct FolderFiles {
     folder: PathBuf,
-    /// What was read, by the name it was asked for: reports show it.
+    /// The texts read, by requested name, for reports.
     read: Mutex<BTreeMap<String, String>>,
 }
 
@@ -84,14 +84,14 @@ impl FolderFiles {
         Self { folder: folder.into(), read: Mutex::default() }
     }
 
-    /// What was read, by name.
+    /// The texts read, by name.
     pub fn into_read(self) -> BTreeMap<String, String> {
         self.read.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_within(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
         let named = Path::new(path);
-        // The reader of workflows refuses such paths already; other callers may not.
+        // The reader of workflows already refuses such paths; other callers may not.
         if !named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(FileError::Outside);
         }

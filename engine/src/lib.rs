@@ -1,13 +1,13 @@
 //! The rondo engine: a graph of roles, run over a step store.
 //!
-//! [`Engine`] starts, resumes and cancels threads; everything else here is what it is made of. Data flows one way:
-//! a checked workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`local`] driver visits roles through
-//! their [`hook`]s, and the [`store`] keeps the steps.
+//! [`Engine`] starts, resumes and cancels threads; everything else here is a part of it. Data flows one way: a checked
+//! workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`local`] driver visits roles through their
+//! [`hook`]s, and the [`store`] keeps the steps.
 //!
 //! The library knows nothing of terminals: the command line is in `cli`. A process that shares a store with others opens
 //! a [`host::Host`].
 //!
-//! A workflow with a tool and a hook of one's own, answered by a script, in a store that lives in memory:
+//! A workflow with a custom tool and hook, answered by a script, in an in-memory store:
 //!
 //! ```
 //! use std::collections::BTreeMap;

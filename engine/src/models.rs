@@ -1,4 +1,4 @@
-//! Which provider serves which logical model, and what its tokens cost.
+//! Maps logical models to providers and prices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 
-/// The model of roles that name none.
+/// The model of roles without one.
 const DEFAULT: &str = "default";
 
 /// The models of one run, by logical name.
@@ -18,8 +18,8 @@ const DEFAULT: &str = "default";
 pub struct Models(pub BTreeMap<String, ResolvedModel>);
 
 impl Models {
-    /// Every logical model of `workflow`, and the one that roles have by default, answered by `provider`. Each has the
-    /// id that the workflow gives it, else its own name.
+    /// Every logical model of `workflow`, and the default one, served by `provider`. Each has the id from the
+    /// workflow, else its own name.
     pub fn all_by(workflow: &Workflow, provider: &Arc<dyn Model>) -> Self {
         let named = workflow.models.iter().map(|(name, model)| (name.as_str(), model.model.clone()));
         let all: BTreeMap<&str, Option<String>> = std::iter::once((DEFAULT, None)).chain(named).collect();
@@ -40,47 +40,47 @@ impl Models {
     }
 }
 
-/// A logical model as it is served.
+/// A resolved logical model.
 #[derive(Clone)]
 pub struct ResolvedModel {
     /// The id that is sent to the provider.
     pub id: String,
-    /// Who answers.
+    /// The provider.
     pub provider: Arc<dyn Model>,
-    /// What its tokens cost, if the operator said so.
+    /// Its token prices, if the operator set them.
     pub price: Option<Price>,
-    /// Where it is served.
+    /// The endpoint.
     pub served_by: ServedBy,
-    /// How it is asked to hold an answer to its form.
+    /// How it is asked to constrain the format of an answer.
     pub response_format: ResponseFormat,
 }
 
 impl ResolvedModel {
-    /// Whether calls cost an unknown amount. A script and a recording cost nothing, or what was
-    /// recorded; so does what answers within this process, which has no provider.
+    /// Whether calls cost an unknown amount. A script costs nothing and a recording what was recorded; an in-process
+    /// model without a provider costs nothing.
     pub fn is_unpriced(&self) -> bool {
         let provider = self.served_by.provider.as_str();
         self.price.is_none() && ![SCRIPT_PROVIDER, RECORDING_PROVIDER, ""].contains(&provider)
     }
 }
 
-/// The name of the provider that a script is.
+/// The provider name of scripts.
 pub const SCRIPT_PROVIDER: &str = "script";
 
-/// The name of the provider that a recording is.
+/// The provider name of recordings.
 pub const RECORDING_PROVIDER: &str = "recording";
 
-/// Where a model is served. The credential is no part of it.
+/// Where a model is served, without the credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServedBy {
     /// The provider's name.
     pub provider: String,
-    /// Its base address; of a script or a recording, its digest.
+    /// Its base address; the digest of a script or a recording.
     pub address: String,
 }
 
 impl ServedBy {
-    /// A mark of both, in which nothing of the address can be read.
+    /// A digest of both that does not reveal the address.
     pub fn mark(&self) -> String {
         let text = format!("{}\n{}", self.provider, self.address);
         Digest::sha256(text.as_bytes()).to_string().chars().take(16).collect()
@@ -90,18 +90,18 @@ impl ServedBy {
 /// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// Of the prompt, new to the provider.
+    /// Prompt tokens that are not cached.
     pub input: f64,
-    /// Of the prompt, kept by the provider from an earlier request.
+    /// Prompt tokens read from the provider's cache.
     pub cached_input: f64,
-    /// Of the prompt, kept by the provider for later requests, where it says so.
+    /// Prompt tokens written to the provider's cache, if it reports them.
     pub cache_write: f64,
-    /// Of replies.
+    /// Reply tokens.
     pub output: f64,
 }
 
 impl Price {
-    /// What `usage` costs, in US dollars.
+    /// The cost of `usage` in US dollars.
     pub fn of(&self, usage: Usage) -> f64 {
         let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
         millions(fresh) * self.input
@@ -110,7 +110,7 @@ impl Price {
             + millions(usage.output_tokens) * self.output
     }
 
-    /// What so many tokens of a prompt cost more when the provider serves them no longer, in US dollars.
+    /// The extra cost in US dollars of prompt tokens that the provider no longer serves from its cache.
     pub fn of_unserved(&self, tokens: u64) -> f64 {
         millions(tokens) * (self.input - self.cached_input).max(0.0)
     }

@@ -1,4 +1,4 @@
-//! The roles of a workflow, resolved: what each needs to play its part, made once for a run.
+//! Resolves the roles of a workflow: what each needs to run, built once per run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use rondo_protocol::workflow::{Limits, ModelRole, Role, RoleKind, RolePolicy, Wo
 use crate::grant::Grants;
 use crate::models::Models;
 
-/// Every role of a workflow that can be visited, ready.
+/// Every resolved role of a workflow.
 #[derive(Debug, Default)]
 pub struct ResolvedRoles {
-    /// Roles that a model plays.
+    /// Model roles.
     pub model_roles: BTreeMap<RoleName, RoleRuntime>,
-    /// Roles that a tool plays.
+    /// Tool roles.
     pub tool_roles: BTreeMap<RoleName, ToolRoleRuntime>,
-    /// How the answers of each are read.
+    /// How to read the answers of each role.
     pub body_readers: BTreeMap<RoleName, BodyReader>,
 }
 
-/// A role that a tool plays, ready to be run.
+/// A resolved tool role.
 #[derive(Debug)]
 pub struct ToolRoleRuntime {
     /// The tool, by its name in the workflow.
     pub tool: String,
-    /// It alone, as far as the operator has and grants it.
+    /// A toolbox with only this tool, if the operator has and grants it.
     pub toolbox: Toolbox,
-    /// What is read from the result, which is JSON then; `None` = nothing.
+    /// The fields to read from the result, which is then JSON, if any.
     pub fields: Option<ResultFields>,
-    /// The status when the tool did what it should.
+    /// The status on success.
     pub ok: Status,
-    /// The status when it failed.
+    /// The status on failure.
     pub failed: Status,
-    /// Answers in place of the tool where it has entries for the role.
+    /// Answers in place of the tool if it has entries for the role.
     pub script: Option<Arc<Scripted>>,
 }
 
@@ -52,21 +52,21 @@ pub struct ToolRoleRuntime {
 pub struct ResultFields {
     /// Their names.
     pub names: Vec<FieldName>,
-    /// What they are held to together.
+    /// The schema of all of them together.
     pub schema: Validator,
 }
 
-/// How what a step says beside its fields is read from its answer.
+/// How to read the body of an answer.
 #[derive(Debug, Clone)]
 pub enum BodyReader {
     /// By the role's contract.
     Contract(Contract),
-    /// The answer is the text itself.
+    /// The whole answer is the body.
     Text,
 }
 
 impl BodyReader {
-    /// What an answer says beside its fields; empty where there is none or it cannot be read.
+    /// The body of an answer; empty if there is none or it cannot be read.
     pub fn body(&self, answer: &str) -> String {
         match self {
             Self::Contract(_) if answer.is_empty() => String::new(),
@@ -76,16 +76,16 @@ impl BodyReader {
     }
 }
 
-/// A role that a model plays, ready to speak.
+/// A resolved model role.
 #[derive(Debug)]
 pub struct RoleRuntime {
-    /// The loop's part.
+    /// The agent loop.
     pub agent: Agent,
     /// How its history is built.
     pub history_policy: HistoryPolicy,
-    /// The head for its first model, then for each fallback.
+    /// The head for its first model, then one per fallback.
     pub heads: Vec<ModelHead>,
-    /// A mark of where its first model is served.
+    /// Identifies the endpoint of its first model.
     pub served_by: Option<String>,
 }
 
@@ -113,29 +113,29 @@ pub enum Error {
         /// The logical model.
         model: String,
     },
-    /// The definition does not fit this version.
+    /// The definition is not supported by this version.
     #[error("role {role}: {what}")]
     Unfit {
         /// The role.
         role: RoleName,
-        /// What does not fit.
+        /// The unsupported part.
         what: String,
     },
 }
 
-/// The parts of a request head that the workflow alone decides: the system text and the schema of the answer.
+/// The parts of a request head that depend only on the workflow: the system text and the schema of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     /// The system text.
     pub system: String,
-    /// The JSON Schema of the answer; what of it the provider is sent, it says itself.
+    /// The JSON Schema of the answer; the provider decides which form of it to send.
     pub response_format: Option<String>,
 }
 
-/// How the answers of each role are read.
+/// How to read the answers of each role.
 ///
 /// # Errors
-/// [`Error::Unfit`] when a field's schema cannot be compiled.
+/// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
     let reading = |(name, role): &(RoleName, Role)| match &role.kind {
         RoleKind::Model(model) => Some(contract(name, role, model).map(BodyReader::Contract)),
@@ -149,15 +149,15 @@ pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader
 /// The contract of each model role.
 ///
 /// # Errors
-/// [`Error::Unfit`] when a field's schema cannot be compiled.
+/// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Error> {
     model_roles(workflow).map(|(name, role, model)| Ok((name.clone(), contract(name, role, model)?))).collect()
 }
 
-/// The roles of a workflow that a script answers for.
+/// The roles that a script can answer for.
 ///
 /// # Errors
-/// [`Error::Unfit`] when a field's schema cannot be compiled.
+/// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
     let models = contracts(workflow)?.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
     let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
@@ -170,7 +170,7 @@ fn contract(name: &RoleName, role: &Role, model: &ModelRole) -> Result<Contract,
         .map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })
 }
 
-/// The tools of each role that may call any.
+/// The toolbox of each role that may call tools.
 pub fn toolboxes(workflow: &Workflow, tools: &ToolSet, grants: &Grants) -> BTreeMap<RoleName, Toolbox> {
     let toolbox = |(name, role): &(RoleName, Role)| {
         let named = match &role.kind {
@@ -183,17 +183,17 @@ pub fn toolboxes(workflow: &Workflow, tools: &ToolSet, grants: &Grants) -> BTree
     workflow.roles.iter().filter_map(toolbox).collect()
 }
 
-/// What the workflow decides of a role's request head.
+/// The parts of a role's request head that depend only on the workflow.
 pub fn script(model: &ModelRole, contract: &Contract) -> Script {
     Script { system: system_text(&model.system, &contract.text()), response_format: contract.response_format() }
 }
 
-/// How a role's history is built.
+/// A role's history policy.
 pub fn history_policy(model: &ModelRole) -> HistoryPolicy {
     HistoryPolicy { history: model.history, context: model.context.clone() }
 }
 
-/// Every role that a model plays.
+/// Every model role.
 pub fn model_roles(
     workflow: &Workflow,
 ) -> impl Iterator<Item = (&RoleName, &rondo_protocol::workflow::Role, &ModelRole)> {
@@ -203,10 +203,10 @@ pub fn model_roles(
     })
 }
 
-/// Resolves every role of a workflow that a model or a tool plays. `script` answers in place of tools where it has entries.
+/// Resolves every model and tool role of a workflow. `script` answers in place of tools if it has entries.
 ///
 /// # Errors
-/// When a model is not resolved, or the definition does not fit this version.
+/// If a model is not resolved, or the definition is not supported by this version.
 pub fn resolve(
     workflow: &Workflow,
     policies: &BTreeMap<String, RolePolicy>,
@@ -259,7 +259,7 @@ pub fn resolve(
     Ok(resolved_roles)
 }
 
-/// What is read from the result of a tool role: the fields of `ok`, where it declares any.
+/// The fields to read from a tool role's result: those of `ok`, if it declares any.
 fn fields(name: &RoleName, role: &Role) -> Result<Option<ResultFields>, Error> {
     let ok = role.output.iter().find(|(status, _)| status.as_str() == TOOL_OK).map(|(_, fields)| fields);
     let Some(declared) = ok.filter(|fields| !fields.is_empty()) else { return Ok(None) };

@@ -1,13 +1,13 @@
-//! The workflows that ship inside the binary, each a folder of texts. A path in one begins with `rondo:`.
+//! The workflows inside the binary, each a folder of texts. Their paths start with `rondo:`.
 
 use std::path::{Component, Path};
 
 use rondo_workflows::FILES;
 
-/// How the name of a file of theirs begins.
+/// The prefix of their file names.
 pub const SCHEME: &str = "rondo:";
 
-/// Whether a file is one of theirs. A folder on disk may be called so as well, and is not.
+/// Whether a file is one of them. A folder on disk with the same name is not.
 pub fn is_one(file: &str) -> bool {
     text(Path::new(file)).is_some()
 }
@@ -29,7 +29,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().filter_map(|(path, _)| path.strip_suffix("/workflow.yaml"))
 }
 
-/// The file of the workflow of that name.
+/// The file of the workflow with a name.
 pub fn file(name: &str) -> Option<String> {
     names().any(|known| known == name).then(|| format!("{SCHEME}{name}/workflow.yaml"))
 }

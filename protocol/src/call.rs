@@ -1,7 +1,7 @@
-//! Calls: the unit that hooks see, and what comes back.
+//! Calls, the unit that hooks see, and their replies.
 //!
 //! A *turn* is a whole visit of a role, a *model* call one request, a *tool* call one invocation. The agent loop acts
-//! only by performing calls; hooks stand between it and the port.
+//! only by performing calls; hooks are between it and the port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::read_set::ReadSet;
 
 pub use crate::call_kind::CallKind;
 
-/// Where in which thread a call is made. It is context, not content: equal calls of two threads differ in it. Its order
-/// is that of its parts.
+/// The location of a call in a thread. It is context, not content: equal calls of two threads differ in it. Sites are
+/// ordered by their fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// The thread.
     pub thread: ThreadId,
-    /// Who acts.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
     /// The role's visit in that lane, from 1.
     pub visit: u64,
@@ -46,7 +46,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Which of the three.
+    /// The kind of the call.
     pub fn kind(&self) -> CallKind {
         match self {
             Self::Turn(_) => CallKind::Turn,
@@ -55,7 +55,7 @@ impl Call {
         }
     }
 
-    /// Where it is made.
+    /// The site of the call.
     pub fn site(&self) -> &Site {
         match self {
             Self::Turn(call) => &call.site,
@@ -68,7 +68,7 @@ impl Call {
 /// A whole visit of a model role: its first request.
 #[derive(Debug, Clone)]
 pub struct TurnCall {
-    /// Where.
+    /// The site.
     pub site: Site,
     /// The digest of `head`.
     pub head_digest: Digest,
@@ -81,13 +81,13 @@ pub struct TurnCall {
 /// One request to a model.
 #[derive(Debug, Clone)]
 pub struct ModelCall {
-    /// Where.
+    /// The site.
     pub site: Site,
-    /// How often this call was tried before: 0 the first time.
+    /// The number of earlier attempts at this call.
     pub attempt: u32,
-    /// Attempts that this role made in this lane before this one, over the whole thread: the position in a script.
+    /// The number of earlier attempts of this role in this lane, over the whole thread: the position in a script.
     pub ordinal: u64,
-    /// The logical name of the model that is asked.
+    /// The logical name of the model.
     pub model: String,
     /// The digest of `head`.
     pub head_digest: Digest,
@@ -95,7 +95,7 @@ pub struct ModelCall {
     pub head: Arc<Head>,
     /// The messages.
     pub conversation: Arc<Conversation>,
-    /// What is left of the deadline.
+    /// The time left until the deadline.
     pub time_left: Duration,
 }
 
@@ -109,25 +109,25 @@ impl ModelCall {
 /// One invocation of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// Where.
+    /// The site.
     pub site: Site,
-    /// The model's name for this use.
+    /// The model's id for this call.
     pub id: String,
     /// The tool, by its name in workflows.
     pub name: String,
-    /// The arguments as received; they are JSON and keep the tool's schema.
+    /// The arguments as received; they are JSON and match the tool's schema.
     pub arguments: String,
-    /// What the tool says it does to the world.
+    /// The effect that the tool declares.
     pub effect: Effect,
-    /// The same for every execution of this use: thread, step and call.
+    /// The same for every execution of this call: thread, step and call.
     pub idempotency_key: String,
 }
 
-/// What a tool says it does to the world.
+/// The declared effect of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Its result depends on its arguments alone.
+    /// Its result depends only on its arguments.
     Pure,
     /// It reads these paths.
     Reads(Vec<String>),
@@ -154,44 +154,44 @@ impl Effect {
     }
 }
 
-/// What came back from a call.
+/// The reply to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// Of a turn.
+    /// The reply to a turn.
     Turn(Box<TurnReply>),
-    /// Of a model.
+    /// The reply to a model call.
     Model(ModelAnswer),
-    /// Of a tool.
+    /// The reply to a tool call.
     Tool(ToolReply),
 }
 
-/// What a whole visit came to.
+/// The result of a whole visit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnReply {
-    /// What was said.
+    /// The transcript.
     pub transcript: Transcript,
     /// The answer exactly as it entered the thread.
     pub answer: String,
-    /// What the answer says beside its fields.
+    /// The text of the answer outside its fields.
     pub body: String,
-    /// The status it chose.
+    /// The chosen status.
     pub status: Status,
     /// The declared fields.
     pub output: Value,
-    /// Tokens of all its model calls, where they were counted.
+    /// The tokens of all its model calls, if counted.
     pub usage: Option<Usage>,
-    /// US dollars of all its model calls, where a price is known.
+    /// The cost of all its model calls in US dollars, if a price is known.
     pub cost_usd: Option<f64>,
     /// The resolved model of the last reply.
     pub model: Option<String>,
-    /// The logical name of the model that answered last, when it is not the role's first.
+    /// The logical name of the model that answered last, if it is not the role's first.
     pub fallback: Option<String>,
-    /// Who gave the last model reply.
+    /// What gave the last model reply.
     pub answered_by: Option<AnsweredBy>,
-    /// Attempts at a port that it took, failed ones too.
+    /// The number of attempts at a port, including failed ones.
     #[serde(default)]
     pub attempts: u64,
-    /// What its tool calls read; `None` = one of them did more than read, failed, or has no read set.
+    /// The read set of its tool calls; `None` = one of them did more than read, failed, or has no read set.
     #[serde(skip)]
     pub seen: Option<ReadSet>,
 }
@@ -216,39 +216,39 @@ impl TurnReply {
     }
 }
 
-/// A complete reply of a model with what its provider said of it.
+/// A complete reply of a model with its usage and cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAnswer {
-    /// What it said.
+    /// The reply.
     pub reply: ModelReply,
-    /// Tokens, where the provider counted.
+    /// The tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, where a price is known.
+    /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
 }
 
 /// A result of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
-    /// What it said.
+    /// The text of the result.
     pub text: String,
     /// Whether the call failed.
     pub failed: bool,
-    /// Of a call that failed: the code of its fault.
+    /// For a failed call: the code of its fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What it read of the file system; `None` = unknown.
+    /// Its read set; `None` = unknown.
     #[serde(skip)]
     pub seen: Option<ReadSet>,
 }
 
 impl ToolReply {
-    /// A result.
+    /// A successful result.
     pub fn said(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The reply of a call that failed.
+    /// The reply to a failed call.
     pub fn failed(text: impl Into<String>, code: Option<Code>) -> Self {
         Self { text: text.into(), failed: true, code: code.map(|code| code.to_string()), seen: None }
     }
@@ -258,9 +258,9 @@ impl ToolReply {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Fault {
-    /// The code, which has a page.
+    /// The diagnostic code, which has a documentation page.
     pub code: Code,
-    /// What kind of fault it is, which decides whether another attempt may cure it.
+    /// The class, which decides whether another attempt may help.
     pub class: FaultClass,
     /// What happened and what to do, without secrets.
     pub message: String,
@@ -268,47 +268,47 @@ pub struct Fault {
     pub retry_after_ms: Option<u64>,
 }
 
-/// What kind a fault is.
+/// The class of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultClass {
     /// The provider asks for fewer requests.
     RateLimit,
-    /// The provider has a fault of its own, or broke the protocol.
+    /// The provider has an internal fault, or broke the protocol.
     Server,
-    /// Silence for too long.
+    /// The provider sent nothing for too long.
     Timeout,
-    /// It could not be reached, or the connection broke.
+    /// The provider could not be reached, or the connection broke.
     Network,
     /// The request was refused: a key, a model or a parameter is wrong. Another attempt would be refused again.
     Refused,
     /// The answer broke its contract three times.
     Contract,
-    /// A script has no entry left, or a recording does not hold the request.
+    /// A script has no entry left, or a recording does not contain the request.
     ScriptEnd,
     /// A limit was reached.
     Limit,
     /// Something is not permitted.
     Denied,
-    /// It is not known whether a tool call had its effect.
+    /// It is unknown whether a tool call took effect.
     InDoubt,
-    /// A hook failed that must not be bypassed.
+    /// A hook that must not be bypassed failed.
     Hook,
     /// The store failed.
     Store,
     /// A recording cannot be written any further.
     Recording,
-    /// The run was told to stop.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl Fault {
-    /// A fault without a wish for a pause.
+    /// Creates a fault without a wait time.
     pub fn new(code: Code, class: FaultClass, message: impl Into<String>) -> Self {
         Self { code, class, message: message.into(), retry_after_ms: None }
     }
 
-    /// Which of the reserved statuses routes it, or `None` when it is not for a graph to route.
+    /// The reserved status that routes it, or `None` when a graph cannot route it.
     pub fn routed_by(&self) -> Option<crate::object::FaultKind> {
         use crate::object::FaultKind;
         match self.class {

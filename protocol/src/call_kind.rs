@@ -1,8 +1,8 @@
-//! The three kinds of calls, apart from the calls themselves: workflow files and notes name them.
+//! The three kinds of calls, in a separate module because workflow files and notes name them.
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the three a call is.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallKind {
@@ -15,7 +15,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// Every kind, outermost first.
+    /// All kinds, outermost first.
     pub const ALL: [Self; 3] = [Self::Turn, Self::Model, Self::Tool];
 
     /// The word in files and events.

@@ -1,6 +1,6 @@
 //! Digests: SHA-256 over a domain line and canonical bytes.
 //!
-//! `engine/docs/digests.md` says how to recompute one elsewhere.
+//! `engine/docs/digests.md` explains how to recompute one elsewhere.
 
 use std::fmt;
 
@@ -11,14 +11,15 @@ use crate::canonical;
 
 macro_rules! kinds {
     ($($word:literal $kind:ident: $doc:literal)*) => {
-        /// What a digest names. The name is part of what is hashed, so that equal bytes of two kinds have two digests.
+        /// What a digest names. The name is part of the hashed bytes, so that equal bytes of two kinds have different
+        /// digests.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(#[doc = $doc] $kind),*
         }
 
         impl Kind {
-            /// Every kind, in the order of their stored codes.
+            /// All kinds, in the order of their stored codes.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$kind),*];
 
             /// The word in the domain line.
@@ -50,7 +51,7 @@ kinds! {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// Plain SHA-256, for what is not an object: a file, an address, a description.
+    /// Plain SHA-256, for data that is not an object: a file, an address, a description.
     pub fn sha256(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -84,7 +85,7 @@ impl Digest {
         &self.0
     }
 
-    /// Reads 64 lower-case hex digits.
+    /// Parses 64 lower-case hex digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
@@ -112,17 +113,17 @@ impl Digest {
     }
 }
 
-/// Plain SHA-256 over bytes that come in pieces, for what is too long to be held at once.
+/// Plain SHA-256 over bytes that arrive in pieces, for data too large to hold in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all pieces, as [`Digest::sha256`] gives it of the whole.
+    /// The digest of all pieces, equal to [`Digest::sha256`] of the whole.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

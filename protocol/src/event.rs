@@ -1,4 +1,4 @@
-//! Events: what a run reports while it runs. A closed list; one JSON object a line with `--json`.
+//! Events: what a run reports while it runs. A closed list; one JSON object per line with `--json`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,24 +19,24 @@ pub enum Durability {
     /// Synced to the device: survives power loss.
     #[default]
     Sync,
-    /// Handed to the operating system: survives a crash of the process, not power loss.
+    /// Written to the operating system: survives a crash of the process, not power loss.
     Log,
     /// Kept in memory only.
     Memory,
 }
 
 /// The number of a durable event: the `k`-th, from 1, that follows from step `seq`, which is 0 before the first step.
-/// Written `SEQ.K`. Numbers grow within a thread.
+/// Written `SEQ.K`. Numbers increase within a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
     /// The step that it follows from.
     pub seq: u64,
-    /// Its place among those, from 1.
+    /// Its index among the events of that step, from 1.
     pub k: u32,
 }
 
 impl EventId {
-    /// Before every event of a thread.
+    /// A number before every event of a thread.
     pub const NONE: Self = Self { seq: 0, k: 0 };
 
     /// The next event that follows from the same step.
@@ -52,7 +52,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A text that is no event number.
+/// The text is not an event number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an event's number is SEQ.K, such as 3.1")]
 pub struct NoEventId;
@@ -64,7 +64,7 @@ impl FromStr for EventId {
         let (seq, k) = text.split_once('.').ok_or(NoEventId)?;
         let (seq, k) = (seq.parse().map_err(|_| NoEventId)?, k.parse().map_err(|_| NoEventId)?);
         let id = Self { seq, k };
-        // One number has one spelling.
+        // Each number has exactly one spelling.
         if id.to_string() == text { Ok(id) } else { Err(NoEventId) }
     }
 }
@@ -84,13 +84,13 @@ impl<'de> Deserialize<'de> for EventId {
 /// One event of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number, when it is durable: it follows from what is stored, and can be had again.
+    /// Its number, if it is durable: it then follows from the store and can be read again.
     pub id: Option<EventId>,
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
-    /// The thread whose step this one belongs to, if any.
+    /// The thread whose step this thread belongs to, if any.
     pub parent: Option<ThreadId>,
-    /// How safe acknowledged steps of this thread are.
+    /// The durability of this thread's acknowledged steps.
     pub durability: Durability,
     /// Unix milliseconds.
     pub at_ms: u64,
@@ -103,37 +103,37 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
-    /// The thread's row has been synced.
+    /// The thread's row was synced.
     ThreadStarted {
         /// The checked workflow.
         workflow: Digest,
-        /// The beginning.
+        /// The digest of the thread's start.
         start: Digest,
     },
-    /// An earlier run of the thread is continued.
+    /// An earlier run of the thread continues.
     ThreadResumed {
         /// Its last committed step, 0 before the first.
         seq: u64,
     },
-    /// A role begins.
+    /// A role starts a visit.
     StepStarted {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
     },
-    /// A model said something. Provisional: the attempt may fail.
+    /// A model streamed some text. Provisional: the attempt may fail.
     ModelDelta {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
-        /// What it said.
+        /// The text.
         text: String,
     },
     /// An attempt failed and another follows.
     CallRetried {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
         /// The attempt that failed.
@@ -142,107 +142,107 @@ pub enum What {
         model: String,
         /// The code of the fault.
         code: String,
-        /// How long until the next attempt.
+        /// Milliseconds until the next attempt.
         wait_ms: u64,
     },
-    /// A tool begins.
+    /// A tool call starts.
     ToolStarted {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
         /// The tool.
         tool: String,
-        /// The use.
+        /// The id of the tool call.
         call: String,
-        /// What it does to the world: `pure`, `reads`, `writes`, `external`.
+        /// Its effect: `pure`, `reads`, `writes`, `external`.
         effect: String,
     },
-    /// A tool has answered.
+    /// A tool call has ended.
     ToolFinished {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
         /// The tool.
         tool: String,
-        /// The use.
+        /// The id of the tool call.
         call: String,
-        /// What it does to the world.
+        /// Its effect.
         effect: String,
-        /// Bytes of its answer.
+        /// The size of its result in bytes.
         bytes: u64,
-        /// How long it took.
+        /// Its duration in milliseconds.
         duration_ms: u64,
         /// Whether it failed.
         failed: bool,
-        /// Who answered.
+        /// What gave the answer.
         answered_by: AnsweredBy,
     },
-    /// A hook answered in the place of a port.
+    /// A hook answered instead of a port.
     HookAnswered {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
-        /// The node.
+        /// The name of the hook's node.
         node: String,
-        /// What it looked the answer up by, if anything.
+        /// The key by which the hook found the answer, if any.
         key: Option<String>,
         /// What the port would have cost.
         saved_usd: Option<f64>,
     },
-    /// A hook's own figures.
+    /// A hook reports its metrics.
     HookReport {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
-        /// The node.
+        /// The name of the hook's node.
         node: String,
-        /// The figures.
+        /// The metrics.
         metrics: Value,
     },
-    /// A model call has been answered and its answer checked.
+    /// A model call was answered and its answer checked.
     CallSettled {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
         /// The attempt that was answered, from 0.
         attempt: u32,
         /// The resolved model.
         model: String,
-        /// Who serves it.
+        /// The provider that serves it.
         provider: Option<String>,
         /// Why the model stopped.
         finish: String,
-        /// Tokens, where they were counted.
+        /// The tokens, if counted.
         usage: Option<Usage>,
-        /// Of the prompt's tokens, those that the provider had kept from an earlier request.
+        /// How many of the prompt's tokens the provider had cached.
         cached_tokens: Option<u64>,
-        /// US dollars, where a price is known.
+        /// US dollars, if a price is known.
         cost_usd: Option<f64>,
-        /// How long the attempt took.
+        /// The duration of the attempt in milliseconds.
         duration_ms: u64,
-        /// Who answered.
+        /// What gave the answer.
         answered_by: AnsweredBy,
     },
-    /// A step has been synced.
+    /// A step was synced.
     StepCommitted {
-        /// Whose.
+        /// The visit.
         #[serde(flatten)]
         visit: Visit,
-        /// Its place in the thread, from 1.
+        /// Its number in the thread, from 1.
         seq: u64,
         /// Its digest.
         step: Digest,
-        /// The steps it follows.
+        /// The steps that it follows.
         prev: Vec<Digest>,
         /// The status it chose.
         status: Status,
     },
     /// An edge was chosen.
     EdgeTaken {
-        /// Whose step it leaves.
+        /// The visit whose step the edge leaves.
         #[serde(flatten)]
         visit: Visit,
-        /// That role, or `start`.
+        /// The role of that visit, or `start`.
         from: String,
         /// The status that chose it.
         status: Option<Status>,
@@ -251,15 +251,15 @@ pub enum What {
     },
     /// A lane of a fan-out has ended.
     LaneEnded {
-        /// Its last visit.
+        /// The last visit of the lane.
         #[serde(flatten)]
         visit: Visit,
-        /// How.
+        /// How it ended.
         how: LaneEnd,
     },
     /// A line for the user.
     Said {
-        /// Whose step it follows.
+        /// The visit whose step it follows.
         #[serde(flatten)]
         visit: Visit,
         /// The line.
@@ -267,39 +267,39 @@ pub enum What {
     },
     /// The thread waits for a person.
     ThreadWaiting {
-        /// Whose visit needs the answer.
+        /// The visit that needs the answer.
         #[serde(flatten)]
         visit: Visit,
-        /// What is asked.
+        /// The form to fill in.
         form: Value,
     },
     /// The thread has ended.
     ThreadFinished {
-        /// How.
+        /// How it ended.
         outcome: Outcome,
         /// The digest of the trunk's last step.
         head: Option<Digest>,
         /// The status of that step.
         status: Option<Status>,
-        /// Why, after `fail`.
+        /// The reason, after `fail`.
         reason: Option<String>,
         /// The workflow's result.
         result: Value,
     },
-    /// A run stopped, or could not go on.
+    /// A run stopped, or could not continue.
     Error {
         /// The code, such as `RN1003`.
         code: String,
         /// What happened and what to do.
         message: String,
-        /// Where.
+        /// The location of the error.
         #[serde(rename = "where")]
         place: Option<Location>,
     },
 }
 
 impl What {
-    /// Whether it follows from what is stored, so that it can be had again.
+    /// Whether it follows from the store, so that it can be read again.
     pub fn is_durable(&self) -> bool {
         matches!(
             self,
@@ -313,8 +313,8 @@ impl What {
         )
     }
 
-    /// What followed from the step of `visit`, which chose `status`; the visit of what leaves the beginning is that of
-    /// `start`, without a status.
+    /// What followed from the step of `visit`, which chose `status`. Events that follow from the start have the visit
+    /// of `start` and no status.
     pub fn followed(visit: &Visit, status: Option<&Status>, followed: Followed) -> Self {
         match followed {
             Followed::Edge { to } => {
@@ -327,13 +327,13 @@ impl What {
     }
 }
 
-/// Where an error is.
+/// The location of an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Location {
     /// In a file; lines and columns count from 1, columns in code points.
     File {
-        /// As it was given.
+        /// The name as given.
         file: String,
         /// From 1.
         line: u32,
@@ -342,11 +342,11 @@ pub enum Location {
     },
     /// In a thread.
     Thread {
-        /// Which.
+        /// The thread.
         thread: ThreadId,
-        /// Whose visit, where one had begun.
+        /// The role, if a visit had started.
         role: Option<RoleName>,
-        /// Which visit.
+        /// The visit.
         visit: Option<u64>,
     },
 }

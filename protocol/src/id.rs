@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Why a text is not a name of the wanted kind.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind}: {rule}")]
 pub struct InvalidName {
-    /// The text as it was given, cut to 80 characters.
+    /// The text, cut to 80 characters.
     pub text: String,
-    /// What it should have been, such as `role name`.
+    /// The expected kind, such as `role name`.
     pub kind: &'static str,
-    /// The rule it breaks, in words.
+    /// The broken rule, in words.
     pub rule: &'static str,
 }
 
@@ -25,7 +25,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes `text` when it follows the rule of this kind of name.
+            /// Creates a name if `text` follows the rule of this kind.
             ///
             /// # Errors
             /// [`InvalidName`] with the rule.
@@ -100,7 +100,7 @@ fn is_lane_path(text: &str) -> bool {
 }
 
 name! {
-    /// The name of a role: `[a-z][a-z0-9_]*`. Whether it is reserved is for the workflow checker to say.
+    /// The name of a role: `[a-z][a-z0-9_]*`. The reader of workflow files refuses reserved names.
     RoleName, "role name", "it starts with a-z and goes on with a-z, 0-9 and _", |t| is_lower_name(t, '_')
 }
 name! {
@@ -139,7 +139,7 @@ impl ThreadId {
     }
 }
 
-/// The most lanes of a fan-out.
+/// The maximum number of lanes of a fan-out.
 pub const MAX_LANES: usize = 10_000;
 
 impl LanePath {
@@ -153,7 +153,7 @@ impl LanePath {
         self.0.is_empty()
     }
 
-    /// The lane that `role` begins at position `index` of a fan-out of this one.
+    /// The lane that `role` opens at position `index` of a fan-out of this one.
     #[must_use]
     pub fn child(&self, role: &RoleName, index: u32) -> Self {
         let path = if self.is_trunk() { format!("{role}[{index}]") } else { format!("{self}/{role}[{index}]") };
@@ -168,12 +168,12 @@ impl LanePath {
         Some(self.0.rsplit_once('/').map_or_else(Self::trunk, |(parent, _)| Self(Arc::from(parent))))
     }
 
-    /// This lane, then each that it was opened in, up to the trunk.
+    /// This lane, then each outer lane, up to the trunk.
     pub fn outward(&self) -> impl Iterator<Item = Self> + use<> {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// The parts of the path, outermost first: the role that the branch begins with, and the branch's index.
+    /// The parts of the path, outermost first: the first role of the branch, and the branch's index.
     pub fn parts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.split('/').filter_map(|part| {
             let (role, index) = part.strip_suffix(']')?.split_once('[')?;
@@ -181,8 +181,8 @@ impl LanePath {
         })
     }
 
-    /// `role` in this lane as scripts and scenarios name it: `role` in the trunk, `role[2]` in a lane of that index,
-    /// `a[0]/role[2]` in a nested one.
+    /// The name of `role` in this lane in scripts and scenarios: `role` in the trunk, `role[2]` in a lane of that
+    /// index, `a[0]/role[2]` in a nested one.
     pub fn seat(&self, role: &RoleName) -> String {
         match (self.last_index(), self.parent()) {
             (Some(index), Some(parent)) => parent.child(role, index).to_string(),
@@ -197,7 +197,7 @@ impl LanePath {
     }
 }
 
-/// The status of a step that the runtime itself commits when a role's work could not be had.
+/// The statuses of steps that the runtime commits when a role's work failed.
 pub mod reserved {
     /// A fault that `on_error` routed.
     pub const ERROR: &str = "error";

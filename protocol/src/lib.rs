@@ -1,10 +1,10 @@
 //! Data and pure functions of rondo.
 //!
-//! What stands here is what every other crate agrees on: the workflow as it is checked, steps and the other
-//! hashed objects, messages, calls, events, canonical bytes, digests and diagnostics.
+//! This crate defines what all other crates share: the checked workflow, steps and the other hashed objects, messages,
+//! calls, events, canonical bytes, digests and diagnostics.
 //!
-//! This crate knows nothing of time, files, networks, threads of execution, stores or model providers. A
-//! function that needs a file is given its text.
+//! It knows nothing of time, files, networks, threads of execution, stores or model providers. A function that needs a
+//! file takes its text.
 
 pub mod call;
 mod call_kind;

@@ -13,15 +13,15 @@ use crate::digest::{Digest, Kind};
 pub use conversation::Conversation;
 pub use part::{Opaque, Part, Parts, ToolUse};
 
-/// Who a message is from. The system text is not a message: it stands in the request head.
+/// The speaker of a message. The system text is not a message: it is part of the request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
-    /// An edge prompt and what happened since, or a repair.
+    /// An edge prompt with the summary, or a repair.
     User,
-    /// What the model answered.
+    /// An answer of the model.
     Assistant,
-    /// What a tool answered.
+    /// A result of a tool.
     Tool,
 }
 
@@ -38,8 +38,8 @@ impl Speaker {
 
 /// One message, object kind `message`.
 ///
-/// Laws: a user's has exactly one text part, which may be empty, and perhaps files; an assistant's are [`Parts`]; a
-/// tool's is one result. A message that breaks them cannot be read.
+/// Laws: a user message has exactly one text part, which may be empty, and possibly files; an assistant message is made
+/// of [`Parts`]; a tool message has one result. A message that breaks these laws cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Message {
@@ -47,7 +47,7 @@ pub struct Message {
     role: Speaker,
 }
 
-/// A message as it is written, before its parts are checked.
+/// A message as written, before its parts are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -70,7 +70,7 @@ impl From<Parts> for Message {
 }
 
 impl Message {
-    /// A message of these parts.
+    /// Creates a message of these parts.
     ///
     /// # Errors
     /// The law that they break.
@@ -92,37 +92,37 @@ impl Message {
         }
     }
 
-    /// Bytes of text that it holds.
+    /// The number of bytes of its texts.
     pub fn size_bytes(&self) -> usize {
         self.parts.iter().map(Part::size_bytes).sum()
     }
 
-    /// A message of the user.
+    /// Creates a user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::Text { text: text.into() }], role: Speaker::User }
     }
 
-    /// A message of the assistant without tools.
+    /// Creates an assistant message without tool calls.
     pub fn assistant(text: impl Into<String>) -> Self {
         Parts::said(text).into()
     }
 
-    /// The result of the tool use `id`.
+    /// Creates the result of the tool call `id`.
     pub fn tool(id: impl Into<String>, text: impl Into<String>, failed: bool) -> Self {
         Self { parts: vec![Part::ToolResult { failed, id: id.into(), text: text.into() }], role: Speaker::Tool }
     }
 
-    /// Who speaks.
+    /// The speaker.
     pub fn role(&self) -> Speaker {
         self.role
     }
 
-    /// What is said, in order.
+    /// The parts, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The text parts joined; of a tool's message its result.
+    /// The text parts joined; for a tool message its result.
     pub fn text(&self) -> Cow<'_, str> {
         match self.parts.as_slice() {
             [Part::ToolResult { text, .. }] => Cow::Borrowed(text),
@@ -130,17 +130,17 @@ impl Message {
         }
     }
 
-    /// The tools that it asks for.
+    /// Its tool calls.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
         part::tool_calls(&self.parts)
     }
 
-    /// The texts of its reasoning joined, if it holds any.
+    /// Its reasoning texts joined, if it has any.
     pub fn reasoning(&self) -> Option<Cow<'_, str>> {
         part::reasoning(&self.parts)
     }
 
-    /// Of a tool's message the use that it answers.
+    /// For a tool message the id of the tool call that it answers.
     pub fn answers(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [Part::ToolResult { id, .. }] => Some(id),
@@ -148,8 +148,8 @@ impl Message {
         }
     }
 
-    /// The same message with its texts and arguments put through `change`, such as to take a key out. What cannot be
-    /// rewritten without losing its sense loses it: see [`Parts::with_texts`].
+    /// Applies `change` to all texts and arguments, for example to redact a key. Content that cannot be changed and
+    /// keep its meaning is dropped: see [`Parts::with_texts`].
     #[must_use]
     pub fn with_texts(&self, change: &dyn Fn(&mut String)) -> Self {
         match self.role {
@@ -164,7 +164,7 @@ impl Message {
         }
     }
 
-    /// The canonical bytes, which always exist: a message is made of texts.
+    /// The canonical bytes, which always exist: a message consists of texts.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         out.extend_from_slice(b"{\"parts\":[");
@@ -186,17 +186,17 @@ impl Message {
     }
 }
 
-/// The chain over no message: `m0 = H("rondo/messages/v1\n")`.
+/// The chain over no messages: `m0 = H("rondo/messages/v1\n")`.
 pub fn empty_chain() -> Digest {
     Digest::of_bytes(Kind::Messages, &[])
 }
 
-/// The chain over the messages of `chain` and `message`: `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
+/// Extends `chain` by `message`: `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
 pub fn link(chain: Digest, message: &Message) -> Digest {
     Digest::of_parts(Kind::Messages, &[chain.as_bytes(), message.digest().as_bytes()])
 }
 
-/// The digest of the request that the head of digest `head` makes with the messages of `chain`.
+/// The digest of the request with the head of digest `head` and the messages of `chain`.
 pub fn request(head: Digest, chain: Digest) -> Digest {
     Digest::of_parts(Kind::Request, &[head.as_bytes(), chain.as_bytes()])
 }

@@ -1,36 +1,36 @@
-//! The read set of a call: the files and folders it looked at, so that a cache can tell whether a kept result is still
+//! The read set of a call: the files and folders it read, so that a cache can tell whether a stored result is still
 //! valid.
 //!
-//! It names what was read and not its content, and is neither hashed nor shown.
+//! It contains names, not content, and is neither hashed nor shown.
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Everything that a call looked at, each name once, by path.
+/// Everything that a call read, each name once, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSet {
-    /// By path and kind.
+    /// Sorted by path and kind.
     pub read_entries: Vec<ReadEntry>,
 }
 
-/// One path that was looked at, and its state then.
+/// One path that was read, and its state at that time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ReadEntry {
-    /// Below the workspace's root with `/` between its parts, `.` for the root; absolute when it lies elsewhere.
+    /// Relative to the workspace's root with `/` between its parts, `.` for the root; absolute outside of it.
     pub path: String,
-    /// How it was looked at.
+    /// How it was read.
     pub kind: ReadKind,
-    /// The state of the file or folder; `None` if there was none.
+    /// The state of the file or folder; `None` if it did not exist.
     pub mark: Option<FileStamp>,
     /// A SHA-256: of a listing's entries; of the bytes read from a file so new that its times may hide a change; of the
-    /// target of a link, which has an entry of its own; of the reason why a path could not be opened. Otherwise `None`.
+    /// target of a link, which has a separate entry; of the reason why a path could not be opened. Otherwise `None`.
     pub digest: Option<Digest>,
-    /// How many bytes from the file's beginning the digest is of.
+    /// How many bytes from the file's beginning the digest covers.
     pub read_bytes: u64,
 }
 
-/// How a name was looked at.
+/// How a name was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadKind {
@@ -40,15 +40,15 @@ pub enum ReadKind {
     Folder,
     /// A folder was listed.
     Listing,
-    /// There was nothing of that name, or nothing that can be opened as a file.
+    /// The name did not exist, or could not be opened as a file.
     Absent,
 }
 
-/// The metadata of a file or folder. Two equal marks of one path mean that it has not changed, as far as the file
+/// The metadata of a file or folder. Two equal stamps of one path mean that it has not changed, as far as the file
 /// system can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileStamp {
-    /// Bytes.
+    /// The size in bytes.
     pub size_bytes: u64,
     /// When its content changed: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
@@ -56,6 +56,6 @@ pub struct FileStamp {
     pub changed: (i64, i64),
     /// The device it is on.
     pub device: u64,
-    /// Its number there.
+    /// The inode number on that device.
     pub inode: u64,
 }

@@ -1,5 +1,5 @@
-//! The tokens of JSON (RFC 8259): white space, words, strings and numbers. Its two readers build lists and objects from
-//! them.
+//! The tokens of JSON (RFC 8259): white space, literals, strings and numbers. The two JSON readers build lists and
+//! objects from them.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use std::borrow::Cow;
 #[derive(Clone, Copy)]
 pub(crate) struct Scanner<'a> {
     pub text: &'a str,
-    /// The byte that is next.
+    /// The offset of the next byte.
     pub at: usize,
 }
 
 /// Why the next bytes are not the expected token.
 pub(crate) struct Unfit {
-    /// Where what is wrong begins.
+    /// Where the fault begins.
     pub from: usize,
-    /// Where it was seen; the same as `from` where something is wanted.
+    /// Where it was detected; equal to `from` if something is missing.
     pub at: usize,
     pub what: &'static str,
 }
@@ -29,7 +29,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Whether `wanted` is next; then it is passed.
+    /// Consumes `wanted` if it is next, and returns whether it was.
     #[inline]
     pub fn take(&mut self, wanted: u8) -> bool {
         let found = self.peek() == Some(wanted);
@@ -44,7 +44,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What is wanted and not there.
+    /// The fault for a missing token.
     pub fn unfit(&self, what: &'static str) -> Unfit {
         Unfit { from: self.at, at: self.at, what }
     }
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The text of the string whose first quote is next, borrowed if it has no escapes.
+    /// Reads the string whose first quote is next; borrowed if it has no escapes.
     #[inline]
     pub fn string(&mut self) -> Result<Cow<'a, str>, Unfit> {
         self.at += 1;
@@ -143,7 +143,7 @@ impl<'a> Scanner<'a> {
         if length == 0 { Err(self.unfit("expected a digit")) } else { Ok(()) }
     }
 
-    /// The number that is next as it is written, and whether it is an integer by its form.
+    /// Reads the next number as written, and whether it has the form of an integer.
     #[inline]
     pub fn number(&mut self) -> Result<(&'a str, bool), Unfit> {
         let start = self.at;
@@ -171,7 +171,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// How many bytes stand before the first quote, backslash or control character: eight at a time.
+/// The number of bytes before the first quote, backslash or control character. Reads eight bytes at a time.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (nth, word) in words.iter().enumerate() {
@@ -185,7 +185,7 @@ pub(crate) fn plain_length(bytes: &[u8]) -> usize {
 }
 
 /// The high bit of each byte that is a quote, a backslash or a control character. The subtractions borrow from the
-/// bytes above a marked one, so only the lowest mark is sure, and it is the one that is asked for.
+/// bytes above a marked one, so only the lowest mark is reliable, and only that one is used.
 fn marks(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;

@@ -1,25 +1,25 @@
-//! Characters that are not read but act: terminal controls, bidirectional formatting, invisible characters.
+//! Characters with an effect other than being read: terminal controls, bidirectional formatting, invisible characters.
 //!
 //! Text from models, tools, servers and files is shown to people and put into requests. It is filtered here first, so
 //! that a person and a model read the same.
 //!
 //! Laws:
-//! - [`plain`] leaves no character for which [`is_steering`] or [`is_invisible`] holds, but for one selector of a
-//!   symbol's form right behind the symbol, as in "⚠️".
-//! - It changes nothing twice: `plain(plain(text)) == plain(text)`.
+//! - [`plain`] leaves no character for which [`is_steering`] or [`is_invisible`] holds, except one variation selector
+//!   directly after a symbol, as in "⚠️".
+//! - It is idempotent: `plain(plain(text)) == plain(text)`.
 
 use std::borrow::Cow;
 
-/// Whether `c` steers a terminal or the direction of writing: the controls C0, DEL and C1 but newline and tab, and the
-/// bidirectional formatting characters (<https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters>).
+/// Whether `c` controls a terminal or the writing direction: the controls C0, DEL and C1 except newline and tab, and
+/// the bidirectional formatting characters (<https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters>).
 pub fn is_steering(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether `c` is not seen itself: what Unicode lets a renderer leave out (`Default_Ignorable_Code_Point`: zero width,
-/// soft hyphens, joiners, fillers, variation selectors, tags), the marks of annotations and of layout, separators of
-/// lines and paragraphs, and the empty pattern of Braille. Ordinary blanks are seen.
+/// Whether `c` is invisible: characters that Unicode lets a renderer omit (`Default_Ignorable_Code_Point`: zero width,
+/// soft hyphens, joiners, fillers, variation selectors, tags), annotation and layout marks, line and paragraph
+/// separators, and the blank Braille pattern. Ordinary blanks count as visible.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -37,12 +37,12 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether `text` holds a character that steers or is not seen. Selectors of a symbol's form count.
+/// Whether `text` contains no steering and no invisible character. Variation selectors count as invisible.
 pub fn is_plain(text: &str) -> bool {
     !text.contains(|c| is_steering(c) || is_invisible(c))
 }
 
-/// A text as one word of a POSIX shell, for commands that are shown to be typed.
+/// Quotes a text as one word of a POSIX shell, for commands to be typed.
 ///
 /// Source: POSIX.1-2024, Shell Command Language, 2.2.2.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
@@ -54,7 +54,7 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `text` without the characters that steer or are not seen. Every kind of line end becomes a newline.
+/// `text` without steering and invisible characters. Every kind of line end becomes a newline.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -70,15 +70,15 @@ pub fn plain(text: &str) -> Cow<'_, str> {
             c if is_steering(c) || is_invisible(c) => {}
             c => kept.push(c),
         }
-        // What is left out is still between: two selectors are one too many.
+        // Removed characters count as preceding ones: of two selectors the second is removed.
         before = Some(c);
     }
     if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) }
 }
 
-/// Whether `c` is among the symbols of which many are shown either as text or as a picture
-/// (<https://www.unicode.org/Public/UCD/latest/ucd/emoji/emoji-variation-sequences.txt>). Behind letters and digits a
-/// selector changes nothing that is seen, so that a row of them could carry a message.
+/// Whether `c` is a symbol of which many can be shown either as text or as a picture
+/// (<https://www.unicode.org/Public/UCD/latest/ucd/emoji/emoji-variation-sequences.txt>). After letters and digits a
+/// selector has no visible effect, so a row of them could carry a message.
 fn has_forms(c: char) -> bool {
     matches!(c,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'

@@ -1,7 +1,7 @@
-//! The code fence that models like to put around a whole answer.
+//! Removes the code fence that models like to put around a whole answer.
 
-/// `text` without a code fence around the whole of it: the line of the opening fence and that of the closing one. A
-/// text without both is returned as it is.
+/// Returns `text` without the lines of an opening and a closing code fence around the whole of it. A text without both
+/// is returned unchanged.
 pub(super) fn strip(text: &str) -> &str {
     inside(text).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! One declared field: its name, its type and the validator of its values.
+//! A declared field: its name, its type and the validator of its values.
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{FieldName, Status};
@@ -8,7 +8,7 @@ use rondo_protocol::workflow::types::{Validator, Violation};
 use super::quote;
 use super::words::{self, excerpt};
 
-/// The longest schema that is written out in the words of a contract.
+/// The maximum length of a schema that a contract writes out.
 const MAX_SCHEMA_WORDS_BYTES: usize = 4096;
 
 /// The words for a list of texts, which a front matter shows in block style.
@@ -22,7 +22,7 @@ pub struct InvalidSchema {
     pub status: Status,
     /// The field.
     pub field: FieldName,
-    /// Why, in the words of the validator.
+    /// The reason, in the words of the validator.
     pub reason: String,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct DeclaredField {
     validator: Validator,
 }
 
-/// How a field is read and shown. Models write poor YAML, so texts are read by their declared type.
+/// How a field is parsed and shown. Models write poor YAML, so texts are parsed by their declared type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A text, perhaps one of several.
@@ -58,8 +58,8 @@ impl DeclaredField {
         })
     }
 
-    /// The value as it enters the thread; `None` for an optional field that is given as `null`, which is how models leave
-    /// out what a strict schema makes them write.
+    /// The value as it enters the thread; `None` for an optional field that is `null`: models write `null` to leave out
+    /// a field that a strict schema requires.
     pub(super) fn accept(&self, value: Value) -> Result<Option<Value>, String> {
         if self.optional && value.is_null() {
             return Ok(None);
@@ -87,14 +87,14 @@ impl DeclaredField {
         self.type_words() == TEXTS
     }
 
-    /// What stands for the value in the form of a status, in angle brackets.
+    /// The placeholder for the value in the form of a status, in angle brackets.
     pub(super) fn placeholder(&self) -> String {
-        // Without marks around the choices, because a model would copy them.
+        // The choices are not quoted, because a model would copy the quotes.
         let words = texts_of(&self.schema).map_or_else(|| self.type_words(), |choices| choices.join(" or "));
         self.place(&words)
     }
 
-    /// What stands for the first item of a plain list.
+    /// The placeholder for the first item of a plain list.
     pub(super) fn item_placeholder(&self) -> String {
         self.place("a text")
     }
@@ -121,7 +121,7 @@ impl Shape {
     }
 }
 
-/// What was given in place of another type.
+/// Describes a value of the wrong type.
 fn found(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -184,7 +184,7 @@ fn type_words(schema: &Value) -> String {
     format!("{simple} that fits the JSON Schema {json}")
 }
 
-/// Whether the words for its type say all of a schema; what they cannot say is written out as JSON.
+/// Whether the words for its type describe a schema completely; otherwise it is written out as JSON.
 fn is_bare(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().all(|(key, member)| match key.as_str() {

@@ -1,7 +1,7 @@
-//! Answers as a YAML front matter and a body in Markdown.
+//! Answers as YAML front matter and a body in Markdown.
 //!
-//! Models write poor YAML, so the front matter is cut into fields first and each is then read by its declared type.
-//! Only the reading is lenient: a field's text is what stands there, and the body is exact to the byte.
+//! Models write poor YAML, so the front matter is first cut into fields and each is then parsed by its declared type.
+//! Only the parser is lenient: it keeps a field's text as written and the body exact to the byte.
 
 use rondo_protocol::Value;
 use rondo_protocol::source::{self, Kind, Node};
@@ -10,10 +10,10 @@ use super::field::{DeclaredField, Shape};
 use super::words::excerpt;
 use super::{Answer, Contract, ContractFault, Given, MAX_FRONT_MATTER_BYTES, fence, quote, settle};
 
-/// What separates a key from its value, and a line from the margin.
+/// The characters that separate a key from its value, and indent a line.
 const BLANK: [char; 2] = [' ', '\t'];
 
-/// The key under which a field is given to the YAML reader.
+/// The key under which a field is passed to the YAML reader.
 const VALUE: &str = "value";
 
 pub(super) fn parse(contract: &Contract, text: &str) -> Result<Answer, ContractFault> {
@@ -36,8 +36,8 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Result<Answer, ContractF
     Ok(Answer { status: status.clone(), output, body: body.to_owned() })
 }
 
-/// The front matter and the body: what stands between the first two lines `---`, and what follows, without one blank
-/// line. Blank lines before the first are not part of either.
+/// Splits off the front matter, between the first two lines `---`, from the body, the rest without one blank line.
+/// Blank lines before the first `---` belong to neither.
 fn split(text: &str) -> Result<(&str, &str), ContractFault> {
     let start = text.trim_start_matches(['\n', '\r', ' ', '\t']);
     let Some(inner) = start.split_once('\n').filter(|(first, _)| is_dashes(first)).map(|(_, inner)| inner) else {
@@ -70,14 +70,14 @@ fn is_dashes(line: &str) -> bool {
     line.trim_end_matches([' ', '\t', '\r']) == "---"
 }
 
-/// The lines of one field: the rest of the line of its key, and the lines that belong to it.
+/// The lines of one field: the rest of its key's line, and the lines that belong to it.
 struct FieldLines<'a> {
     name: &'a str,
     first: &'a str,
     more: Vec<&'a str>,
 }
 
-/// Cuts a front matter into fields. A line at the margin that is no list item begins one.
+/// Cuts a front matter into fields. An unindented line that is no list item starts a field.
 fn lines_of(front: &str) -> Result<Vec<FieldLines<'_>>, ContractFault> {
     let mut fields: Vec<FieldLines<'_>> = Vec::new();
     for (number, line) in front.split('\n').enumerate() {
@@ -106,7 +106,7 @@ fn lines_of(front: &str) -> Result<Vec<FieldLines<'_>>, ContractFault> {
     Ok(fields)
 }
 
-/// The key of a line and what stands behind its colon.
+/// The key of a line and the text after its colon.
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, rest) = line.split_once(':')?;
     let key = key.trim_end_matches(BLANK);
@@ -121,7 +121,7 @@ fn take_status(fields: &mut Vec<FieldLines<'_>>) -> Result<Option<String>, Contr
     if fields.iter().any(|field| field.name == "status") {
         return Err(ContractFault::new("`status` stands twice"));
     }
-    // A status holds no blank, so that what follows one can only be a comment.
+    // A status contains no blank, so what follows one can only be a comment.
     let text = status.text();
     Ok(Some(text.split_once(" #").map_or(text.as_str(), |(word, _)| word).trim().to_owned()))
 }
@@ -135,7 +135,7 @@ impl FieldLines<'_> {
         }
     }
 
-    /// The text of a field that is declared as one: a complete quoted or block scalar, else what stands there.
+    /// The text of a field declared as text: a complete quoted or block scalar, else the text as written.
     fn text(&self) -> String {
         let first = self.first.trim_matches(BLANK);
         if first.starts_with(['"', '\'', '|', '>'])
@@ -152,7 +152,7 @@ impl FieldLines<'_> {
         }
     }
 
-    /// The items of a list of texts in block style, each read as a text; `None` when it is not in block style.
+    /// The items of a list of texts in block style, each parsed as a text; `None` when it is not in block style.
     fn texts(&self) -> Option<Value> {
         let first = self.first.trim_matches(BLANK);
         if !(first.is_empty() || first.starts_with('#')) {
@@ -188,7 +188,7 @@ impl FieldLines<'_> {
         ))
     }
 
-    /// The value as YAML reads it.
+    /// The value as parsed by YAML.
     fn yaml(&self, declared: &DeclaredField) -> Result<Value, String> {
         let words = |why: String| format!("`{}` must be {}: {why}", declared.name, declared.type_words());
         let document = source::yaml(&self.source()).map_err(|fault| words(excerpt(&fault.message)))?;
@@ -196,7 +196,7 @@ impl FieldLines<'_> {
         Ok(value.to_value())
     }
 
-    /// A YAML document with this field alone.
+    /// A YAML document with only this field.
     fn source(&self) -> String {
         let mut text = format!("{VALUE}:{}\n", self.first);
         for line in &self.more {
@@ -211,7 +211,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(BLANK).len()
 }
 
-/// The lines without the blanks that all of them begin with.
+/// The lines without their common indentation.
 fn dedent(lines: &[&str]) -> String {
     let margin = lines.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(line)).min().unwrap_or(0);
     let lines: Vec<&str> = lines.iter().map(|line| line.get(margin..).unwrap_or_default()).collect();

@@ -29,7 +29,7 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Result<Answer, ContractF
         Some(Value::Str(body)) => Ok(body),
         Some(_) => Err("`body` must be a text".to_owned()),
     };
-    // The schema makes a model write the fields of all statuses; of those that this one does not have it gives none.
+    // The schema makes a model write the fields of all statuses; those of other statuses are `null`.
     let is_declared = |name: &str| declared.iter().any(|field| field.name.as_str() == name);
     members.retain(|name, value| !value.is_null() || is_declared(name));
     let given: Given = members.into_iter().map(|(name, value)| (name, Ok(value))).collect();
@@ -71,9 +71,8 @@ pub(super) fn render(status: &str, fields: &[(&str, &Value)], body: &str) -> Str
     text
 }
 
-/// The schema of every answer, as strict modes of providers take it: one object with every key required and no
-/// alternatives at its root. A field that a status does not have, or may leave out, may be `null`; [`parse`] reads that
-/// as none.
+/// The schema of every answer, for providers' strict modes: one object with every key required and no alternatives at
+/// its root. A field that a status does not have, or may leave out, may be `null`; [`parse`] treats that as missing.
 pub(super) fn schema(contract: &Contract) -> String {
     let mut statuses = String::new();
     for status in contract.statuses() {
@@ -96,8 +95,8 @@ pub(super) fn schema(contract: &Contract) -> String {
     )
 }
 
-/// Each field name once, in the order in which it is first declared, with its distinct schemas in declared order, and
-/// that of `null` unless every status requires it.
+/// Each field name once, in order of first declaration, with its distinct schemas in declared order, plus the schema of
+/// `null` unless every status requires it.
 fn fields(contract: &Contract) -> Vec<(&str, Vec<String>)> {
     const NULL: &str = "{\"type\":\"null\"}";
     let mut fields: Vec<(&str, Vec<String>)> = Vec::new();

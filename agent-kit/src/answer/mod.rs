@@ -1,15 +1,15 @@
-//! Answers: what a role may answer, how it is told so, and how its text is read.
+//! Answers: what a role may answer, how it is instructed, and how its text is parsed.
 //!
-//! A [`Contract`] is compiled once from a role's output and serves every answer of that role. It speaks
-//! ([`Contract::text`], [`Contract::response_format`], [`repair_text`]), reads ([`Contract::parse`]) and writes
-//! ([`Contract::render`]).
+//! A [`Contract`] is compiled once from a role's output and serves every answer of that role. It writes the
+//! instructions ([`Contract::text`], [`Contract::response_format`], [`repair_text`]), parses ([`Contract::parse`]) and
+//! renders ([`Contract::render`]).
 //!
 //! Laws:
-//! - Every text has one meaning or a fault whose words tell a model what to mend; none panics, and none is larger than
-//!   [`MAX_ANSWER_BYTES`].
-//! - `parse(render(status, fields, body))` is exactly that status, those fields and that body, for all that keep the
+//! - Every text has one meaning or results in a fault that tells a model what to correct; none panics, and none is
+//!   larger than [`MAX_ANSWER_BYTES`].
+//! - `parse(render(status, fields, body))` is exactly that status, those fields and that body, for all that match the
 //!   contract.
-//! - The words are those of layout 1 (`engine/docs/layout-1.md`): changing a byte of them changes every request.
+//! - The wording is that of layout 1 (`engine/docs/layout-1.md`): changing a byte of it changes every request.
 //!
 //! This module knows nothing of messages, models or visits.
 
@@ -34,16 +34,16 @@ pub use field::InvalidSchema;
 pub use strict::is_strict;
 pub use words::{contract_within, repair_text};
 
-/// The longest answer that is read.
+/// The maximum length of an answer.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// The longest front matter that is read: the limit of a YAML file.
+/// The maximum length of front matter: the limit of a YAML file.
 pub const MAX_FRONT_MATTER_BYTES: usize = 1 << 20;
 
-/// The most faults that one repair names. A model mends the first few; the rest would only lengthen the request.
+/// The maximum number of faults in one repair. A model corrects the first few; more would only lengthen the request.
 const MAX_FAULTS: usize = 16;
 
-/// What a role may answer: its statuses, and the fields of each.
+/// The allowed answers of a role: its statuses, and the fields of each.
 #[derive(Debug, Clone)]
 pub struct Contract {
     format: AnswerFormat,
@@ -53,7 +53,7 @@ pub struct Contract {
 /// An answer that keeps its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The word that chooses the edge.
+    /// The status, which chooses the edge.
     pub status: Status,
     /// The declared fields that were given, as an object.
     pub output: Value,
@@ -61,11 +61,11 @@ pub struct Answer {
     pub body: String,
 }
 
-/// How an answer breaks its contract, in words that a model can act on: one line a fault.
+/// How an answer breaks its contract, in words that a model can act on: one line per fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct ContractFault {
-    /// The faults, a line each.
+    /// The faults, one per line.
     pub words: String,
 }
 
@@ -87,7 +87,7 @@ impl Contract {
     /// Compiles the contract of a role that answers in `format` with one of the statuses of `output`.
     ///
     /// # Errors
-    /// [`InvalidSchema`] for a field whose JSON Schema cannot be compiled. The workflow checker lets none pass.
+    /// [`InvalidSchema`] for a field whose JSON Schema cannot be compiled. The workflow checker rejects such fields.
     pub fn new(
         format: AnswerFormat,
         output: &Ordered<Status, Ordered<FieldName, Field>>,
@@ -102,7 +102,7 @@ impl Contract {
         Ok(Self { format, output })
     }
 
-    /// How answers are written.
+    /// The format of the answers.
     pub fn format(&self) -> AnswerFormat {
         self.format
     }
@@ -112,7 +112,7 @@ impl Contract {
         self.output.iter().map(|(status, _)| status)
     }
 
-    /// The one status, where there is no choice.
+    /// The only status, if there is exactly one.
     pub fn only_status(&self) -> Option<&Status> {
         match self.output.as_slice() {
             [(status, _)] => Some(status),
@@ -120,21 +120,21 @@ impl Contract {
         }
     }
 
-    /// The words that stand after the role's own system text, layout 1. The same bytes for every call.
+    /// The instructions after the role's own system text, in layout 1. The same bytes for every call.
     pub fn text(&self) -> String {
         words::contract_text(self)
     }
 
-    /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter: one object, `status`
-    /// first, then each field of any status, then `body`, in declared order, because constrained sampling follows it.
+    /// The JSON Schema for the provider, or `None` for front matter: one object, `status` first, then each field of any
+    /// status, then `body`, in declared order, because constrained sampling follows that order.
     pub fn response_format(&self) -> Option<String> {
         (self.format == AnswerFormat::Json).then(|| json::schema(self))
     }
 
-    /// Reads an answer.
+    /// Parses an answer.
     ///
     /// # Errors
-    /// A [`ContractFault`] that names everything found wrong.
+    /// A [`ContractFault`] with everything that is wrong.
     pub fn parse(&self, text: &str) -> Result<Answer, ContractFault> {
         if text.len() > MAX_ANSWER_BYTES {
             return Err(ContractFault::new(format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20)));
@@ -145,10 +145,10 @@ impl Contract {
         }
     }
 
-    /// Whether these values keep the contract.
+    /// Checks these values against the contract.
     ///
     /// # Errors
-    /// A [`ContractFault`] that names every field that does not.
+    /// A [`ContractFault`] with every invalid field.
     pub fn check(&self, status: &str, fields: &Value) -> Result<(), ContractFault> {
         let empty = BTreeMap::new();
         let given = match fields {
@@ -161,8 +161,8 @@ impl Contract {
         settle(status, declared, given).map(drop)
     }
 
-    /// The text by which a model would have answered this: what a script's structured answer becomes. Declared fields
-    /// come in declared order, others after them, so that reading the text finds them.
+    /// The text of a model's answer with these values: used for structured answers of scripts. Declared fields come in
+    /// declared order, others after them, so that parsing the text reports them.
     pub fn render(&self, status: &str, fields: &Value, body: &str) -> String {
         let empty = BTreeMap::new();
         let given = if let Value::Object(members) = fields { members } else { &empty };
@@ -200,10 +200,10 @@ impl Contract {
     }
 }
 
-/// What was given under each name: a value, or the words on why it could not be read.
+/// The given fields by name: a value, or the reason why it could not be parsed.
 type Given = BTreeMap<String, Result<Value, String>>;
 
-/// Holds what was given to the declared fields.
+/// Checks the given fields against the declared ones.
 fn settle(status: &str, declared: &[DeclaredField], mut given: Given) -> Result<Value, ContractFault> {
     let mut output = BTreeMap::new();
     let mut faults = Vec::new();

@@ -1,10 +1,10 @@
-//! Writing values so that every YAML and JSON reader gives them back.
+//! Writes values so that every YAML and JSON reader reads them back unchanged.
 
 use std::fmt::Write as _;
 
 use rondo_protocol::Value;
 
-/// Words that some YAML reader takes for something else than a text.
+/// Words that some YAML reader does not read as a text.
 const NOT_PLAIN: [&str; 14] =
     ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none", "undefined"];
 
@@ -42,7 +42,7 @@ pub(super) fn flow(out: &mut String, value: &Value) {
     }
 }
 
-/// Appends `text` between double quotes. What YAML does not count as printable is escaped, too.
+/// Appends `text` between double quotes. Also escapes what YAML does not count as printable.
 pub(super) fn quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -61,7 +61,7 @@ pub(super) fn quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends `text` as a scalar on the rest of a line: bare where no reader can take it for anything else.
+/// Appends `text` as a scalar on the rest of a line: unquoted if no reader can misread it.
 pub(super) fn scalar(out: &mut String, text: &str) {
     if is_plain(text) { out.push_str(text) } else { quoted(out, text) }
 }

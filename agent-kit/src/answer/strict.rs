@@ -1,31 +1,31 @@
-//! The part of JSON Schema that a provider can hold an answer to by its strict mode
+//! The part of JSON Schema that the strict mode of providers supports
 //! (<https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>).
 //!
 //! Laws:
-//! - What [`relaxed`] gives accepts every value that the schema accepts. What it leaves out is checked by the contract.
-//! - [`is_strict`] says yes to no schema that the API refuses: one refused request costs more than an answer that has to
-//!   be mended.
+//! - The result of [`relaxed`] accepts every value that the schema accepts. The contract checks what it leaves out.
+//! - [`is_strict`] accepts no schema that the API refuses: a refused request costs more than an answer that needs a
+//!   repair.
 
 use std::collections::BTreeMap;
 
 use rondo_protocol::Value;
 
-/// Levels of objects and lists in each other, the root being the first.
+/// The maximum nesting of objects and lists; the root is the first level.
 const MAX_DEPTH: usize = 10;
 
-/// Properties of all objects together.
+/// The maximum number of properties of all objects together.
 const MAX_PROPERTIES: usize = 5000;
 
-/// Characters of all names of properties and all values of `enum` and `const` together.
+/// The maximum characters of all property names and all values of `enum` and `const` together.
 const MAX_CHARS: usize = 120_000;
 
-/// Values of all enums together.
+/// The maximum number of values of all enums together.
 const MAX_ENUM_VALUES: usize = 1000;
 
-/// An enum of more texts than this is bounded in its characters too.
+/// An enum with more texts than this also has a limit on its characters.
 const LARGE_ENUM_VALUES: usize = 250;
 
-/// Characters of an enum that is as large.
+/// The maximum characters of such a large enum.
 const MAX_LARGE_ENUM_CHARS: usize = 15_000;
 
 const KEPT: [&str; 13] = [
@@ -46,8 +46,8 @@ const KEPT: [&str; 13] = [
 
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// A schema without what the strict mode does not know: constraints, defaults and other remarks. An `enum` or `const`
-/// without a type is given the one that its values have, because the API asks for it.
+/// A schema without what the strict mode does not support: constraints, defaults and annotations. An `enum` or `const`
+/// without a type gets the type of its values, because the API requires one.
 pub(super) fn relaxed(schema: &Value) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut kept = BTreeMap::new();
@@ -58,7 +58,7 @@ pub(super) fn relaxed(schema: &Value) -> Value {
                 Some(Value::Object(properties.iter().map(|(name, schema)| (name.clone(), relaxed(schema))).collect()))
             }
             ("anyOf", Value::List(branches)) => Some(Value::List(branches.iter().map(relaxed).collect())),
-            // Without the other they would hold more than they did together.
+            // Without the other keyword these would restrict more than both did together.
             ("items", _) if members.contains_key("prefixItems") => None,
             ("additionalProperties", _) if members.contains_key("patternProperties") => None,
             ("items" | "additionalProperties", schema) => Some(relaxed(schema)),
@@ -76,13 +76,13 @@ pub(super) fn relaxed(schema: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// Whether a pattern has neither a look around nor a reference back.
+/// Whether a pattern has neither look-around nor a backreference.
 fn is_plain(pattern: &str) -> bool {
     let refers_back = |pair: &[u8]| matches!(pair, [b'\\', b'1'..=b'9' | b'k']);
     !["(?=", "(?!", "(?<"].iter().any(|look| pattern.contains(look)) && !pattern.as_bytes().windows(2).any(refers_back)
 }
 
-/// The type of the values of an `enum` or `const`, or the types; `None` where one is a list or an object.
+/// The type or types of the values of an `enum` or `const`; `None` if one is a list or an object.
 fn types_of_values(members: &BTreeMap<String, Value>) -> Option<Value> {
     let values = match (members.get("enum"), members.get("const")) {
         (Some(Value::List(values)), _) => values.as_slice(),
@@ -110,7 +110,7 @@ fn types_of_values(members: &BTreeMap<String, Value>) -> Option<Value> {
     }
 }
 
-/// Whether a provider can be asked to hold an answer strictly to a schema.
+/// Whether a provider can be asked to enforce a schema strictly.
 pub fn is_strict(schema: &Value) -> bool {
     let mut size = Size::default();
     is_type(schema, "object")
@@ -140,7 +140,7 @@ fn fits(schema: &Value, depth: usize, size: &mut Size) -> bool {
     let Value::Object(members) = schema else { return false };
     let (is_object, is_list) = (is_type(schema, "object"), is_type(schema, "array"));
     let deeper = depth + usize::from(is_object || is_list);
-    // A schema that says nothing allows everything.
+    // An empty schema allows everything.
     (members.contains_key("type") || members.contains_key("anyOf"))
         && deeper <= MAX_DEPTH + 1
         && (!is_object || is_closed(schema))
@@ -163,7 +163,7 @@ fn fits(schema: &Value, depth: usize, size: &mut Size) -> bool {
         })
 }
 
-/// Whether an object has exactly the properties that it names.
+/// Whether an object allows and requires exactly its named properties.
 fn is_closed(schema: &Value) -> bool {
     let (Some(Value::Object(properties)), Some(Value::List(required))) =
         (schema.get("properties"), schema.get("required"))
@@ -230,7 +230,7 @@ mod tests {
             (r#"{"const":2.5}"#, r#"{"const":2.5,"type":"number"}"#),
             (r#"{"enum":[[1]]}"#, r#"{"enum":[[1]]}"#),
             (r#"{"allOf":[{"type":"string"}],"not":{"const":""}}"#, "{}"),
-            // What closes a list or an object together with another keyword would close it further without.
+            // A keyword that closes a list or an object would restrict more without the keyword that it complements.
             (r#"{"type":"array","prefixItems":[{}],"items":false}"#, r#"{"type":"array"}"#),
             (
                 r#"{"type":"object","properties":{},"patternProperties":{"^x":{}},"additionalProperties":false}"#,

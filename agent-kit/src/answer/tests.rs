@@ -216,7 +216,7 @@ fn a_repair_names_only_the_first_faults() {
     assert_eq!(words.lines().count(), MAX_FAULTS + 1);
 }
 
-/// The page of layout 1 shows the words of this contract.
+/// The contract whose text the page of layout 1 shows.
 fn documented(format: AnswerFormat) -> Contract {
     let statuses = output(&[
         (
@@ -266,14 +266,14 @@ fn the_fields_of_all_statuses_stand_in_one_object_each_name_once() {
     let contract =
         |statuses: &[(&str, &[(&str, Field)])]| Contract::new(AnswerFormat::Json, &output(statuses)).unwrap();
     let null = r#"{"type":"null"}"#;
-    // Required by all, of one schema as it is sent.
+    // Required by all, with the same schema on the wire.
     let same = contract(&[("b", &[("x", field(TEXT))]), ("a", &[("x", short())])]);
     assert_eq!(properties(&same), format!(r#"["b","a"]}},"x":{TEXT},"body":{TEXT}}}"#));
-    // Of several schemas, in declared order.
+    // With several schemas, in declared order.
     let several = contract(&[("b", &[("x", field(TEXT))]), ("a", &[("x", field(INTEGER))]), ("c", &[("x", short())])]);
     let any = format!(r#"{{"anyOf":[{TEXT},{INTEGER}]}}"#);
     assert_eq!(properties(&several), format!(r#"["b","a","c"]}},"x":{any},"body":{TEXT}}}"#));
-    // Not declared, or optional, somewhere; in the order of first declaration.
+    // Not declared, or optional, in some status; in order of first declaration.
     let partly = contract(&[
         ("b", &[("x", field(TEXT)), ("z", field(TEXT))]),
         ("a", &[("y", field(INTEGER)), ("x", optional(INTEGER)), ("z", optional(TEXT))]),
@@ -281,7 +281,7 @@ fn the_fields_of_all_statuses_stand_in_one_object_each_name_once() {
     let (text, whole) = (format!(r#"{{"anyOf":[{TEXT},{null}]}}"#), format!(r#"{{"anyOf":[{INTEGER},{null}]}}"#));
     let both = format!(r#"{{"anyOf":[{TEXT},{INTEGER},{null}]}}"#);
     assert_eq!(properties(&partly), format!(r#"["b","a"]}},"x":{both},"z":{text},"y":{whole},"body":{TEXT}}}"#));
-    // A schema that is null already is not doubled.
+    // A schema that is already `null` is not doubled.
     let nothing = contract(&[("a", &[("x", optional(null))])]);
     assert_eq!(properties(&nothing), format!(r#"["a"]}},"x":{null},"body":{TEXT}}}"#));
 }
@@ -298,7 +298,7 @@ fn an_answer_is_read_by_the_status_it_chose() {
     let unread = held.replacen("null", "7", 2);
     assert_eq!(words(&editor, &unread).lines().count(), 2);
 
-    // What is left out of what is sent is checked all the same.
+    // Constraints left out of the schema on the wire are still checked.
     let short = output(&[("a", &[("x", field(r#"{"type":"string","maxLength":2}"#))])]);
     let short = Contract::new(AnswerFormat::Json, &short).unwrap();
     assert!(!short.response_format().unwrap().contains("maxLength"));
@@ -329,7 +329,7 @@ fn a_schema_that_cannot_be_compiled_is_named() {
     assert_eq!((error.status.as_str(), error.field.as_str()), ("x", "a"));
 }
 
-/// Texts that YAML, JSON or Markdown readers stumble over.
+/// Texts that are hard for YAML, JSON or Markdown readers.
 fn nasty() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         any::<String>(),
@@ -417,7 +417,7 @@ proptest! {
             let fields: Value = fields.into_iter().collect();
             let rendered = contract.render("a", &fields, &body);
             let answer = contract.parse(&rendered);
-            // `null` at an optional field stands for none.
+            // `null` for an optional field means that it is missing.
             let fields = match fields {
                 Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
                 other => other,
@@ -438,7 +438,7 @@ proptest! {
         }
     }
 
-    /// A text of one line without quotes or marks in front is its own scalar.
+    /// A line without quotes or leading marks is its own scalar.
     #[test]
     fn a_plain_line_is_its_own_text(line in "[a-zA-Z0-9][ -~]{0,40}[a-zA-Z0-9]") {
         prop_assert_eq!(title(&format!("title: {line}")), line);

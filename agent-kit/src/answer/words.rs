@@ -1,5 +1,5 @@
-//! The words of layout 1 that concern answers: the contract and the repair. `engine/docs/layout-1.md` holds them word
-//! for word.
+//! The texts of layout 1 for answers: the contract and the repair. `engine/docs/layout-1.md` contains them word for
+//! word.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use rondo_protocol::workflow::AnswerFormat;
 use super::field::DeclaredField;
 use super::{Contract, ContractFault, quote};
 
-/// The longest piece of an answer that is quoted back.
+/// The maximum length of an excerpt of an answer that is quoted back.
 const MAX_EXCERPT_CHARS: usize = 120;
 
 const FRONTMATTER: &str = "\
@@ -23,11 +23,11 @@ const JSON: &str = "\
 An answer is one JSON object and nothing else: no text around it and no code fence. Put your own values where angle \
 brackets stand; `body` is the text of your answer, in Markdown.";
 
-/// What the form of each status ends with.
+/// The end of the form of each status.
 const FRONTMATTER_END: &str = "<the body>";
 const JSON_END: &str = "\"body\": <a text>}";
 
-/// The words that a role's system text ends with.
+/// The text at the end of a role's system text.
 pub(super) fn contract_text(contract: &Contract) -> String {
     let mut text = match contract.format {
         AnswerFormat::Frontmatter => FRONTMATTER.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn contract_text(contract: &Contract) -> String {
     text
 }
 
-/// Where the contract stands in a system text, if it ends with one.
+/// The range of the contract in a system text, if the text ends with one.
 pub fn contract_within(system: &str) -> Option<Range<usize>> {
     let begun = [(FRONTMATTER, FRONTMATTER_END), (JSON, JSON_END)];
     let ranges = begun.iter().filter_map(|(words, end)| {
@@ -86,7 +86,7 @@ fn json_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
     text.push_str(JSON_END);
 }
 
-/// The words with which an answer that breaks the contract is sent back.
+/// The text with which an answer that breaks the contract is sent back.
 pub fn repair_text(fault: &ContractFault) -> String {
     let mut text = "Your answer does not have the form that was asked for:\n\n".to_owned();
     for line in fault.words.lines() {
@@ -114,7 +114,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
     }
 }
 
-/// The beginning of a text on one line, with a mark where it is cut.
+/// The beginning of a text on one line, with a mark if it is cut.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown: String =
         text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -10,38 +10,38 @@ use rondo_protocol::workflow::History;
 
 use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary};
 
-/// Whose conversation it is.
+/// Identifies a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The role.
     pub role: RoleName,
     /// The lane.
     pub lane: LanePath,
-    /// The stretch within which the prefix only grows.
+    /// The epoch.
     pub epoch: u64,
 }
 
 impl Key {
-    /// That of a role in a lane.
+    /// The key of a role in a lane.
     pub fn new(role: &RoleName, lane: &LanePath) -> Self {
         Self { role: role.clone(), lane: lane.clone(), epoch: 0 }
     }
 }
 
-/// Builds a conversation. A copy costs nothing, whatever its length, and goes on apart: a lane's begins as a copy of its
-/// parent lane's, as that stood when the lane was first opened.
+/// Builds a conversation. A clone is cheap at any length and independent: a lane's conversation starts as a clone of
+/// its outer lane's, as of the lane's first opening.
 #[derive(Debug, Clone)]
 pub struct Builder {
     history_policy: Arc<HistoryPolicy>,
-    /// Up to the end of the last visit.
+    /// The messages up to the end of the last visit.
     conversation: Conversation,
-    /// With the message that opens the visit in progress.
+    /// The same with the message that opens the visit in progress.
     opened: Option<Conversation>,
     last: Option<StepLocation>,
 }
 
 impl Builder {
-    /// That of a role that has not spoken yet.
+    /// Creates the conversation of a role without visits.
     pub fn new(history_policy: HistoryPolicy) -> Self {
         Self {
             history_policy: Arc::new(history_policy),
@@ -51,38 +51,38 @@ impl Builder {
         }
     }
 
-    /// How the role is told its history.
+    /// The role's history policy.
     pub fn history_policy(&self) -> &HistoryPolicy {
         &self.history_policy
     }
 
-    /// Where the role spoke last, in this lane or in those that it was opened in.
+    /// The role's last visit, in this lane or in its outer lanes.
     pub fn last(&self) -> Option<&StepLocation> {
         self.last.as_ref()
     }
 
-    /// How many messages stand before the next visit.
+    /// The number of messages before the next visit.
     pub fn len(&self) -> usize {
         self.conversation.len()
     }
 
-    /// Whether no message stands before the next visit.
+    /// Whether there are no messages before the next visit.
     pub fn is_empty(&self) -> bool {
         self.conversation.is_empty()
     }
 
-    /// What happened since the role spoke last, as it is told in a visit that follows the steps `prev`, all before step
-    /// `before`. No more steps are read than are told.
+    /// Summarizes what happened since the role's last visit, for a visit that follows the steps `prev`, all before step
+    /// `before`. Reads no more steps than the summary includes.
     ///
     /// # Errors
-    /// When a step cannot be had.
+    /// When a step cannot be read.
     pub fn told<P: Past>(&self, prev: &[Digest], before: u64, past: &P) -> Result<String, P::Error> {
         let mut walk = Walk::new(past, prev, before, self.last.as_ref())?;
         let text = summary(&self.history_policy.context, self.last.is_none(), &mut walk);
         walk.fault.map_or(Ok(text), Err)
     }
 
-    /// Opens a visit: the messages of its first request. One that was opened before and not closed is forgotten.
+    /// Opens a visit and returns the messages of its first request. Discards an earlier visit that was not closed.
     pub fn open(&mut self, prompt: &str, told: &str) -> Conversation {
         let mut opened = self.conversation.clone();
         opened.push(opening(prompt, told));
@@ -90,8 +90,7 @@ impl Builder {
         opened
     }
 
-    /// Closes the visit that was opened last with its answer and, where the role is told its visits exactly, with all
-    /// that was said in it.
+    /// Closes the open visit with its answer and, for a role with `exact` history, with its transcript.
     pub fn close(&mut self, place: StepLocation, answer: &str, transcript: Option<&Transcript>) {
         let opened = self.opened.take();
         if let Some(mut conversation) = opened.filter(|_| self.history_policy.history != History::None) {

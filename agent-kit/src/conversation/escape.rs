@@ -1,29 +1,29 @@
-//! Keeps what authors and models wrote from looking like the layout.
+//! Keeps the texts of authors and models from looking like the layout.
 //!
-//! The rule, which `engine/docs/layout-1.md` has for readers: a line that begins like a line of the layout, behind any
-//! blanks and any backslashes, gets a backslash in front of its first character that is no blank. So no line of a text
-//! begins like the layout, and taking one backslash away from the lines that have one in such a place gives the text back.
+//! The rule, documented for readers in `engine/docs/layout-1.md`: a line that begins like a line of the layout, after
+//! any blanks and any backslashes, gets a backslash before its first non-blank character. So no line of a text begins
+//! like the layout, and removing one backslash from each line that has one there restores the text.
 
 use std::borrow::Cow;
 
 use super::layout_v1::{BEFORE_FIRST, CUT, LEFT_OUT, SINCE_LAST};
 
-/// How lines of the layout begin.
+/// The beginnings of layout lines.
 pub(super) const BEGINNINGS: [&str; 6] = [BEFORE_FIRST, SINCE_LAST, "<step", "</step", LEFT_OUT, CUT];
 
-/// What ends a line beside U+000A.
+/// Line ends other than U+000A.
 const OTHER_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     within(text, usize::MAX).0
 }
 
-/// As much of the beginning of a text as comes to at most `max_bytes` with its escapes, and whether that is not all.
+/// The longest beginning of a text that takes at most `max_bytes` with its escapes, and whether text is left over.
 pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
-    // What is borrowed so far, until the first escape makes a copy.
+    // The bytes taken so far; they stay borrowed until the first escape makes a copy.
     let mut taken = 0;
     let mut copy: Option<String> = None;
-    // Most texts have no other ends of lines than the usual one, which is found faster.
+    // Most texts have only the usual line end, which is faster to find.
     let is_plain = !OTHER_ENDS.iter().any(|end| text.contains(*end));
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
         let end = if is_plain { rest.find('\n') } else { rest.find(ends_line) };
@@ -54,7 +54,7 @@ pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
     (copy.map_or_else(|| Cow::Borrowed(text.get(..taken).unwrap_or_default()), Cow::Owned), is_cut)
 }
 
-/// The beginning of a line that fits with its escape, if the whole does not.
+/// The beginning of a line that fits with its escape, if the whole line does not.
 fn cut(line: &str, max_bytes: usize) -> Option<&str> {
     let escape = |line: &str| usize::from(place(line).is_some());
     if line.len().saturating_add(escape(line)) <= max_bytes {
@@ -69,7 +69,7 @@ pub(super) fn until(text: &str, max_bytes: usize) -> &str {
     text.get(..fits).unwrap_or_default()
 }
 
-/// Where a line needs a backslash, if it does.
+/// The position where a line needs a backslash, if it does.
 fn place(line: &str) -> Option<usize> {
     let begun = line.trim_start_matches(is_blank);
     let words = begun.trim_start_matches('\\');

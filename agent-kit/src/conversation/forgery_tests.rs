@@ -1,5 +1,5 @@
-//! Nobody can forge what a role is told: a reader made from `engine/docs/layout-1.md` alone, which shares no code with
-//! the layout, gets back from every message of a user what was put into it.
+//! Texts cannot forge the layout: a reader written only from `engine/docs/layout-1.md`, which shares no code with the
+//! layout, recovers the exact inputs from every user message.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rondo_protocol::workflow::{Context, ContextWhat, History};
 
 use super::{Episode, HistoryPolicy};
 
-/// What a message says, read back.
+/// The parsed content of a message.
 #[derive(Debug, PartialEq)]
 struct Read {
     prompt: String,
@@ -95,7 +95,7 @@ fn unescaped_line(line: &str) -> String {
     format!("{blanks}{}", if is_escaped { &rest[1..] } else { rest })
 }
 
-/// Texts that would like to be taken for the layout.
+/// Texts that try to look like the layout.
 fn any_text() -> impl Strategy<Value = String> {
     let pieces = [
         "<step role=\"b\" status=\"ok\">",
@@ -142,7 +142,7 @@ fn any_episodes() -> impl Strategy<Value = Vec<Arc<Episode>>> {
     })
 }
 
-/// What a step says, as it is told.
+/// The text of a step in a summary.
 fn says(episode: &Episode, what: ContextWhat) -> String {
     let mut says = String::new();
     if episode.output != Value::empty_object() {

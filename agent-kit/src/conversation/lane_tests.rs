@@ -1,5 +1,5 @@
-//! Conversations of threads with lanes: extended visit by visit they are what the steps alone say, and they do not depend
-//! on which of two lanes was faster.
+//! Conversations of threads with lanes: extending them visit by visit gives the same result as building them from the
+//! steps alone, and the result does not depend on which lane was faster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rondo_protocol::workflow::{Context, ContextWhat, History};
 
 use super::{Builder, Episode, HistoryPolicy, Key, Past, PastStep, Round, Rounds, closing, opening, summary};
 
-/// What a thread does.
+/// An item of a generated thread.
 #[derive(Debug, Clone)]
 enum Item {
     Step(&'static str),
@@ -27,7 +27,7 @@ fn any_thread() -> impl Strategy<Value = Vec<Item>> {
     prop::collection::vec(prop_oneof![2 => step(), 1 => lanes], 1..6)
 }
 
-/// The same with a step before and behind each fan-out, as the graph has them: who leaves, and the join role.
+/// Adds a step before and after each fan-out, as in a graph: the step that it leaves, and the join role.
 fn joined(items: &[Item], is_trunk: bool) -> Vec<Item> {
     let mut all = Vec::new();
     for item in items {
@@ -46,23 +46,23 @@ fn joined(items: &[Item], is_trunk: bool) -> Vec<Item> {
     all
 }
 
-/// A step that was committed.
+/// A committed step.
 #[derive(Debug, Clone)]
 struct Done {
-    /// What it is, whenever it was committed.
+    /// An identity that does not depend on when it was committed.
     id: String,
     episode: Arc<Episode>,
     digest: Digest,
     prev: Vec<Digest>,
 }
 
-/// Something that goes on: the trunk, or a lane in one round.
+/// Something in progress: the trunk, or a lane in one round.
 struct Going<'a> {
     id: String,
     round: Round,
     items: &'a [Item],
     at: usize,
-    /// Lanes that have not ended.
+    /// The number of lanes that have not ended.
     open: usize,
     parent: Option<usize>,
     last: Option<(u64, Digest)>,
@@ -71,7 +71,7 @@ struct Going<'a> {
     index: usize,
 }
 
-/// Runs a thread; of what can go on, `chances` say what does.
+/// Runs a thread; `chances` choose what continues next.
 fn run(items: &[Item], chances: &[usize]) -> Vec<Done> {
     let mut done: Vec<Done> = Vec::new();
     let mut all = vec![Going {
@@ -146,7 +146,7 @@ fn run(items: &[Item], chances: &[usize]) -> Vec<Done> {
     }
 }
 
-/// The steps before one.
+/// The steps before a given one.
 struct Steps<'a>(&'a [Done]);
 
 impl Past for Steps<'_> {
@@ -163,7 +163,7 @@ impl Past for Steps<'_> {
     }
 }
 
-/// The first request of each step, each conversation extended from the one before it.
+/// The first request of each step, with each conversation extended from the one before it.
 fn extended(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, Conversation> {
     let (mut rounds, mut lanes) = (Rounds::default(), BTreeSet::new());
     let mut builders: BTreeMap<Key, Builder> = BTreeMap::new();
@@ -189,7 +189,7 @@ fn extended(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, C
     requests
 }
 
-/// The same from all steps anew: who knows of what follows from the steps that each names as its predecessors.
+/// The same, built from all steps: visibility follows from the predecessors that each step names.
 fn from_scratch(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, Conversation> {
     let mut before: BTreeMap<Digest, BTreeSet<u64>> = BTreeMap::new();
     for step in done {
@@ -261,7 +261,7 @@ proptest! {
         prop_assert_eq!(&requests, &extended(&other, &history_policy));
     }
 
-    /// Law `prefix`: in its lane a role's request begins with the one before it and its answer.
+    /// Law `prefix`: in its lane, a role's request begins with its previous request and answer.
     #[test]
     fn a_lane_goes_on_from_its_own_last_visit(
         items in any_thread(),

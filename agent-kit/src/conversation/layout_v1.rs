@@ -1,5 +1,5 @@
-//! Layout 1: the fixed texts between what authors and models wrote. `engine/docs/layout-1.md` shows them, and golden
-//! tests hold them: a byte more or less would break every prefix that a provider has kept.
+//! Layout 1: the fixed texts around what authors and models wrote. `engine/docs/layout-1.md` documents them, and golden
+//! tests pin them: any changed byte would invalidate every prefix that a provider caches.
 
 use std::borrow::Borrow;
 
@@ -8,24 +8,24 @@ use rondo_protocol::workflow::{Context, ContextWhat};
 use super::Episode;
 use super::escape::{escaped, until, within};
 
-/// Stands for a prompt when there is neither a prompt nor anything that happened since.
+/// Replaces an empty prompt when nothing happened since the last visit.
 pub const EMPTY_LINE: &str = "Go on.";
 
-/// Stands for the answer of an earlier visit that gave none.
+/// Replaces the answer of an earlier visit that has none.
 pub const NO_ANSWER: &str = "(no answer)";
 
 pub(super) const BEFORE_FIRST: &str = "What happened before:";
 pub(super) const SINCE_LAST: &str = "What happened since your last answer:";
-/// Every entry of a summary begins with it.
+/// The beginning of every entry of a summary.
 pub(super) const ENTRY: &str = "<step role=\"";
 
-/// Stands for the oldest steps where a summary does not hold them all.
+/// Replaces the oldest steps of a summary that does not hold them all.
 pub const LEFT_OUT: &str = "[earlier steps are left out]";
 
-/// Stands where what a step said is cut.
+/// Marks where the text of a step is cut.
 pub const CUT: &str = "[cut]";
 
-/// The system text of a role: what the author wrote, then the output contract.
+/// The system text of a role: the author's text, then the output contract.
 pub fn system_text(role: &str, contract: &str) -> String {
     let role = role.trim_end_matches('\n');
     match (role.is_empty(), contract.is_empty()) {
@@ -35,10 +35,10 @@ pub fn system_text(role: &str, contract: &str) -> String {
     }
 }
 
-/// Bytes of a tool's result that a model is shown; more than these are cut with a mark.
+/// The maximum bytes of a tool's result that a model sees; longer results are cut and marked.
 pub const SHOWN_MAX_BYTES: usize = 32 << 10;
 
-/// Stands for a tool's result that is empty.
+/// Replaces an empty tool result.
 const NO_OUTPUT: &str = "(no output)";
 
 /// The text of the message that answers a tool call.
@@ -62,7 +62,7 @@ pub(super) fn user_text(prompt: &str, told: &str) -> String {
     }
 }
 
-/// The other roles' steps, oldest first, within the ceiling; when they do not all fit, the newest stay.
+/// The steps of other roles, oldest first, within the size limit; when they do not all fit, the newest stay.
 pub(super) fn summary(
     context: &Context,
     before_first: bool,
@@ -113,7 +113,7 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
         content.push('\n');
     }
     if what == ContextWhat::Bodies && !episode.body.is_empty() {
-        // One character more than fits, so that it is seen that not all of it does.
+        // One character more than fits, so that `cut` notices that the body is longer.
         content.push_str(until(&episode.body, ceiling.saturating_add(4)));
         if !content.ends_with('\n') {
             content.push('\n');

@@ -1,14 +1,15 @@
-//! Reconstruction of message histories: what a role is sent is a pure function of the steps before.
+//! Reconstructs message histories: the messages sent to a role are a pure function of the earlier steps.
 //!
 //! Law `prefix`: within an epoch of a role in a lane, the first request of visit n+1 starts with the first request of
-//! visit n, followed by its answer (`condensed`) or by its whole transcript (`exact`). The layout that writes the texts
-//! has a version, which a thread pins.
+//! visit n, followed by its answer (`condensed`) or by its whole transcript (`exact`). The layout that formats the
+//! texts has a version, which a thread pins.
 //!
-//! A lane's conversation is that of the lane that it was first opened in, as it stood then, and goes on with the lane's
-//! own visits; a later round of the same path continues it. All else that a role may know of ([`Round::sees`]) is told
-//! as what happened since, in causal order ([`Position`]), so that nothing depends on which of two lanes was faster.
+//! A lane's conversation starts as a copy of its outer lane's, as of the lane's first opening, and continues with the
+//! lane's own visits, also across later rounds of the same path. Everything else that a role may know of
+//! ([`Round::sees`]) appears in the summary of what happened since, in causal order ([`Position`]), so that nothing
+//! depends on which of two lanes was faster.
 //!
-//! This module knows no clock, no file, no network and no digest of its own making.
+//! This module uses no clock, no file and no network, and computes no digests.
 
 mod builder;
 mod escape;
@@ -37,30 +38,30 @@ pub use walk::{Past, PastStep, Walk};
 /// A step as history sees it. The body is derived from the answer by its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode {
-    /// Its place in the thread, from 1.
+    /// Its number in the thread, from 1.
     pub seq: u64,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
-    /// Of each part of the lane's path, the number of the step that opened its round; the trunk has none.
+    /// For each part of the lane's path, the number of the step that opened its round; the trunk has none.
     pub opened_by: Vec<u64>,
-    /// The prompt it was given.
+    /// The edge prompt.
     pub prompt: String,
-    /// What it answered, exactly; empty when it gave no answer.
+    /// The exact answer; empty when there was none.
     pub answer: String,
-    /// The status it chose.
+    /// The chosen status.
     pub status: Status,
     /// The declared fields.
     pub output: Value,
-    /// What the answer says beside its fields.
+    /// The text of the answer outside its fields.
     pub body: String,
-    /// All that was said in it, where its role is told its visits exactly.
+    /// The whole transcript, if its role has an `exact` history.
     pub transcript: Option<Arc<Transcript>>,
 }
 
 impl Episode {
-    /// Where it stands.
+    /// The location of the step.
     pub fn place(&self) -> StepLocation {
         let round = Round { lane: self.lane.clone(), opened_by: self.opened_by.clone() };
         StepLocation { seq: self.seq, round }
@@ -85,12 +86,12 @@ impl Episode {
     }
 }
 
-/// How a role is told its history.
+/// Which parts of the past a role sees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryPolicy {
-    /// What of its own earlier visits.
+    /// What it sees of its own earlier visits.
     pub history: History,
-    /// What of the other roles' steps.
+    /// What it sees of the other roles' steps.
     pub context: Context,
 }
 
@@ -102,7 +103,8 @@ pub struct UnknownLayout {
     pub found: u32,
 }
 
-/// The messages of the first request of a role's next visit after `episodes` of the trunk (oldest first), with `prompt`.
+/// The messages of the first request of a role's next visit after `episodes` of the trunk (oldest first), with
+/// `prompt`.
 ///
 /// # Errors
 /// [`UnknownLayout`].
@@ -134,8 +136,9 @@ pub fn history(
     Ok(builder.open(prompt, &told))
 }
 
-/// What happened since a role's last visit (or `before_first`), from the steps that are news to it, **newest first** in
-/// causal order: no more of them are asked for than fit the ceiling, so that a long wait costs no more than a short one.
+/// Summarizes what happened since a role's last visit (or `before_first`) from the steps that are news to it, **newest
+/// first** in causal order. Takes only as many steps as fit the size limit, so that a long wait costs no more than a
+/// short one.
 pub fn summary(
     context: &Context,
     before_first: bool,
@@ -144,21 +147,21 @@ pub fn summary(
     layout_v1::summary(context, before_first, newest_first)
 }
 
-/// Whether a summary within `context` tells of steps of `other`.
+/// Whether a summary within `context` includes steps of `other`.
 pub fn tells_of(context: &Context, other: &RoleName) -> bool {
     context.from.as_ref().is_none_or(|from| from.contains(other))
 }
 
-/// The message that opens a visit: the prompt, and what happened since.
+/// The message that opens a visit: the prompt and the summary.
 pub fn opening(prompt: &str, told: &str) -> Message {
     Message::user(layout_v1::user_text(prompt, told))
 }
 
-/// The messages that close a visit: its conclusion, or with `exact` all that was said in it, so that the next request
-/// goes on from its last one.
+/// The messages that close a visit: its answer, or with `exact` its whole transcript, so that the next request extends
+/// its last one.
 pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) -> Vec<Message> {
     let mut said: Vec<Message> = match transcript {
-        // A visit that a hook answered whole may have no transcript; its answer is all that was said.
+        // A visit that a hook answered as a whole may have no transcript, only the answer.
         Some(transcript) if history == History::Exact && !transcript.entries.is_empty() => {
             transcript.entries.iter().filter_map(spoken).collect()
         }
@@ -171,12 +174,12 @@ pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) 
     said
 }
 
-/// The message that an entry adds to the conversation of its turn, for the requests that follow it.
+/// The message that an entry adds to the conversation of its turn, for the requests that follow.
 pub fn spoken(entry: &Entry) -> Option<Message> {
     match entry {
-        // Reasoning goes back only beside calls, where some providers demand it.
+        // Reasoning is sent back only with tool calls, where some providers require it.
         Entry::Model { reply, .. } if reply.parts.asks_for_tools() => Some(reply.parts.clone().into()),
-        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
+        // A provider may refuse an empty assistant message, so an empty answer is left out.
         Entry::Model { reply, .. } => {
             let said = reply.parts.without_reasoning();
             (!said.is_empty()).then(|| said.into())

@@ -1,33 +1,33 @@
-//! Where steps stand among the lanes of their thread: what comes before what, and who can know of it.
+//! The locations of steps among the lanes of their thread: which step precedes which, and which is visible to which.
 
 use rondo_protocol::id::LanePath;
 
 /// The location of a step in its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepLocation {
-    /// Its number in the thread, from 1. Between steps of lanes that are open side by side it tells who came first, which
-    /// is chance.
+    /// Its number in the thread, from 1. Between steps of concurrent lanes it tells which came first, which is chance.
     pub seq: u64,
-    /// Its lane, in which round.
+    /// Its lane, in one round.
     pub round: Round,
 }
 
-/// A lane in one of its rounds: each time that its fan-out is entered is another.
+/// A lane in one of its rounds: each entry into its fan-out starts another round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
     /// The lane.
     pub lane: LanePath,
-    /// Of each part of the lane's path, the number of the step that opened its round; 0 = the beginning of the thread.
+    /// For each part of the lane's path, the number of the step that opened its round; 0 = the beginning of the thread.
     pub opened_by: Vec<u64>,
 }
 
-/// The place of a step in causal order, with ties by lane path. It does not depend on which of two lanes was faster.
+/// The position of a step in causal order, with ties broken by lane path. It does not depend on which lane was faster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(Vec<(u64, u64)>);
 
 impl StepLocation {
-    /// Its place in causal order: for each part of the lane's path the step that opened the round and the index, then
-    /// its own number. What a step opens comes behind it, and before what follows it in its own lane.
+    /// Its position in causal order: for each part of the lane's path the opening step of the round and the index,
+    /// then its own number. The steps of a lane come after the step that opened it and before the next of the outer
+    /// lane.
     pub fn position(&self) -> Position {
         let Round { lane, opened_by } = &self.round;
         let lanes = opened_by.iter().zip(lane.parts());
@@ -35,7 +35,7 @@ impl StepLocation {
         Position(lanes.chain([(self.seq, 0)]).collect())
     }
 
-    /// Whether who spoke here could know of a step of the past, or it is this one.
+    /// Whether the role at this location could know of `step`, a step of the past, or `step` is this one.
     pub fn knows(&self, step: &Self) -> bool {
         self.round.sees(step) && step.position() <= self.position()
     }
@@ -47,15 +47,15 @@ impl Round {
         Self { lane: LanePath::trunk(), opened_by: Vec::new() }
     }
 
-    /// Whether a step of this round can know of a step of the past: of the trunk up to the step that opened the
-    /// round, with the lanes that were joined before it, and of the own lane in all its rounds; never of another lane
-    /// that is open. Within a lane the same holds of the lanes that it opened.
+    /// Whether a step of this round can know of a step of the past. It knows the trunk up to the step that opened the
+    /// round, with the lanes joined before it, and its own lane in all its rounds; never another open lane. The same
+    /// holds within a lane for the lanes that it opened.
     pub fn sees(&self, step: &StepLocation) -> bool {
         let mut own = self.lane.parts().zip(&self.opened_by);
         let mut its = step.round.lane.parts().zip(&step.round.opened_by);
         loop {
             match (own.next(), its.next()) {
-                // What was opened from here is joined by now.
+                // Lanes that were opened from here are joined by now.
                 (None, _) => return true,
                 (Some((_, opened_by)), None) => return step.seq <= *opened_by,
                 (Some((part, opened_by)), Some((its_part, its_opened_by))) => {
@@ -125,7 +125,7 @@ mod tests {
             earlier.filter(|step| by.round.sees(step) && !last.knows(step)).map(|step| step.seq).collect()
         };
         assert_eq!(news(&place(10, "", &[]), &place(1, "", &[])), [3, 4, 7, 8, 2, 5, 6]);
-        // The lanes beside it are news once they are joined, those before it and those behind it.
+        // Sibling lanes are news once they are joined, whether they come before or after in order.
         assert_eq!(news(&place(13, "b[2]", &[10]), &place(5, "b[2]", &[1])), [3, 4, 7, 8, 6, 10, 11]);
     }
 }

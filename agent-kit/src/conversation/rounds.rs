@@ -1,4 +1,4 @@
-//! Which step opened the round of lanes that a step belongs to, from what each step names as its predecessors.
+//! Finds the step that opened the round of lanes of each step, from the predecessors that each step names.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use rondo_protocol::id::LanePath;
 
 use super::{Round, StepLocation};
 
-/// The rounds of a thread whose steps are handed over in order.
+/// The rounds of a thread whose steps are added in order.
 #[derive(Debug, Default)]
 pub struct Rounds {
     /// The last step of each lane.
@@ -17,7 +17,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Takes the next step; gives where it stands.
+    /// Adds the next step and returns its location.
     pub fn step(&mut self, seq: u64, digest: Digest, lane: &LanePath, prev: &[Digest]) -> StepLocation {
         let place = StepLocation { seq, round: Round { lane: lane.clone(), opened_by: self.opened_by(lane, prev) } };
         let mut within = Some(lane.clone());
@@ -30,7 +30,7 @@ impl Rounds {
         place
     }
 
-    /// Of each part of a lane's path, the step that first opened it.
+    /// For each part of a lane's path, the step that first opened it.
     pub fn first_opened(&self, lane: &LanePath) -> Vec<u64> {
         let mut first: Vec<u64> = lane.outward().filter_map(|lane| self.first.get(&lane).copied()).collect();
         first.reverse();
@@ -46,7 +46,7 @@ impl Rounds {
         match (left, self.last.get(lane)) {
             (Some(opener), _) => opener.round.opened_by.into_iter().chain([opener.seq]).collect(),
             (None, Some((_, before))) => before.round.opened_by.clone(),
-            // A lane that nothing opened: the thread is damaged, which its reader reports.
+            // No step opened this lane: the thread is damaged, which its reader reports.
             (None, None) => vec![0; lane.parts().count()],
         }
     }

@@ -98,7 +98,7 @@ fn an_unknown_layout_is_refused() {
     assert_eq!(refused.unwrap_err(), UnknownLayout { found: 2 });
 }
 
-/// Law `format`: the texts of layout 1 stand word for word on their page.
+/// Law `format`: the page of layout 1 contains its texts word for word.
 #[test]
 fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
     let page = include_str!("../../../engine/docs/layout-1.md");
@@ -182,7 +182,7 @@ proptest! {
         }
     }
 
-    /// Law `prefix` with `exact`: what follows the request of the visit before is all that was said in it.
+    /// Law `prefix` with `exact`: the whole transcript follows the request of the previous visit.
     #[test]
     fn an_exact_history_goes_on_from_the_whole_transcript(episodes in any_episodes(), max_bytes in 0_u64..400) {
         let history_policy = history_policy(History::Exact, ContextWhat::Outputs, max_bytes);

@@ -1,22 +1,22 @@
-//! Reads a text of layout 1 back: which part of it is the prompt, and which steps it tells of.
+//! Parses a text of layout 1 back into the prompt and the steps of others.
 //!
-//! It serves explanations of a request to people. The parts are those of the text as it stands, with its escapes.
+//! Used to explain a request to people. The parts are returned as written, with their escapes.
 
 use super::layout_v1::{BEFORE_FIRST, EMPTY_LINE, ENTRY, LEFT_OUT, SINCE_LAST};
 
 /// The parts of the message that opens a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary<'a> {
-    /// What the graph says to the role.
+    /// The prompt of the edge.
     pub prompt: &'a str,
-    /// The steps of others, as they stand there.
+    /// The steps of others, as written in the message.
     pub entries: Vec<&'a str>,
-    /// Whether the oldest of them are left out.
+    /// Whether the oldest steps are left out.
     pub leaves_out: bool,
 }
 
 impl<'a> Summary<'a> {
-    /// The parts of a text.
+    /// Parses a text.
     pub fn within(text: &'a str) -> Self {
         let Some((prompt, told)) = parts(text) else {
             let prompt = if text == EMPTY_LINE { "" } else { text.trim_end_matches('\n') };
@@ -34,7 +34,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Whether `other` tells of the same steps in another order.
+    /// Whether `other` contains the same steps in another order.
     pub fn is_reordered(&self, other: &Self) -> bool {
         let sorted = |entries: &[&'a str]| {
             let mut entries = entries.to_vec();
@@ -47,7 +47,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The prompt, and what is told after the line that begins it. No line of a prompt is that line.
+/// Splits a text into the prompt and the text after the line that starts the summary. No line of a prompt equals that
+/// line.
 fn parts(text: &str) -> Option<(&str, &str)> {
     let mut at = 0;
     for line in text.split('\n') {

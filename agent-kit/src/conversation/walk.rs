@@ -1,7 +1,7 @@
-//! What happened since a role's last visit, newest first: a walk back along what each step follows.
+//! What happened since a role's last visit, newest first: walks back along the predecessors of each step.
 //!
-//! The order is causal; lanes of one fan-out stand in declared order. Only what the role knows of now and did not know
-//! of then is given, and no more steps are read than are asked for.
+//! The order is causal; lanes of one fan-out come in declared order. The walk yields only steps that the role knows now
+//! and did not know then, and reads no more steps than the caller asks for.
 
 use std::sync::Arc;
 
@@ -9,67 +9,67 @@ use rondo_protocol::Digest;
 
 use super::{Episode, StepLocation};
 
-/// Earlier steps of a thread, wherever they are kept.
+/// Access to the earlier steps of a thread.
 pub trait Past {
-    /// Why a step cannot be had.
+    /// Why a step cannot be read.
     type Error;
 
-    /// The step of that number.
+    /// Returns the step with that number.
     ///
     /// # Errors
-    /// When it is missing or damaged.
+    /// When the step is missing or damaged.
     fn step(&self, seq: u64) -> Result<PastStep, Self::Error>;
 
-    /// The number of the step of that digest, which a step before `before` names as the one it follows.
+    /// Returns the number of the step with that digest, which a step before `before` names as its predecessor.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such step.
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Self::Error>;
 }
 
-/// A step with its place among the others.
+/// A step with its location among the others.
 #[derive(Debug, Clone)]
 pub struct PastStep {
-    /// As templates and histories see it.
+    /// The step as templates and histories see it.
     pub episode: Arc<Episode>,
     /// Its digest.
     pub digest: Digest,
-    /// The steps that it follows.
+    /// Its predecessors.
     pub prev: Arc<[Digest]>,
 }
 
-/// The steps that a visit comes after and that were not known at the role's last one, newest first.
+/// The steps that precede a visit and that the role did not know at its last visit, newest first.
 pub struct Walk<'a, P: Past> {
     past: &'a P,
     /// The last visit of the role's own history.
     last: Option<&'a StepLocation>,
-    /// What is still to be walked, the newest last.
+    /// The chains left to walk, the newest last.
     chains: Vec<Chain>,
-    /// What could not be read: an iterator can only end.
+    /// The error that stopped the walk: an iterator can only end.
     pub fault: Option<P::Error>,
 }
 
-/// Steps of which each follows the next, down to where a fan-out was opened.
+/// A chain of predecessors, down to the step that opened the fan-out.
 struct Chain {
     next: Digest,
-    /// A step after `next`.
+    /// The number of a step after `next`.
     before: u64,
-    /// The step that the chain ends at, itself not of it; 0 = the beginning.
+    /// The step that the chain ends before; 0 = the beginning.
     until: u64,
 }
 
 impl<'a, P: Past> Walk<'a, P> {
-    /// A walk back from the steps `prev`, all before step `before`.
+    /// Starts a walk back from the steps `prev`, all before step `before`.
     ///
     /// # Errors
-    /// When a step cannot be had.
+    /// When a step cannot be read.
     pub fn new(past: &'a P, prev: &[Digest], before: u64, last: Option<&'a StepLocation>) -> Result<Self, P::Error> {
         let mut walk = Self { past, last, chains: Vec::new(), fault: None };
         walk.push(prev, before, 0)?;
         Ok(walk)
     }
 
-    /// Adds what stands before a step: its predecessor, or the lanes that it joined and then what they left.
+    /// Adds the predecessors of a step: one step, or the lanes that it joined and then the step that opened them.
     fn push(&mut self, prev: &[Digest], before: u64, until: u64) -> Result<(), P::Error> {
         if let [next] = prev {
             self.chains.push(Chain { next: *next, before, until });
@@ -94,7 +94,7 @@ impl<'a, P: Past> Walk<'a, P> {
             let step = self.past.step(seq)?;
             let place = step.episode.place();
             if self.last.is_some_and(|last| last.knows(&place)) {
-                // What it follows was known too.
+                // Its predecessors were known too.
                 continue;
             }
             self.push(&step.prev, seq, until)?;

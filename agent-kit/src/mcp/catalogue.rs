@@ -1,4 +1,4 @@
-//! What a server offers, read with bounds.
+//! Lists a server's tools and resources, within bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,26 +12,26 @@ use super::pins::Pin;
 use crate::bound;
 use crate::tool::{Error, wire_name};
 
-/// Stands among the pins for the resources of a server; no tool can be called that.
+/// Represents a server's resources among the pins; no tool can have this name.
 const RESOURCES: &str = "(resources)";
 
-/// The most tools of a server. A model gets lost in far fewer.
+/// The maximum number of tools of a server. A model gets lost in far fewer.
 const MAX_TOOLS: usize = 512;
 pub const MAX_PAGES: usize = 64;
-/// The most bytes of all names, descriptions and schemas.
+/// The maximum bytes of all names, descriptions and schemas.
 const MAX_BYTES: usize = 8 << 20;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// The longest description that a model is shown.
+/// The maximum length of a description for a model.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
-/// The longest name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
+/// The maximum length of a name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
 const MAX_NAME_BYTES: usize = 128;
 
-/// A tool that is not offered, and why.
+/// A tool that is not offered, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// Its name, as far as it can be shown.
     pub name: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -44,14 +44,14 @@ impl fmt::Display for LeftOut {
 /// The tools of a server, and whether it has resources.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
-    /// Every tool that is offered, by the server's name for it.
+    /// Every offered tool, by the server's name for it.
     pub pins: BTreeMap<String, Pin>,
     pub left_out: Vec<LeftOut>,
     pub has_resources: bool,
 }
 
 impl Catalogue {
-    /// What is agreed to: each tool, and that there are resources, which become tools too.
+    /// All pins: each tool, and the existence of resources, which become tools too.
     pub fn pinned(&self) -> BTreeMap<String, Pin> {
         let mut pinned = self.pins.clone();
         if self.has_resources {
@@ -61,7 +61,7 @@ impl Catalogue {
         pinned
     }
 
-    /// What was agreed to, as [`pinned`](Self::pinned) gave it.
+    /// Restores a catalogue from the pins that [`pinned`](Self::pinned) returned.
     pub fn of_pins(mut pins: BTreeMap<String, Pin>) -> Self {
         let has_resources = pins.remove(RESOURCES).is_some();
         Self { pins, left_out: Vec::new(), has_resources }
@@ -70,7 +70,7 @@ impl Catalogue {
     /// Asks a server for its tools.
     ///
     /// # Errors
-    /// A list that has no end or no sense.
+    /// When the list is endless or invalid.
     pub async fn ask(server: &str, connection: &Connection) -> Result<Self, Error> {
         let capabilities = connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
         let mut catalogue = Self { has_resources: capabilities.resources.is_some(), ..Self::default() };
@@ -95,7 +95,7 @@ impl Catalogue {
             }
             for tool in tools {
                 let name = tool.name.to_string();
-                // Two tools that a model would call by one name are as bad as two of one name.
+                // Two tools with one name for the model are as bad as two tools with one name.
                 if !wire_names.insert(wire_name(&name)) {
                     return Err(fault(format!("there are two that would be called {}", bound::line(&name, 80))));
                 }
@@ -120,7 +120,7 @@ impl Catalogue {
     }
 }
 
-/// Pins a tool, or says why it is left out.
+/// Pins a tool, or returns why it is left out.
 fn pin(tool: Tool) -> Result<Pin, String> {
     let name = tool.name.as_ref();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
@@ -139,13 +139,13 @@ fn pin(tool: Tool) -> Result<Pin, String> {
     Ok(Pin::new(name, &words, &given, shown, parameters))
 }
 
-/// A schema as a model may see it: no text in it has a character that a person who reads it does not see.
+/// Cleans a schema for a model: its texts contain only characters that a person can see.
 fn cleaned(schema: Value) -> Result<Value, String> {
     Ok(match schema {
         Value::Str(words) => Value::Str(text::plain(&words).into_owned()),
         Value::List(items) => Value::List(items.into_iter().map(cleaned).collect::<Result<_, _>>()?),
         Value::Object(members) => {
-            // Under another name the server would not know what it is given.
+            // The server would not recognize a renamed parameter.
             if let Some(key) = members.keys().find(|key| !text::is_plain(key)) {
                 let key = bound::line(key, 80);
                 return Err(format!("a name in its schema, {key:?}, has characters that are not seen"));

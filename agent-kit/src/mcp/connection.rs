@@ -28,12 +28,12 @@ use crate::tool::Error;
 use crate::web;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a broken stream of events is opened again.
+/// How often a broken event stream is reopened.
 const MAX_REOPENINGS: usize = 3;
-/// How much of what others say of a fault is shown.
+/// How many characters of a foreign error message are shown.
 const MAX_CAUSE_CHARS: usize = 400;
 
-/// Answers a server's questions: rondo has neither a model nor files nor a person for it.
+/// Refuses a server's questions: rondo offers it no model, no files and no person.
 #[derive(Debug)]
 struct Client;
 
@@ -43,7 +43,7 @@ impl ClientHandler for Client {
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
-    // Unasked, rmcp would answer that there are none; the question is refused as the others are.
+    // By default rmcp would answer with an empty list; this question is refused like the others.
     #[expect(deprecated, reason = "servers of before the deprecation still ask")]
     async fn list_roots(
         &self,
@@ -53,22 +53,22 @@ impl ClientHandler for Client {
     }
 }
 
-/// A server that has shaken hands.
+/// A connection after its handshake.
 pub struct Connection {
     service: RunningService<RoleClient, Client>,
     /// `None` for an address.
     process: Option<Process>,
     watch: Watch,
-    /// Nothing more can be asked, although the transport stands.
+    /// No more requests are possible, although the transport is open.
     is_broken: AtomicBool,
-    /// Tools that are not what was pinned, with what became of them.
+    /// The tools that differ from their pins, with a description of the change.
     changed: Mutex<BTreeMap<String, String>>,
     server: String,
     redactor: Redactor,
 }
 
 impl Connection {
-    /// Starts or reaches a server and shakes hands.
+    /// Starts or reaches a server and completes the handshake.
     ///
     /// # Cancel safety
     /// Dropping the future ends the server.
@@ -98,7 +98,7 @@ impl Connection {
                 return Err(Error::new(Code::McpStart, message));
             }
         };
-        // An answer of before must not hide a change.
+        // A cached answer must not hide a change.
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let (is_broken, changed) = (AtomicBool::new(false), Mutex::default());
         Ok(Self { service, process, watch, is_broken, changed, server, redactor })
@@ -112,19 +112,19 @@ impl Connection {
         &self.watch
     }
 
-    /// Whether it can still be asked.
+    /// Whether requests are possible.
     pub fn is_open(&self) -> bool {
         !self.is_broken.load(Ordering::SeqCst) && !self.peer().is_transport_closed()
     }
 
-    /// Ends it, and the server with it where it is a program.
+    /// Ends the connection, and the server if it is a program.
     pub fn end(&self) -> Option<oneshot::Receiver<()>> {
         self.is_broken.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
         self.process.as_ref().map(Process::end)
     }
 
-    /// What became of a tool since it was pinned; `None` = it is as it was.
+    /// How a tool changed since it was pinned; `None` = not at all.
     pub fn change_of(&self, tool: &str) -> Option<String> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
     }
@@ -133,7 +133,7 @@ impl Connection {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = changed;
     }
 
-    /// The error of a request that rmcp could not carry out.
+    /// The error for a request that rmcp could not complete.
     pub async fn fault(&self, error: &ServiceError) -> Error {
         let server = &self.server;
         match error {
@@ -144,7 +144,7 @@ impl Connection {
             ServiceError::TransportClosed => self.ended().await,
             ServiceError::TransportSend(_) if self.peer().is_transport_closed() => self.ended().await,
             ServiceError::TransportSend(error) => {
-                // A session that is gone does not come back; the next call opens another.
+                // A lost session does not come back; the next call opens another.
                 self.is_broken.store(true, Ordering::SeqCst);
                 let cause = self.words(&web::root_cause(error));
                 Error::new(Code::McpEnded, format!("the MCP server {server} could not be asked: {cause}"))
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// The error of a connection that is over. What is left of the server is ended.
+    /// The error for a connection that has ended. Also ends what is left of the server.
     pub async fn ended(&self) -> Error {
         let error = ended(&self.server, Code::McpEnded, self.process.as_ref(), &self.watch, &self.redactor).await;
         drop(self.end());
@@ -191,7 +191,7 @@ async fn over_pipes(
     })?;
     let max_bytes = settings.max_line_bytes;
     let stdout = Bounded::new(stdout, max_bytes, watch.clone());
-    // Behind the bound, which ends the connection, rmcp's own, which only drops the line, is never reached.
+    // Our bound ends the connection before rmcp's own limit, which only drops the line, is reached.
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(max_bytes.saturating_add(2));
     Ok((process, Guarded::new(transport, watch.clone())))
 }
@@ -214,7 +214,7 @@ fn over_http(
         let cause = web::root_cause(&error);
         Error::new(Code::McpStart, format!("the MCP server {} cannot be reached: {cause}", settings.name))
     })?;
-    // A new session may have other tools, so it is for us to open it.
+    // A new session may have other tools, so we open it ourselves.
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(settings.max_line_bytes)
         .reinit_on_expired_session(false);
@@ -227,7 +227,7 @@ fn over_http(
     Ok(Guarded::new(StreamableHttpClientTransport::with_client(client, config), watch.clone()))
 }
 
-/// Why a handshake came to nothing.
+/// The error for a failed handshake.
 async fn not_ready(
     server: &str,
     error: &ClientInitializeError,

@@ -1,8 +1,8 @@
-//! What stands between rmcp and a server: bounds on what comes in.
+//! Bounds on what a server sends, between rmcp and the server.
 //!
-//! rmcp drops an over-long line and what is no message without a word, and starts a task for each notification and each
-//! question. Here such a connection ends with a reason, notifications stop at the door, and only so many questions are
-//! open at once.
+//! rmcp silently drops over-long lines and invalid messages, and starts a task for each notification and each question.
+//! The guard ends such a connection with a reason, drops notifications before rmcp sees them and limits the number of
+//! open questions.
 
 use std::io;
 use std::pin::Pin;
@@ -19,48 +19,48 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::bound;
 
-/// The most questions of a server that are open at once.
+/// The maximum number of open questions of a server.
 const MAX_QUESTIONS: usize = 64;
-/// The most messages that nobody asked for within [`WINDOW`].
+/// The maximum number of unsolicited messages within [`WINDOW`].
 const MAX_UNASKED: usize = 20_000;
-/// Over which they are counted.
+/// The period over which unsolicited messages are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How many times the longest message may come in without one that can be read.
+/// The bytes without a readable message that are allowed, as a multiple of the longest message.
 const MAX_NOISE_MESSAGES: usize = 4;
 
-/// What is known of a connection while it stands and when it ended.
+/// The observed state of a connection, also after its end.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     fault: Arc<OnceLock<String>>,
-    /// Bytes since the last message that could be read.
+    /// Bytes since the last readable message.
     noise_bytes: Arc<AtomicUsize>,
     questions: Arc<AtomicUsize>,
     tools_changed: Arc<AtomicBool>,
 }
 
 impl Watch {
-    /// Why the connection was ended, if it was by us.
+    /// Why we ended the connection, if we did.
     pub fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 
-    /// Whether the server has said since the last time that its tools changed.
+    /// Whether the server reported a change of its tools since the last check.
     pub fn take_tools_changed(&self) -> bool {
         self.tools_changed.swap(false, Ordering::SeqCst)
     }
 
-    /// Says that nobody has looked at the tools after they changed.
+    /// Marks the tools as changed and not yet checked.
     pub fn set_tools_changed(&self) {
         self.tools_changed.store(true, Ordering::SeqCst);
     }
 
     fn end(&self, why: String) {
-        // The first reason is the reason.
+        // Only the first reason counts.
         let _ = self.fault.set(why);
     }
 }
 
-/// A reader that fails at a line that is too long.
+/// A reader that fails on a line that is too long.
 pub struct Bounded<R> {
     inner: R,
     max_line_bytes: usize,
@@ -75,7 +75,7 @@ impl<R> Bounded<R> {
 
     fn count(&mut self, read: &[u8]) -> io::Result<()> {
         let mut lines = read.split(|byte| *byte == b'\n');
-        // What stands before the first line end belongs to the line that was begun.
+        // The bytes before the first line end belong to the current line.
         self.line_bytes += lines.next().map_or(0, <[u8]>::len);
         for line in lines {
             if self.line_bytes > self.max_line_bytes {
@@ -108,7 +108,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
     }
 }
 
-/// A transport that lets in what was asked for, and a bounded number of questions.
+/// A transport that admits answers, and a bounded number of other messages and questions.
 pub struct Guarded<T> {
     inner: T,
     watch: Watch,
@@ -121,7 +121,7 @@ impl<T> Guarded<T> {
         Self { inner, watch, window_began: Instant::now(), unasked: 0 }
     }
 
-    /// Counts a message that nobody asked for; false when there are too many.
+    /// Counts an unsolicited message; false when there are too many.
     fn admit_unasked(&mut self) -> bool {
         if self.window_began.elapsed() > WINDOW {
             (self.window_began, self.unasked) = (Instant::now(), 0);

@@ -1,21 +1,21 @@
-//! Tools of other programs, by the Model Context Protocol (<https://modelcontextprotocol.io/specification>).
+//! Tools of other programs, over the Model Context Protocol (<https://modelcontextprotocol.io/specification>).
 //!
-//! A [`Server`] is a program that the operator declared, or an address. Its tools stand beside the built-in ones as
-//! `server.tool`. rmcp speaks the protocol; this module adds what a client must not leave to a server.
+//! A [`Server`] is a program that the operator declared, or an address. Its tools appear beside the built-in ones as
+//! `server.tool`. rmcp implements the protocol; this module adds the checks that a client must not leave to a server.
 //!
 //! Laws:
-//! - Everything a server says is bounded: a line, a list, a description, an answer, questions back, messages nobody
-//!   asked for. What passes a bound is a typed error, and memory stays small.
+//! - Everything a server sends is bounded: lines, lists, descriptions, answers, questions, unsolicited messages.
+//!   Exceeding a bound is a typed error, and memory use stays small.
 //! - Every wait ends. A call that takes too long is cancelled at the server.
-//! - What a server claims of its tools is not believed: each is taken for [`External`].
-//! - A tool is called only while its name, description and schema are those that were pinned ([`Pin`]).
-//! - A server is given no model, no files and nobody to ask.
-//! - A server starts in a folder of its own, which is gone afterwards, unless the operator says otherwise, and takes
-//!   neither programs nor modules from there. One with a sandbox stands in the sandbox that programs have.
-//! - A server's process group is dead within 2 s of [`Server`]'s drop, and dies with this process where it was started
-//!   by a [launcher](Transport::Stdio::launcher).
+//! - What a server claims about its tools is not trusted: each counts as [`External`].
+//! - A tool is called only while its name, description and schema match its pin ([`Pin`]).
+//! - A server gets no model, no files and no person to ask.
+//! - A server starts in a private folder, which is deleted afterwards, unless the operator sets another, and loads
+//!   neither programs nor modules from there. A server with a sandbox runs in the same sandbox as programs.
+//! - A server's process group is dead within 2 s of [`Server`]'s drop, and dies with this process if a
+//!   [launcher](Transport::Stdio::launcher) started it.
 //!
-//! This module knows nothing of grants, workflows or where pins are kept.
+//! This module knows nothing of grants, workflows or where pins are stored.
 //!
 //! [`External`]: rondo_protocol::call::Effect::External
 

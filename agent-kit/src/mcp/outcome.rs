@@ -1,4 +1,4 @@
-//! What a server answered, as a text.
+//! Converts a server's answer to text.
 
 use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
 
@@ -6,7 +6,7 @@ use crate::bound;
 use crate::redact::Redactor;
 use crate::tool::STORED_MAX_BYTES;
 
-/// The text of a call's answer. What is no text is named with type and size and left out.
+/// The text of a tool result. Content that is not text is replaced by its type and size.
 pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
     let mut lines = Lines::new(redactor);
     for block in result.content {
@@ -38,11 +38,11 @@ pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> String {
     lines.finish()
 }
 
-/// Texts, one below the other, no more than can be kept, redacted before they are cut.
+/// Collects texts line by line up to the storage limit, and redacts them before they are cut.
 pub struct Lines<'r> {
     redactor: &'r Redactor,
     text: String,
-    /// Of everything, kept or not.
+    /// The size of all texts, kept or not.
     bytes: usize,
 }
 
@@ -71,7 +71,7 @@ impl<'r> Lines<'r> {
         }
     }
 
-    /// Names what is no text; `data` is in base64.
+    /// Adds the type and size of content that is not text; `data` is base64.
     fn leave_out(&mut self, mime_type: &str, data: &str) {
         let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
         let bytes = (data.len() / 4 * 3).saturating_sub(padding);
@@ -83,7 +83,7 @@ impl<'r> Lines<'r> {
         self.text.is_empty()
     }
 
-    /// The text, with a mark where it was cut.
+    /// Returns the text, with a mark if it was cut.
     pub fn finish(self) -> String {
         bound::cut_of(self.text, self.bytes, STORED_MAX_BYTES)
     }

@@ -1,7 +1,7 @@
-//! What was agreed to of a server's tools, and what has changed since.
+//! The pins of a server's tools, and what changed since they were pinned.
 //!
-//! A description is an instruction to a model and a schema shapes what it says, so a change of either is a change of
-//! what a role is told. Pins are compared before a run.
+//! A description instructs a model and a schema shapes its calls, so a change of either changes what a role is given.
+//! Pins are compared before a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::bound;
 const MAX_DIFF_BYTES: usize = 16 << 10;
 const AROUND_LINES: usize = 2;
 
-/// A tool as it was agreed to.
+/// A tool as pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// Over name, description and schema as the server gave them.
+    /// Over name, description and schema as the server sent them.
     pub digest: Digest,
     /// The description as a model sees it.
     pub description: String,
@@ -28,18 +28,18 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Pins a tool. `words` and `schema` are what the server gave, `description` and `parameters` what is left of it
-    /// for a model.
+    /// Pins a tool. `words` and `schema` are as the server sent them, `description` and `parameters` as cleaned for a
+    /// model.
     pub(super) fn new(name: &str, words: &str, schema: &str, description: String, parameters: String) -> Self {
         let all = Value::List([name, words, schema].map(Value::from).to_vec());
         Self { digest: Digest::sha256(all.to_text().as_bytes()), description, parameters }
     }
 }
 
-/// Tools that are not what they were.
+/// The tools that differ from their pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// Each with what became of it.
+    /// By tool name.
     changes: BTreeMap<String, Change>,
 }
 
@@ -51,10 +51,10 @@ enum Change {
     Edited(String),
 }
 
-/// Whether two sets of tools are the same.
+/// Compares two sets of tools.
 ///
 /// # Errors
-/// Which were added or removed, and how others changed.
+/// The added, removed and changed tools.
 pub fn compare(old: &BTreeMap<String, Pin>, new: &BTreeMap<String, Pin>) -> Result<(), Changed> {
     let change = |name: &String| match (old.get(name), new.get(name)) {
         (Some(_), None) => Some(Change::Removed),
@@ -68,12 +68,12 @@ pub fn compare(old: &BTreeMap<String, Pin>, new: &BTreeMap<String, Pin>) -> Resu
 }
 
 impl Changed {
-    /// The tools, by name.
+    /// The names of the tools.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.changes.keys().map(String::as_str)
     }
 
-    /// What became of one tool, in words; `None` = it is as it was.
+    /// The change of one tool, in words; `None` = unchanged.
     pub fn of(&self, name: &str) -> Option<String> {
         self.changes.get(name).map(ToString::to_string)
     }

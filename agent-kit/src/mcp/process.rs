@@ -1,4 +1,4 @@
-//! The process of a server that speaks on its standard input and output: a child of ours, or a program in a sandbox.
+//! The process of a server that uses its standard input and output: our child, or a program in a sandbox.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -24,26 +24,26 @@ use crate::sandbox::private::Private;
 use crate::sandbox::process::{self, Access, Exit, Limits, Live, Processes, Running, WorkingDir};
 use crate::tool::Error;
 
-/// The variables of ours that every server sees. None of them names code that an interpreter takes in before or beside
-/// its program, as `NODE_PATH`, `PYTHONPATH`, `BASH_ENV`, `LD_PRELOAD` and `GIT_EXTERNAL_DIFF` do.
+/// The variables that every server inherits. None of them names code that an interpreter loads before or beside its
+/// program, as `NODE_PATH`, `PYTHONPATH`, `BASH_ENV`, `LD_PRELOAD` and `GIT_EXTERNAL_DIFF` do.
 const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "USER"];
 const TAIL_BYTES: usize = 4 << 10;
-/// How much of it is shown.
+/// How many of its lines are shown.
 const TAIL_LINES: usize = 5;
-/// How long a server may take to end when it is told to.
+/// How long a server may take to end on request.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// How much longer its supervisor may take.
+/// The additional time for its supervisor.
 const SUPERVISOR_GRACE: Duration = Duration::from_millis(700);
-/// How often it is looked whether it has.
+/// The interval at which its end is polled.
 const GRACE_STEP: Duration = Duration::from_millis(10);
-/// How long the last words of a server that has ended are waited for.
+/// How long to wait for the standard error of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How long those of one in a sandbox are, which ends by several stages.
+/// The same for a server in a sandbox, which ends in several stages.
 const WALLED_LAST_WORDS: Duration = Duration::from_secs(2);
-/// What a server in a sandbox may use of the processor: it lives as long as its run.
+/// The processor time of a server in a sandbox: it lives as long as its run.
 const CPU: Duration = Duration::from_hours(24);
 
-/// What is started, as in [`super::Transport::Stdio`].
+/// The program to start, as in [`super::Transport::Stdio`].
 pub struct Program<'a> {
     pub command: &'a str,
     pub args: &'a [String],
@@ -53,7 +53,7 @@ pub struct Program<'a> {
     pub launcher: Option<&'a Path>,
 }
 
-/// A running server. Everything that it started ends when this is dropped.
+/// A running server. Dropping it ends everything that it started.
 #[derive(Debug)]
 pub struct Process {
     kind: Kind,
@@ -62,15 +62,15 @@ pub struct Process {
 
 #[derive(Debug)]
 enum Kind {
-    /// A child of ours that leads a process group.
+    /// Our child, which leads a process group.
     Group(Group),
-    /// A program in a sandbox, which watches over it.
+    /// A program in a sandbox, which ends it.
     Sandboxed(Running),
 }
 
 #[derive(Debug)]
 struct Group {
-    /// Not waited for before the group is dead: until then its id names this group and no other.
+    /// Not reaped before the group is dead: until then its id names this group and no other.
     child: Mutex<Option<(Child, Private)>>,
     pid: Option<Pid>,
     /// How long it may take to end.
@@ -81,7 +81,7 @@ pub type Output = Pin<Box<dyn AsyncRead + Send>>;
 pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Process {
-    /// Starts it, with its ends of the two pipes.
+    /// Starts the program and returns its output and input.
     pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
         match program.sandbox {
             Some(sandbox) => Self::sandboxed(program, sandbox).await,
@@ -111,7 +111,7 @@ impl Process {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (tail, child) = (Tail::default(), Mutex::new(Some((child, private))));
-        // From here on a drop ends it.
+        // From here on, dropping it ends the program.
         let grace = if program.launcher.is_some() { GRACE + SUPERVISOR_GRACE } else { GRACE };
         let process = Self { kind: Kind::Group(Group { child, pid, grace }), tail };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -175,7 +175,7 @@ impl Process {
         if lines.is_empty() { lines } else { format!("; it last wrote: {lines}") }
     }
 
-    /// Ends it and everything that it started. The receiver is told when all is over.
+    /// Ends it and everything that it started. The receiver is notified when that is done.
     pub fn end(&self) -> oneshot::Receiver<()> {
         match &self.kind {
             Kind::Group(group) => group.end(),
@@ -196,7 +196,8 @@ impl Process {
 }
 
 impl Group {
-    /// SIGTERM, and SIGKILL for what is left after a second. A supervisor does the same to the group that it watches.
+    /// Sends SIGTERM, and SIGKILL to what is left after a second. A supervisor does the same to the group that it
+    /// watches.
     fn end(&self) -> oneshot::Receiver<()> {
         let (over, told) = oneshot::channel();
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -265,7 +266,7 @@ fn exit_words(exit: Exit) -> String {
     }
 }
 
-/// How a child ended, without taking its id from it.
+/// How a child ended, without reaping it.
 fn exit(pid: Pid) -> Option<Exit> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = rustix::process::waitid(WaitId::Pid(pid), options).ok().flatten()?;
@@ -273,11 +274,11 @@ fn exit(pid: Pid) -> Option<Exit> {
     code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
-/// The end of what a server wrote to its standard error.
+/// The end of a server's standard error.
 #[derive(Debug, Clone, Default)]
 struct Tail {
     bytes: Arc<Mutex<VecDeque<u8>>>,
-    /// Nothing more will come.
+    /// Cancelled when the output has ended.
     ended: CancellationToken,
 }
 
@@ -293,7 +294,7 @@ impl Tail {
         self.ended.cancel();
     }
 
-    /// The last lines, in one.
+    /// The last lines, joined into one.
     fn lines(&self) -> String {
         let bytes: Vec<u8> = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);

@@ -9,14 +9,14 @@ use super::outcome::Lines;
 use crate::bound;
 use crate::redact::Redactor;
 
-/// The tool that lists resources, unless the server has one of this name.
+/// The tool that lists resources, unless the server has a tool of this name.
 pub const LIST: &str = "list_resources";
-/// The tool that reads a resource, unless the server has one of this name.
+/// The tool that reads a resource, unless the server has a tool of this name.
 pub const READ: &str = "read_resource";
 
 const MAX_RESOURCES: usize = 1000;
 
-/// Every resource, through the pages of their list.
+/// Lists all resources, over all pages.
 pub async fn pages(peer: &Peer<RoleClient>, redactor: &Redactor) -> Result<String, ServiceError> {
     let mut lines = Lines::new(redactor);
     let (mut listed, mut cursor) = (0, None);

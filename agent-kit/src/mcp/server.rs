@@ -1,9 +1,8 @@
-//! A server: started at once or at its first call, started again when it crashes, asked through one connection at a
-//! time.
+//! A server: started at once or at its first call, restarted when it crashes, used through one connection at a time.
 //!
-//! A call that was in flight when a server ended is not made again, because it may have had its effect; its error says
-//! so. The next call starts the server again and compares its tools with what was pinned, so that a crash is no way to
-//! change them. After [`MAX_RESTARTS`] without an answer in between it stays down.
+//! A call in flight when a server ended is not repeated, because it may have had its effect; its error says so. The
+//! next call restarts the server and compares its tools with the pins, so that a crash is no way to change them. After
+//! [`MAX_RESTARTS`] without an answer in between it stays down.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,33 +24,33 @@ use super::tool::McpTool;
 use crate::redact::Redactor;
 use crate::tool::{Error, Invocation, Tool};
 
-/// How often a server is started again without an answer in between.
+/// How often a server is restarted without an answer in between.
 const MAX_RESTARTS: usize = 3;
-/// The field of a request's `_meta` by which a server can tell a repetition.
+/// The field of a request's `_meta` by which a server can recognize a repetition.
 const IDEMPOTENCY_KEY: &str = "rondo/idempotencyKey";
-/// Longer than this no start is waited for, whatever the settings say.
+/// The maximum wait for a start, whatever the settings say.
 const MAX_START: Duration = Duration::from_hours(1);
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server of the operator. Dropping it ends it, even while its tools are held.
+/// A server of the operator. Dropping it ends it, even while its tools are in use.
 pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// What a server and its tools share.
+/// The state that a server and its tools share.
 pub struct Shared {
     settings: ServerSettings,
     redactor: Redactor,
     connection: Mutex<Current>,
     catalogue: Mutex<Arc<Catalogue>>,
-    /// One at a time looks after the connection. Closed once the server is dropped.
+    /// Held while opening or checking the connection. Closed once the server is dropped.
     turn: Semaphore,
     restarts: AtomicUsize,
 }
 
 #[derive(Clone)]
 enum Current {
-    /// Nobody has called a tool yet.
+    /// No tool was called yet.
     NotStarted,
     Started(Arc<Connection>),
     Ended,
@@ -61,7 +60,7 @@ impl Server {
     /// Starts or reaches a server and asks for its tools.
     ///
     /// # Errors
-    /// Settings that cannot be used, a server that does not get ready in time, tools that cannot be used.
+    /// When the settings are invalid, the server is not ready in time, or its tools are unusable.
     ///
     /// # Cancel safety
     /// Dropping the future ends the server.
@@ -72,12 +71,12 @@ impl Server {
         Ok(Self::of(settings, redactor, Current::Started(Arc::new(connection)), catalogue))
     }
 
-    /// A server whose tools are those that were pinned. It is started or reached when a tool of it is first called;
-    /// what it then offers is compared with the pins, and a tool that is not what was pinned is refused. Nothing is
-    /// known of tools that are [left out](Self::left_out).
+    /// Creates a server with pinned tools. It is started or reached at the first call of one of its tools; its tools
+    /// are then compared with the pins, and a tool that differs from its pin is refused. Tools that are
+    /// [left out](Self::left_out) are not known.
     ///
     /// # Errors
-    /// Settings that cannot be used.
+    /// When the settings are invalid.
     pub fn pinned(settings: ServerSettings, pins: BTreeMap<String, Pin>) -> Result<Self, Error> {
         settings.check()?;
         let redactor = settings.redactor();
@@ -101,7 +100,7 @@ impl Server {
         self.shared.name()
     }
 
-    /// Its tools, and two for its resources where it has some and no tools of these names.
+    /// Its tools, and two for its resources if it has any and no tools of these names.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let catalogue = self.shared.catalogue();
         let pinned = catalogue.pins.iter().map(|(name, pin)| McpTool::pinned(name, pin, &self.shared));
@@ -117,18 +116,18 @@ impl Server {
         tools
     }
 
-    /// Tools of the server that are not offered.
+    /// The tools of the server that are not offered.
     pub fn left_out(&self) -> Vec<LeftOut> {
         self.shared.catalogue().left_out.clone()
     }
 
-    /// Its tools as they are pinned now, by the server's name for them.
+    /// The current pins, by the server's name for each tool.
     pub fn pins(&self) -> BTreeMap<String, Pin> {
         self.shared.catalogue().pinned()
     }
 
     /// Asks for the tools again and pins them. The caller compares the pins with the old ones
-    /// ([`compare`](super::compare)); tools that were handed out before stay as they were.
+    /// ([`compare`](super::compare)); tools returned earlier do not change.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -142,7 +141,7 @@ impl Server {
         Ok(pins)
     }
 
-    /// Ends it and waits until its processes are dead, which dropping it does not.
+    /// Ends it and waits until its processes are dead, which a drop does not.
     pub async fn stop(self) {
         if let Some(over) = self.shared.end() {
             let _ = tokio::time::timeout(STOP_TIMEOUT, over).await;
@@ -174,7 +173,7 @@ impl Shared {
         }
     }
 
-    /// A connection that stands, with every change of the tools noticed: the one there is, or another when that ended.
+    /// Returns an open connection with every change of the tools noticed: the current one, or a new one if that ended.
     pub async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let _turn = self.turn.acquire().await.map_err(|_| self.stopped())?;
         let connection = match self.current() {
@@ -188,7 +187,7 @@ impl Shared {
             match self.within(asked, self.settings.call_timeout).await.flatten() {
                 Ok(catalogue) => self.notice(&connection, &catalogue),
                 Err(error) => {
-                    // Until somebody has looked, nothing is known to be as it was.
+                    // The tools count as changed until they have been checked.
                     connection.watch().set_tools_changed();
                     return Err(error);
                 }
@@ -221,13 +220,13 @@ impl Shared {
         self.opened().await
     }
 
-    /// Opens the connection for the calls to come.
+    /// Opens the connection for the next calls.
     async fn opened(&self) -> Result<Arc<Connection>, Error> {
         let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
         self.notice(&connection, &catalogue);
         let connection = Arc::new(connection);
         let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may have been dropped meanwhile.
+        // The server may have been dropped meanwhile.
         if matches!(*current, Current::Ended) {
             return Err(self.stopped());
         }
@@ -235,7 +234,7 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Compares what a server offers now with what is pinned.
+    /// Compares a server's current tools with the pins.
     fn notice(&self, connection: &Connection, now: &Catalogue) {
         let changed = pins::compare(&self.catalogue().pins, &now.pins).err();
         let of = |changed: &pins::Changed| {
@@ -244,7 +243,7 @@ impl Shared {
         connection.set_changed(changed.as_ref().map(of).unwrap_or_default());
     }
 
-    /// Waits for an answer, no longer than a call may take. A call that takes longer is cancelled at the server.
+    /// Waits for an answer, up to the call timeout. A call that takes longer is cancelled at the server.
     pub async fn wait<T>(
         &self,
         connection: &Connection,
@@ -267,14 +266,14 @@ impl Shared {
         })
     }
 
-    /// What a request tells beside its arguments.
+    /// The metadata of a request.
     pub fn meta(invocation: &Invocation) -> RequestMetaObject {
         let mut meta = MetaObject::new();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), invocation.idempotency_key.clone().into());
         RequestMetaObject(meta)
     }
 
-    /// The error of a server that answers with a question or a promise.
+    /// The error for a server that answers with a question or a promise.
     pub fn asks_back(&self) -> Error {
         let message =
             format!("the MCP server {} asks back instead of answering, and nobody answers it here", self.name());

@@ -1,4 +1,4 @@
-//! What the operator says of a server.
+//! The operator's settings of a server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,51 +11,51 @@ use crate::redact::{Redactor, Secret};
 use crate::sandbox::process::{Processes, WorkingDir};
 use crate::tool::Error;
 
-/// The longest name of a server: with a tool behind it, it should still fit a provider's name.
+/// The maximum length of a server's name: together with a tool's name, it should fit a provider's limit.
 const MAX_NAME_BYTES: usize = 32;
 
-/// A server, and how long it is waited for.
+/// A server, with its timeouts and limits.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// What its tools are spaced by: `docs` in `docs.search`.
+    /// The prefix of its tools: `docs` in `docs.search`.
     pub name: String,
-    /// How it is reached.
+    /// How to reach it.
     pub transport: Transport,
-    /// How long it may take until its tools are known.
+    /// The maximum time until its tools are known.
     pub start_timeout: Duration,
-    /// How long a call may take.
+    /// The maximum time of a call.
     pub call_timeout: Duration,
-    /// The longest message of a server.
+    /// The maximum length of a message.
     pub max_line_bytes: usize,
 }
 
-/// How a server is reached.
+/// How to reach a server.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// A program that speaks on its standard input and output.
+    /// A program that uses its standard input and output.
     Stdio {
-        /// The program: a path, or a name that is looked for in `PATH`.
+        /// The program: a path, or a name to look up in `PATH`.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables beside those that every server sees (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and what closes
-        /// Python's import path). Their values are shown in no error.
+        /// Variables besides those that every server gets (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and one that
+        /// closes Python's import path). Their values appear in no error.
         env: Vec<Secret>,
-        /// The folder that it starts in. With a sandbox it lies below the workspace of that.
+        /// Its working folder. With a sandbox it lies below the workspace of the sandbox.
         working_dir: WorkingDir,
-        /// The sandbox that it runs behind: it reads and writes what the settings of that name in `read` and `write`,
-        /// nothing of the workspace beside it, and has no network but the hosts that were given to them. `HOME` is then a private folder. Without one it is
-        /// a program of the user as any other.
+        /// The sandbox that it runs in: it can access only the `read` and `write` paths of its settings, nothing else
+        /// of the workspace, and only the network hosts in those settings. `HOME` is then a private folder. Without a
+        /// sandbox it is an ordinary program of the user.
         sandbox: Option<Processes>,
         /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this
-        /// process is gone, however that ended. Without one only the program's closed input tells it.
+        /// process is gone, however that ended. Without it, the program only sees its input closed.
         launcher: Option<PathBuf>,
     },
-    /// An address that speaks streamable HTTP. It is the operator's, so it may be anywhere.
+    /// An address that speaks streamable HTTP. The operator chose it, so it may be anywhere.
     Http {
         /// The address.
         url: String,
-        /// What is sent as bearer token.
+        /// The bearer token.
         bearer: Option<Secret>,
         /// Headers of every request, by name.
         headers: Vec<(String, Secret)>,
@@ -63,7 +63,7 @@ pub enum Transport {
 }
 
 impl ServerSettings {
-    /// A server with the usual limits.
+    /// Creates a server with the default limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
@@ -105,7 +105,7 @@ impl ServerSettings {
         }
     }
 
-    /// Keeps what the operator gave it out of errors.
+    /// A redactor for the secrets in these settings.
     pub(super) fn redactor(&self) -> Redactor {
         let secrets: Vec<&Secret> = match &self.transport {
             Transport::Stdio { env, .. } => env.iter().collect(),

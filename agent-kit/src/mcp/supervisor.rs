@@ -1,8 +1,8 @@
 //! A small process between us and a server, so that the server never outlives us.
 //!
-//! A server may have children of its own, and this process may end in a way that lets it do nothing any more. The
-//! supervisor gives the server a group, waits for both, and ends the group when it is told to, when the server has
-//! ended, and when we are gone. Then it removes the server's folder.
+//! A server may have children, and this process may end without a chance to clean up. The supervisor puts the server
+//! into a process group, waits for both, and ends the group on request, when the server has ended, and when we are
+//! gone. Then it removes the server's folder.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -15,14 +15,14 @@ use super::process::GRACE;
 use crate::sandbox::private::Private;
 use crate::sandbox::process;
 
-/// The first argument by which a binary is told that it is a supervisor.
+/// The first argument that makes a binary a supervisor.
 pub const VERB: &str = "__mcp_server";
 
-/// What a shell says of a command that is not there.
+/// The exit code of a shell for a missing command.
 const NOT_FOUND: u8 = 127;
 
-/// When this process was started to be a supervisor: is one until the server ends. A binary that is given as
-/// [launcher](super::Transport::Stdio::launcher) calls this first in its `main` and returns what it is given.
+/// If this process was started as a supervisor, acts as one until the server ends. A binary that serves as
+/// [launcher](super::Transport::Stdio::launcher) calls this first in its `main` and returns the exit code, if any.
 pub fn entered() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == VERB).then(|| supervise(arguments))
@@ -33,7 +33,7 @@ fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let (Some(parent), Some(private), Some(command)) = (parent, arguments.next(), arguments.next()) else {
         return ExitCode::from(NOT_FOUND);
     };
-    // The variables of the server stand in its own.
+    // Its own memory holds the variables of the server.
     process::undumpable();
     let end = watched_over(parent, &command, arguments);
     Private::adopt(private.into()).remove();
@@ -63,7 +63,7 @@ fn watched_over(parent: i32, command: &OsStr, arguments: impl Iterator<Item = Os
             }
             () = watched.gone() => None,
         };
-        // Whatever it leaves behind is not left behind.
+        // Ends whatever the server left running.
         end_by(Signal::KILL);
         let code = status.and_then(|status| u8::try_from(status.code()?).ok());
         code.map_or(ExitCode::FAILURE, ExitCode::from)
@@ -81,7 +81,7 @@ mod parent {
     /// The process that started us.
     pub struct Watched {
         pid: Option<Pid>,
-        /// `None` where the kernel has none.
+        /// `None` if the kernel does not support it.
         pidfd: Option<AsyncFd<OwnedFd>>,
     }
 
@@ -96,9 +96,9 @@ mod parent {
             Self { pid, pidfd: pidfd.and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE).ok()) }
         }
 
-        /// Waits until it is gone; a descriptor of a process becomes readable then.
+        /// Waits until it is gone; its pidfd becomes readable then.
         pub async fn gone(&self) {
-            // When it went before it was looked at, somebody else is the parent by now.
+            // If it ended before the pidfd was opened, we have another parent by now.
             if getppid() != self.pid {
                 return;
             }
@@ -112,7 +112,7 @@ mod parent {
 
 #[cfg(not(target_os = "linux"))]
 mod parent {
-    /// Elsewhere nothing tells of the end of a process that is no child.
+    /// Other systems do not report the end of a process that is no child.
     pub struct Watched;
 
     impl Watched {

@@ -22,16 +22,16 @@ pub struct McpTool {
     shared: Arc<Shared>,
 }
 
-/// What a call asks of the server.
+/// The request of a call.
 enum Request {
-    /// To call the tool of this name, which is the server's own.
+    /// Calls the tool with the server's own name for it.
     CallTool(String),
     ListResources,
     ReadResource,
 }
 
 impl McpTool {
-    /// The server's tool `name` as it was pinned.
+    /// The server's tool `name` as pinned.
     pub fn pinned(name: &str, pin: &Pin, shared: &Arc<Shared>) -> Self {
         let (description, parameters) = (pin.description.clone(), &pin.parameters);
         Self::new(name, description, parameters, Request::CallTool(name.to_owned()), shared)
@@ -104,7 +104,7 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    // What a server says of its own effects is a claim.
+    // A server's statement about its effects is not trusted.
     fn effect(&self, _arguments: &Value) -> Effect {
         Effect::External
     }

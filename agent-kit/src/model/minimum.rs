@@ -1,16 +1,16 @@
-//! From how many tokens on providers keep the prefix of a request. They serve nothing shorter and say nothing about it.
+//! The minimum prefix length for which providers cache. Shorter prefixes are silently not cached.
 
-/// From how many tokens on a provider keeps a prefix.
+/// The minimum prefix length of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minimum {
     /// Tokens.
     pub tokens: u64,
-    /// Whose it is; `None` = nobody knows whose model it is.
+    /// The provider; `None` = unknown.
     pub provider: Option<&'static str>,
 }
 
-/// What providers say, by the beginning of a model's id, the first that fits; an id is looked up without the vendor in
-/// front of it and with `-` for `.`.
+/// The published minimums, by the beginning of a model's id; the first match applies. The lookup ignores a vendor
+/// prefix and replaces `.` with `-`.
 ///
 /// Of 22 November 2026:
 /// - OpenAI <https://developers.openai.com/api/docs/guides/prompt-caching>
@@ -39,11 +39,11 @@ const MINIMA: [(&str, u64, &str); 19] = [
     ("gemini-", 4_096, "Google"),
 ];
 
-/// What is assumed of a model that nobody knows: that of OpenAI and of most of Anthropic's models.
+/// The assumption for an unknown model: that of OpenAI and of most of Anthropic's models.
 const ASSUMED: Minimum = Minimum { tokens: 1_024, provider: None };
 
 impl Minimum {
-    /// That of a model.
+    /// The minimum of a model.
     pub fn of(model: &str) -> Self {
         let id = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
         let known = MINIMA.iter().find(|(beginning, _, _)| id.starts_with(beginning));

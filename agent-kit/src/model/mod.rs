@@ -1,7 +1,7 @@
-//! Model providers: one trait, one file a provider.
+//! Model providers: one trait, one file per provider.
 //!
-//! A provider makes one attempt at one request. It never retries, never sleeps on its own and keeps nothing
-//! between calls; retries, deadline and fallback stand above it.
+//! A provider makes one attempt at one request. It never retries, never sleeps and keeps nothing between calls; its
+//! callers implement retries, deadline and fallback.
 
 pub mod minimum;
 pub mod openai;
@@ -22,10 +22,10 @@ pub trait Model: Send + Sync {
     /// Makes one attempt. The reply is complete: it has its finish reason.
     ///
     /// # Errors
-    /// A [`Fault`] whose message holds no key.
+    /// A [`Fault`] whose message contains no key.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connection; nothing is remembered of the attempt.
+    /// Dropping the future closes the connection; no state of the attempt remains.
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas)
     -> BoxFuture<'a, Result<ModelAnswer, Fault>>;
 }
@@ -40,20 +40,20 @@ impl<M: Model + ?Sized> Model for Arc<M> {
     }
 }
 
-/// Where the parts of a reply go while it arrives. They are provisional: the attempt may still fail.
+/// Receives the parts of a reply while it arrives. They are provisional: the attempt may still fail.
 pub trait Deltas: Send + Sync {
-    /// Some more text of the answer. Never blocks.
+    /// Receives more text of the answer. Never blocks.
     fn text(&self, text: &str);
 }
 
-/// Lets every part go.
+/// Discards every part.
 pub struct NoDeltas;
 
 impl Deltas for NoDeltas {
     fn text(&self, _text: &str) {}
 }
 
-/// A call that tests of this folder make.
+/// A model call for the tests of this folder.
 #[cfg(test)]
 fn test_call() -> ModelCall {
     use rondo_protocol::call::Site;

@@ -1,5 +1,4 @@
-//! A provider whose replies are redacted on entry: everything that it says, and everything that is said about its
-//! failures.
+//! A provider whose replies and faults are redacted on entry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +9,7 @@ use rondo_protocol::object::{Finish, ModelReply};
 use super::{Deltas, Model};
 use crate::redact::{Redactor, StreamRedactor};
 
-/// Redacts what `M` says. What is sent to it is left as it is: it came from a thread and was redacted on entry.
+/// Redacts the replies of `M`. Requests are unchanged: they come from a thread and were redacted on entry.
 #[derive(Debug, Clone)]
 pub struct Redacting<M> {
     inner: M,
@@ -18,7 +17,7 @@ pub struct Redacting<M> {
 }
 
 impl<M> Redacting<M> {
-    /// Puts `redactor` behind `inner`.
+    /// Wraps `inner` with `redactor`.
     pub fn new(inner: M, redactor: Arc<Redactor>) -> Self {
         Self { inner, redactor }
     }
@@ -34,13 +33,13 @@ impl<M: Model> Model for Redacting<M> {
     }
 }
 
-/// Makes one attempt of `provider` and redacts what it says with `redactor`, which may be that of one role.
+/// Makes one attempt at `provider` and redacts the reply with `redactor`, which may be that of one role.
 ///
 /// # Errors
 /// The provider's fault, with its message redacted.
 ///
 /// # Cancel safety
-/// As [`Model::complete`]; what was held back is never told.
+/// As [`Model::complete`]; text held back is never released.
 pub async fn complete(
     provider: &dyn Model,
     redactor: &Redactor,
@@ -54,7 +53,7 @@ pub async fn complete(
             reply(redactor, &mut answer.reply);
             Ok(answer)
         }
-        // Of a reply that was cut, what is not settled is never told: it could be the beginning of a key.
+        // The unsettled end of a cut reply is never released: it could be the beginning of a key.
         Err(mut fault) => {
             redactor.string(&mut fault.message);
             Err(fault)
@@ -62,7 +61,7 @@ pub async fn complete(
     }
 }
 
-/// Redacts every text of a finished reply, each for itself.
+/// Redacts every text of a finished reply separately.
 pub fn reply(redactor: &Redactor, reply: &mut ModelReply) {
     let ModelReply { finish, parts } = reply;
     *parts = std::mem::take(parts).with_texts(&|text| {
@@ -73,7 +72,7 @@ pub fn reply(redactor: &Redactor, reply: &mut ModelReply) {
     }
 }
 
-/// Deltas that hold back what is not settled.
+/// Deltas that hold back unsettled text.
 struct RedactingDeltas<'a> {
     inner: &'a dyn Deltas,
     stream: Mutex<StreamRedactor>,
@@ -108,7 +107,7 @@ mod tests {
 
     const KEY: &str = "sk-secret-0123456789";
 
-    /// A provider that says the key everywhere it can.
+    /// A provider that leaks the key wherever it can.
     struct Leaking {
         fails: bool,
     }
@@ -170,7 +169,7 @@ mod tests {
         assert_eq!(asked.arguments, r#"{"k":"[redacted:KEY]"}"#);
     }
 
-    /// What a role adds is redacted behind the operator's keys, in the pieces of a reply as in the whole.
+    /// A role's patterns apply after the operator's keys, to the pieces of a reply as to the whole.
     #[test]
     fn a_role_may_redact_more_of_a_provider_that_redacts() {
         use crate::redact::Pattern;

@@ -12,48 +12,48 @@ use rondo_protocol::object::{Finish, ModelReply};
 use super::script::{Attempt, Roles, Said, Script, ToolRequest};
 use super::{Deltas, Model};
 
-/// In how many parts a scripted text arrives.
+/// The number of parts in which a scripted text arrives.
 const PARTS: usize = 4;
 
-/// Plays a script. It keeps no position: the call says how many attempts were made before it.
+/// Plays a script. It keeps no position: the call says how many attempts preceded it.
 #[derive(Debug, Clone)]
 pub struct Scripted {
     script: Arc<Script>,
     roles: Arc<Roles>,
-    /// What stands before a role's name in the script: empty, or `section/` within a child workflow.
+    /// The prefix of role names in the script: empty, or `section/` within a child workflow.
     within: String,
 }
 
 impl Scripted {
-    /// Plays `script` for the roles of `roles`.
+    /// Plays `script` for these roles.
     pub fn new(script: Arc<Script>, roles: Arc<Roles>) -> Self {
         Self { script, roles, within: String::new() }
     }
 
-    /// Plays the same script for the child workflow that `role` stands for.
+    /// Plays the same script for the child workflow of `role`.
     #[must_use]
     pub fn within(&self, role: &str) -> Self {
         Self { within: format!("{}{role}/", self.within), ..self.clone() }
     }
 
-    /// Whether there is an entry for attempt number `ordinal` (from 0) of the role at `site`.
+    /// Whether there is an entry for attempt `ordinal` (from 0) of the role at `site`.
     pub fn has(&self, site: &Site, ordinal: u64) -> bool {
         self.attempt(site, ordinal).is_some()
     }
 
-    /// Whether the script answers for the role at `site`; a tool role that it does not answer for runs its tool.
+    /// Whether the script answers for the role at `site`; a tool role without answers runs its tool.
     pub fn speaks_for(&self, site: &Site) -> bool {
         self.script.speaks_for(&self.name(site), site.lane.last_index())
     }
 
-    /// What the script says to attempt number `ordinal` (from 0) of the role at `site`, after the pause that it wants.
-    /// For a person it is the form as canonical JSON, for a tool its text.
+    /// Returns the script's answer to attempt `ordinal` (from 0) of the role at `site`, after its pause. For a person
+    /// it is the form as canonical JSON, for a tool its text.
     ///
     /// # Errors
-    /// The fault that the script plays, or class `ScriptEnd` when it has no entry left.
+    /// The scripted fault, or class `ScriptEnd` when the script has no entry left.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the pause; nothing is remembered.
+    /// Dropping the future ends the pause; no state remains.
     pub async fn play(&self, site: &Site, ordinal: u64) -> Result<ModelReply, Fault> {
         let Some(attempt) = self.attempt(site, ordinal) else {
             return Err(self.end(site));
@@ -104,13 +104,13 @@ impl Model for Scripted {
             for part in pieces(&reply.parts.text()) {
                 deltas.text(part);
             }
-            // Nobody counts the tokens of a script, so that there is nothing to say about them.
+            // A script has no token counts.
             Ok(ModelAnswer { reply, usage: None, cost_usd: None })
         })
     }
 }
 
-/// The tool uses of one reply. Their ids differ from those of every other reply to the role in that lane.
+/// The tool calls of one reply. Their ids differ from those of every other reply to the role in that lane.
 fn uses(tools: &[ToolRequest], ordinal: u64) -> Parts {
     let use_of = |(at, tool): (usize, &ToolRequest)| {
         Part::ToolCall(ToolUse {
@@ -122,7 +122,7 @@ fn uses(tools: &[ToolRequest], ordinal: u64) -> Parts {
     tools.iter().enumerate().map(use_of).collect()
 }
 
-/// The text in a few parts, as a stream would bring it.
+/// Splits a text into a few parts, as in a stream.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let size = text.len().div_ceil(PARTS).max(1);
     let mut rest = text;

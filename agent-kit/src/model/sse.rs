@@ -1,21 +1,21 @@
-//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), read as they arrive.
+//! Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>) as they arrive.
 //!
-//! Laws: the events do not depend on how the bytes are cut into chunks; each byte is looked at a fixed number of times;
-//! no more is kept than one event, and neither a line, nor an event, nor the whole may pass its limit.
+//! Laws: the events do not depend on how the bytes are cut into chunks; each byte is read a fixed number of times; at
+//! most one event is kept, and lines, events and the whole stream have size limits.
 
-/// The longest line, and the longest event: most have one line.
+/// The maximum length of a line and of an event: most events have one line.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Why a stream of events cannot be read on.
+/// Why an event stream cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// A line does not end.
+    /// A line is too long.
     #[error("a line of the event stream is longer than {MAX_LINE_BYTES} bytes")]
     LineTooLong,
-    /// An event does not end.
+    /// An event is too long.
     #[error("an event of the stream is longer than {MAX_LINE_BYTES} bytes")]
     EventTooLong,
-    /// The whole does not end.
+    /// The stream is too long.
     #[error("the event stream is longer than {0} bytes")]
     TooLong(usize),
     /// A line is not UTF-8.
@@ -28,7 +28,7 @@ pub(super) struct Reader {
     max_bytes: usize,
     read_bytes: usize,
     line: Vec<u8>,
-    /// The last byte was a carriage return, so that a line feed belongs to the same line end.
+    /// The last byte was a carriage return, so a line feed belongs to the same line end.
     after_return: bool,
     first_line: bool,
     data: Option<String>,
@@ -43,7 +43,7 @@ impl Reader {
         self.read_bytes
     }
 
-    /// Takes the next chunk and appends the data of each event that it completes.
+    /// Parses the next chunk and appends the data of each completed event.
     pub(super) fn push(&mut self, chunk: &[u8], events: &mut Vec<String>) -> Result<(), Error> {
         self.read_bytes = self.read_bytes.saturating_add(chunk.len());
         if self.read_bytes > self.max_bytes {
@@ -92,7 +92,7 @@ impl Reader {
     }
 }
 
-/// The value of a `data` line. Comments and other fields mean nothing here.
+/// The value of a `data` line. Comments and other fields are ignored.
 fn data_of(line: &str) -> Option<&str> {
     let value = line.strip_prefix("data")?;
     match value.strip_prefix(':') {

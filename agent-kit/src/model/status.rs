@@ -1,9 +1,9 @@
-//! What an HTTP status means for a request to a model: the same for a provider and for a script that plays one.
+//! Maps an HTTP status to a fault: the same for a provider and for a script that plays one.
 
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 
-/// The fault of an answer with `status` that says `words`, which hold no key.
+/// The fault for a response with `status` and the text `words`, which contains no key.
 pub(super) fn fault(status: u16, words: &str) -> Fault {
     let (code, class) = match status {
         401 | 403 => (Code::KeyRefused, FaultClass::Refused),

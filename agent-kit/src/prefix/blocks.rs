@@ -1,16 +1,16 @@
-//! A request as a provider sees it: blocks in the order in which they are a prefix.
+//! A request as a provider sees it: blocks in the order in which they form a prefix.
 //!
-//! First the model: another one shares nothing, and it has no bytes. Then each tool by its name, the response format,
-//! the system text, each message. Parameters such as `temperature` are no part of a prefix.
+//! First the model, which has no bytes: requests to different models share nothing. Then each tool by name, the
+//! response format, the system text, each message. Parameters such as `temperature` are not part of a prefix.
 //!
-//! The bytes of a block are canonical JSON, so that they can be counted again from what `rondo messages --json` prints:
+//! The bytes of a block are canonical JSON, so that they can be recounted from the output of `rondo messages --json`:
 //! - of a tool its object `{"description", "name", "parameters"}`;
 //! - of the response format `{"response_format": TEXT}`;
 //! - of the system text `{"role": "system", "text": TEXT}`;
 //! - of a message its object.
 //!
-//! What is absent has no block. As each block is one JSON object, none is the beginning of another one, and where two
-//! requests part lies within the first block that differs.
+//! Absent parts have no block. Each block is one JSON object, so none is a prefix of another, and two requests diverge
+//! within the first block that differs.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use rondo_protocol::object::{Head, ToolSpec};
 /// A request, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// All but the messages.
+    /// The head: everything but the messages.
     pub head: &'a Head,
     /// The messages, oldest first.
     pub messages: &'a [Message],
@@ -54,7 +54,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// A block with what it holds.
+/// A block with its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Content<'a> {
     Tool(&'a ToolSpec),
@@ -89,7 +89,7 @@ impl Content<'_> {
     }
 }
 
-/// The canonical bytes of an object of texts, whose members come in their order.
+/// The canonical bytes of an object of texts, with its members in this order.
 fn object(members: &[(&str, &str)]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (at, (key, text)) in members.iter().enumerate() {

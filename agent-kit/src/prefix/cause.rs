@@ -1,4 +1,4 @@
-//! Explanation a prefix broke, in the words of the author of a workflow. People script against the phrases.
+//! Explains in the author's words why a prefix broke. People script against the phrases.
 
 use std::fmt;
 
@@ -12,38 +12,38 @@ use super::volatile::Volatile;
 use crate::answer;
 use crate::conversation::{self, Summary};
 
-/// Explanation a request does not begin with another one.
+/// Why a request does not begin with an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Another model: a provider keeps nothing of one for another.
+    /// Another model: a provider's cache is separate for each model.
     ModelChanged,
-    /// A tool is offered that was not.
+    /// A tool was added.
     ToolAdded,
-    /// A tool is no longer offered.
+    /// A tool was removed.
     ToolRemoved,
-    /// The description or the parameters of a tool.
+    /// The description or the parameters of a tool changed.
     ToolChanged,
-    /// What an answer must look like: the response format, or the contract at the end of the system text.
+    /// The required answer changed: the response format, or the contract at the end of the system text.
     SchemaChanged,
-    /// The role's own text.
+    /// The role's own text changed.
     SystemTextChanged,
-    /// The system text holds what changes from run to run.
+    /// The system text contains something that changes from run to run.
     VolatileInSystem(Volatile),
-    /// A message of the user holds what changes from run to run.
+    /// A user message contains something that changes from run to run.
     VolatileInPrompt(Volatile),
-    /// What the graph says to the role.
+    /// The edge prompt changed.
     PromptChanged,
-    /// What the role is told of the steps of others.
+    /// The summary of the steps of others changed.
     SummaryChanged,
-    /// The same steps of others, told in another order.
+    /// The summary has the same steps in another order.
     SummaryOrderChanged,
-    /// The steps of others are cut at another place.
+    /// The summary is cut at another position.
     SummaryCutChanged,
-    /// What the role answered is not sent as it answered it.
+    /// The role's answer is sent in a different form.
     AnswerRewritten,
-    /// What a tool answered.
+    /// The result of a tool changed.
     ToolResultChanged,
-    /// The tools that the role asked for.
+    /// The tool calls of the role changed.
     ToolCallsChanged,
     /// Messages are missing.
     HistoryShortened,
@@ -52,7 +52,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Self; 23] = [
         Self::ModelChanged,
         Self::ToolAdded,
@@ -117,14 +117,14 @@ impl fmt::Display for Cause {
 
 pub(super) type Explanation = (Cause, String);
 
-/// Explanation two heads part at these blocks, the first that are not equal. `None` = the head of that request ends before.
+/// Explains why two heads differ in these blocks, the first that are not equal. `None` = that head ends before.
 pub(super) fn of_heads(old: (&Head, Option<Content<'_>>), new: (&Head, Option<Content<'_>>)) -> Explanation {
     let has = |head: &Head, tool: &ToolSpec| head.tools.iter().any(|known| known.name == tool.name);
     match (old.1, new.1) {
         (Some(Content::Tool(was)), Some(Content::Tool(is))) if was.name == is.name => of_tools(was, is),
         (_, Some(Content::Tool(tool))) if !has(old.0, tool) => (Cause::ToolAdded, tool.name.clone()),
         (Some(Content::Tool(tool)), _) => (Cause::ToolRemoved, tool.name.clone()),
-        // The same name twice in one head: nobody but a hook can make that.
+        // The same name twice in one head: only a hook can cause that.
         (_, Some(Content::Tool(tool))) => (Cause::ToolChanged, tool.name.clone()),
         (Some(Content::ResponseFormat(was)), Some(Content::ResponseFormat(is))) => {
             (Cause::SchemaChanged, detail(was, is))
@@ -154,7 +154,7 @@ fn of_systems(old: &str, new: &str) -> Explanation {
     (cause, difference.detail())
 }
 
-/// Whether two system texts part in the contract at their end, and not in what stands before or after it.
+/// Whether two system texts differ only in the contract at their end.
 fn is_in_contract(difference: &Difference<'_>) -> bool {
     let (Some(old), Some(new)) = (answer::contract_within(difference.old), answer::contract_within(difference.new))
     else {
@@ -164,7 +164,7 @@ fn is_in_contract(difference: &Difference<'_>) -> bool {
     at >= old.start && at >= new.start && (at < old.end || at < new.end)
 }
 
-/// Explanation two lists of messages part, which differ in their first. `number` is that message's, from 1.
+/// Explains why two lists of messages differ, which differ in their first. `number` is that message's, from 1.
 pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Explanation {
     match (old.first(), new.first()) {
         (Some(was), Some(is)) => {
@@ -186,7 +186,7 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Ex
                 (Speaker::Assistant, Speaker::Assistant) => of_answers(was, is),
                 (Speaker::Tool, Speaker::Tool) => (Cause::ToolResultChanged, of_results(was, is)),
                 _ if new.len() < old.len() => shortened(old.len() - new.len(), number),
-                // What the graph says next stands where the role's own words are missing.
+                // The next edge prompt is where the role's own messages are missing.
                 (Speaker::Assistant | Speaker::Tool, Speaker::User) => {
                     shortened(old.iter().take_while(|message| message.role() != Speaker::User).count(), number)
                 }
@@ -198,10 +198,10 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Ex
     }
 }
 
-/// The furthest that one list of messages is looked for within another one.
+/// The maximum number of messages that may be skipped to find one list of messages within another.
 const MAX_SKIPPED: usize = 4_096;
 
-/// How many messages at the beginning of `old` are left out in `new`, which goes on with the others.
+/// How many messages at the beginning of `old` are missing in `new`, which continues with the others.
 fn skipped(old: &[Message], new: &[Message]) -> Option<usize> {
     let first = new.first()?;
     let starts = old.iter().take(MAX_SKIPPED).enumerate().skip(1).filter(|(_, message)| *message == first);
@@ -255,7 +255,7 @@ fn of_prompts(old: &str, new: &str) -> Explanation {
     (cause, difference.detail())
 }
 
-/// Whether two summaries part where one of them was cut, or where one leaves out more of the oldest steps.
+/// Whether two summaries differ where one of them was cut, or because one leaves out more of the oldest steps.
 fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary<'_>) -> bool {
     let is_cut_at = |text: &str| {
         let rest = text.get(difference.at..).unwrap_or_default().trim_start_matches('\n');

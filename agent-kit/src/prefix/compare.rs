@@ -6,14 +6,14 @@ use super::blocks::{self, Block, Content, Request};
 use super::cause::{self, Cause};
 use super::text::common;
 
-/// What a request shares with the one before it.
+/// The common prefix of a request and the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// Bytes of the later request.
+    /// The size of the later request in bytes.
     pub request_bytes: u64,
-    /// Bytes of the longest common prefix.
+    /// The length of the longest common prefix in bytes.
     pub shared_bytes: u64,
-    /// Explanation the earlier request is not a prefix of the later one; `None` = it is, as a whole.
+    /// Why the earlier request is not a prefix of the later one; `None` = it is.
     pub broke: Option<Break>,
 }
 
@@ -22,20 +22,20 @@ pub struct Comparison {
 pub struct Break {
     /// The first byte of the later request that differs, from 0.
     pub byte: u64,
-    /// The block that it lies in; of what is missing the block that is missing.
+    /// The block with that byte, or the missing block.
     pub block: Block,
-    /// Explanation.
+    /// The cause.
     pub cause: Cause,
-    /// What exactly, for people.
+    /// The details, for people.
     pub detail: String,
 }
 
-/// What two requests are known to begin with: the same head and so many messages.
+/// The known common beginning of two requests: the same head and some messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shared {
-    /// How many messages.
+    /// The number of messages.
     pub messages: usize,
-    /// Bytes of the head and of those messages.
+    /// The bytes of the head and of those messages.
     pub bytes: u64,
 }
 
@@ -60,18 +60,18 @@ pub fn compare(before: Request<'_>, after: Request<'_>) -> Comparison {
         (_, _, Some(new)) => new.block(),
         (_, None, None) => Block::System,
     };
-    // A head that ends here is followed by the first message.
+    // The first message follows a head that ends here.
     let first = |messages: &[Message]| messages.first().map(|message| Content::Message(1, message).bytes());
     let old = old.map(|content| content.bytes()).or_else(|| first(before.messages)).unwrap_or_default();
     let new = new.map(|content| content.bytes()).or_else(|| first(after.messages)).unwrap_or_default();
     let byte = shared_bytes.saturating_add(common_bytes(&old, &new));
-    // Nothing of a request that ends here can break.
+    // An earlier request that ends here is a prefix of the later one.
     let broke = (!old.is_empty()).then_some(Break { byte, block, cause, detail });
     Comparison { request_bytes, shared_bytes: byte, broke }
 }
 
-/// Compares what follows after what two requests are known to begin with, so that a long conversation is not read
-/// again for each of its requests.
+/// Compares what follows the known common beginning, so that a long conversation is not read again for each of its
+/// requests.
 pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> Comparison {
     let alike = common(before.iter(), after.iter());
     let lengths = after.iter().map(blocks::bytes_of_message);
@@ -96,7 +96,7 @@ pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> C
     Comparison { request_bytes, shared_bytes, broke: Some(broke) }
 }
 
-/// Where and why a request is not the one that it should be; `None` = they are equal, but for parameters.
+/// Where and why a request differs from the expected one; `None` = they are equal apart from parameters.
 pub fn difference(old: Request<'_>, new: Request<'_>) -> Option<Break> {
     let Comparison { shared_bytes, broke, .. } = compare(old, new);
     if broke.is_some() {

@@ -1,35 +1,35 @@
-//! Tokens where nobody counted them, and the share of a prompt that a provider can serve at best.
+//! Estimates tokens that were not counted, and the maximum share of a prompt that a provider can serve from its cache.
 
-/// Bytes of a request that are taken for one token, as the format of workflows has it (`compact`).
+/// The bytes of a request that count as one token, as in the workflow format (`compact`).
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The estimated tokens of so many bytes.
+/// The estimated number of tokens in this many bytes.
 pub fn tokens(bytes: u64) -> u64 {
     bytes / BYTES_PER_TOKEN
 }
 
-/// The closed form of what a perfect prefix serves of a role's prompts, on the sizes that really were.
+/// The closed form of what a perfect prefix cache serves of a role's prompts, for the actual sizes.
 ///
 /// For V visits of S system, u user and a answer tokens, P = VS + Vu + (u+a)V(V-1)/2 are sent and
 /// F = S + u + (V-1)(u+a) of them are new; 1 - F/P can be served. Here `u` and `a` may differ from visit to visit. The
-/// unit is the caller's: tokens or bytes.
+/// caller chooses the unit: tokens or bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClosedForm {
-    /// F: what no earlier request had. It is the last request, because each begins with the one before it.
+    /// F: what no earlier request contained. It equals the last request, because each begins with the one before it.
     pub fresh: u64,
-    /// P: all that was sent.
+    /// P: everything that was sent.
     pub sent: u64,
-    /// The length of the conversation, with its last answer.
+    /// The length of the conversation, including its last answer.
     length: u64,
 }
 
 impl ClosedForm {
-    /// Of a role before its first visit, whose requests each begin with `head`: system text, tools, response format.
+    /// Starts a role without visits, whose requests each begin with `head`: system text, tools, response format.
     pub fn new(head: u64) -> Self {
         Self { length: head, ..Self::default() }
     }
 
-    /// With one visit more, which was opened with `user` and answered with `answer`.
+    /// Adds a visit that was opened with `user` and answered with `answer`.
     #[must_use]
     pub fn visit(self, user: u64, answer: u64) -> Self {
         let request = self.length.saturating_add(user);
@@ -42,7 +42,7 @@ impl ClosedForm {
     }
 }
 
-/// `part` of `whole`, 0 to 1, to four decimals; `None` of nothing.
+/// `part` divided by `whole`, 0 to 1, to four decimals; `None` if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     let (part, whole) = (u128::from(part), u128::from(whole));
     let parts = (part * 10_000 + whole / 2).checked_div(whole)?;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_closed_form_is_that_of_equal_visits() {
-        // Ten requests of 540, 640, ... 1440 bytes: 9900 in all, of which the last is all that is new.
+        // Ten requests of 540, 640, ... 1440 bytes: 9900 in total, of which only the size of the last is new.
         let form = (0..10).fold(ClosedForm::new(500), |form, _| form.visit(40, 60));
         assert_eq!((form.sent, form.fresh), (9900, 1440));
         assert_eq!(form.share(), Some(0.8545));
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((first.sent, first.fresh, first.share()), (5, 5, Some(0.0)));
         let second = first.visit(4, 1);
         assert_eq!((second.sent, second.fresh, second.share()), (20, 15, Some(0.25)));
-        // An answer that nobody reads again is never sent.
+        // An answer that no later request contains is never sent.
         assert_eq!(second.sent, first.visit(4, 1_000).sent);
     }
 

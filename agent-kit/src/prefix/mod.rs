@@ -1,15 +1,15 @@
 //! What two requests share at their beginning, and why they share no more.
 //!
-//! A provider keeps what it has computed for the beginning of a request and serves it to the next one that begins with
-//! the same bytes. Here is what counts as the beginning ([`Block`] by block), how much of it two requests share
-//! ([`compare`]), what broke it in an author's words ([`Cause`]), and what in a text is likely to change from one run to
-//! the next ([`volatile::find`]).
+//! A provider keeps what it has computed for the beginning of a request and reuses it for the next request that begins
+//! with the same bytes. This module defines the prefix ([`Block`] by block), measures how much of it two requests share
+//! ([`compare`]), explains what broke it in an author's words ([`Cause`]), and finds text that is likely to change from
+//! one run to the next ([`volatile::find`]).
 //!
 //! Laws:
 //! - `shared_bytes` is the length of the longest common prefix of the two requests, both written block after block.
-//! - A request that only got more messages at its end broke nothing.
+//! - A request with only more messages at its end breaks nothing.
 //!
-//! This module knows no clock, no file, no store and no digest; it never asks what a provider really kept.
+//! This module uses no clock, no file, no store and no digest; it does not ask what a provider really kept.
 
 pub mod volatile;
 

@@ -1,24 +1,24 @@
-//! Where two texts part, what of it is volatile, and the words on both sides.
+//! Finds where two texts diverge, what volatile text causes it, and the words on both sides.
 
 use super::volatile::{self, Volatile, VolatileSpan};
 
 const SHOWN_CHARS: usize = 80;
 
-/// Bytes around the place where two texts part that are looked through: what is volatile is short.
+/// How many bytes around the point of divergence are searched: volatile text is short.
 const AROUND_BYTES: usize = 256;
 
-/// Bytes of what differs that are looked through.
+/// How many bytes of the difference are searched.
 const THROUGH_BYTES: usize = 4_096;
 
-/// Of the words that one side has and the other has not, at least one byte in so many must be volatile for that to be what
-/// makes the difference: a long text that is put in or left out is more than the date in it.
+/// Volatile text counts as the cause of a difference only if it is at least this share (1/n) of the bytes in the added
+/// or removed words: adding a long text is more than the date in it.
 const VOLATILE_SHARE: usize = 8;
 
-/// Two texts, and what they do not share at their beginning and end.
+/// Two texts and the range in which they differ.
 pub(super) struct Difference<'a> {
     pub(super) old: &'a str,
     pub(super) new: &'a str,
-    /// Where they part: the beginning of the first character that differs.
+    /// Where they diverge: the beginning of the first character that differs.
     pub(super) at: usize,
     old_end: usize,
     new_end: usize,
@@ -29,14 +29,14 @@ impl<'a> Difference<'a> {
         let at = old.floor_char_boundary(common(old.bytes(), new.bytes()));
         let rest = |text: &'a str| text.get(at..).unwrap_or_default();
         let alike = common(rest(old).bytes().rev(), rest(new).bytes().rev());
-        // Equal bytes from a boundary of one text on are equal characters, so it is one of the other too.
+        // Equal bytes after a boundary of one text are equal characters, so it is a boundary of the other too.
         let old_end = old.ceil_char_boundary(old.len() - alike);
         let new_end = new.len() - (old.len() - old_end);
         Self { old, new, at, old_end, new_end }
     }
 
-    /// What kind of volatile text makes the difference: the texts part within or beside it on both sides, or it is in
-    /// the words that one side has and the other has not.
+    /// The kind of volatile text that causes the difference: the texts diverge within or beside it on both sides, or it
+    /// is in the words that only one side has.
     pub(super) fn volatile(&self) -> Option<Volatile> {
         let (old, new) = (near(self.old, self.at, self.old_end), near(self.new, self.at, self.new_end));
         let touching = |found: &[VolatileSpan]| {
@@ -84,18 +84,18 @@ impl<'a> Difference<'a> {
         }
     }
 
-    /// Whether what one side has more is not the middle of a word.
+    /// Whether the additional text of one side is not the middle of a word.
     fn is_apart(&self, more: &str) -> bool {
         more.contains(char::is_whitespace) || word_start(self.old, self.at) == self.at && self.at == self.old.len()
     }
 }
 
-/// How many items two sequences begin with alike.
+/// The length of the common prefix of two sequences.
 pub(super) fn common<T: PartialEq>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> usize {
     a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// What is volatile near the place where the texts part, with the places of the whole text.
+/// The volatile text near the point of divergence, with positions in the whole text.
 fn near(text: &str, at: usize, end: usize) -> Vec<VolatileSpan> {
     let from = word_start(text, text.floor_char_boundary(at.saturating_sub(AROUND_BYTES)));
     let to = text.floor_char_boundary(end.min(at.saturating_add(THROUGH_BYTES)).saturating_add(AROUND_BYTES));
@@ -106,14 +106,14 @@ fn near(text: &str, at: usize, end: usize) -> Vec<VolatileSpan> {
     found
 }
 
-/// Whether the word at that place is a path of several parts.
+/// Whether the word at that position is a path of several parts.
 fn is_path(text: &str, at: usize) -> bool {
     let word = text.get(word_start(text, at)..word_end(text, at)).unwrap_or_default();
     let word = word.trim_start_matches(['"', '\'', '`', '(', '<', '[']);
     word.starts_with('/') && word.matches('/').count() > 1
 }
 
-/// Where the word begins that `at` lies in or ends.
+/// The beginning of the word that `at` is in or at the end of.
 fn word_start(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let from = before.floor_char_boundary(before.len().saturating_sub(AROUND_BYTES));
@@ -124,14 +124,14 @@ fn word_start(text: &str, at: usize) -> usize {
     })
 }
 
-/// Where the word ends that `at` lies in or begins.
+/// The end of the word that `at` is in or at the beginning of.
 fn word_end(text: &str, at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let near = rest.get(..rest.floor_char_boundary(AROUND_BYTES)).unwrap_or_default();
     at + near.find(char::is_whitespace).unwrap_or(near.len())
 }
 
-/// The text in quotes on one line, cut where it is long.
+/// The text in quotes on one line, cut if it is long.
 fn quoted(text: &str) -> String {
     let mut shown = String::from("\"");
     let mut left = SHOWN_CHARS;

@@ -1,8 +1,8 @@
-//! Text that is likely to be another one in the next run: dates and times, ids, paths of a machine, its environment.
+//! Finds text that is likely to differ in the next run: dates and times, ids, paths of a machine, its environment.
 //!
-//! It is found by its form alone. What is the same on every machine (`/etc/hosts`, `/usr/bin/env`) and what only looks
-//! alike (`/v1/chat`, `main.rs:10:20`, `3:16`, `${name}` of a code sample) is left alone: a warning that is often wrong
-//! is soon ignored.
+//! Only the form of the text counts. Text that is the same on every machine (`/etc/hosts`, `/usr/bin/env`) and text
+//! that only looks similar (`/v1/chat`, `main.rs:10:20`, `3:16`, `${name}` of a code sample) is excluded: a warning
+//! that is often wrong is soon ignored.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
-/// The most places that are told of one text; the search ends there.
+/// The maximum number of spans to report for one text; the search ends there.
 pub const MAX_FOUND: usize = 1_000;
 
-/// What kind of text it is.
+/// A kind of volatile text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Volatile {
     /// A date or a time.
@@ -38,21 +38,21 @@ impl Volatile {
     }
 }
 
-/// A place in a text.
+/// A range of a text with volatile content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolatileSpan {
-    /// What stands there.
+    /// The kind of the content.
     pub kind: Volatile,
-    /// Where, in bytes.
+    /// The range, in bytes.
     pub at: Range<usize>,
 }
 
-/// How a match is held to more than its form, by the text before it and the match.
+/// An additional check of a match, by the text before it, the match and the text after it.
 type Holds = fn(&str, &str, &str) -> bool;
 
-/// The forms, each with what its matches are held to. Where two begin at the same place the earlier one wins.
+/// The forms, each with an additional check. If two begin at the same position, the earlier one wins.
 const FORMS: [(Volatile, &str, Holds); 24] = [
-    // RFC 3339, <https://www.rfc-editor.org/rfc/rfc3339>, and what people write of it.
+    // RFC 3339, <https://www.rfc-editor.org/rfc/rfc3339>, and common variants.
     (
         Volatile::Clock,
         r"\b(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)?",
@@ -83,7 +83,7 @@ const FORMS: [(Volatile, &str, Holds); 24] = [
     ),
     (Volatile::Clock, r"\b\d{1,2}:[0-5]\d ?(?:[AaPp][Mm])\b", is_time),
     (Volatile::Clock, r"\b\d{10}(?:\d{3})?\b", is_unix_time),
-    // "November 22"; a short name of a month alone could be a word.
+    // "November 22"; an abbreviated month could be a word.
     (
         Volatile::Clock,
         r"\b(?:January|February|March|April|June|July|August|September|October|November|December) \d{1,2}(?:st|nd|rd|th)?\b",
@@ -101,7 +101,7 @@ const FORMS: [(Volatile, &str, Holds); 24] = [
     ),
     (Volatile::Id, r"\b[A-Za-z]{2,16}[_-][A-Za-z0-9]{12,}\b", is_mixed),
     (Volatile::Id, r"\b(?:req|request|run|job|sess|session|trace|span|msg|thread|call|conv)[_-]\d{5,}\b", is_whole),
-    // Roots below which things lie where one machine or one person put them.
+    // Folders that contain paths of one machine or one person.
     (
         Volatile::Path,
         r"(?:file://)?/(?:home|Users|root|tmp|var|private|mnt|media|opt|srv|work|workspaces?|builds|runner)/[A-Za-z0-9._~+@%=,:/-]+",
@@ -117,14 +117,14 @@ const FORMS: [(Volatile, &str, Holds); 24] = [
     ),
 ];
 
-/// The forms as one automaton. They are fixed, and a test holds that they compile.
+/// The forms as one automaton. They are fixed, and a test checks that they compile.
 static AUTOMATON: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let forms: Vec<&str> = FORMS.iter().map(|(_, form, _)| *form).collect();
-    // Bytes of ASCII only: `\b` and `\d` of Unicode would take other paths through the automaton for every text.
+    // ASCII only: Unicode `\b` and `\d` would take other paths through the automaton for every text.
     Regex::builder().syntax(syntax::Config::new().unicode(false)).build_many(&forms).ok()
 });
 
-/// Every place of `text` that is likely to change, in order, without overlap; at most [`MAX_FOUND`].
+/// Finds every span of `text` that is likely to change, in order, without overlap; at most [`MAX_FOUND`].
 pub fn find(text: &str) -> Vec<VolatileSpan> {
     let Some(automaton) = AUTOMATON.as_ref() else { return Vec::new() };
     let held = automaton.find_iter(text).filter_map(|found| {
@@ -137,29 +137,29 @@ pub fn find(text: &str) -> Vec<VolatileSpan> {
     held.take(MAX_FOUND).collect()
 }
 
-/// A path at the end of a sentence does not hold the sentence's mark.
+/// Removes a sentence's punctuation from the end of a path.
 fn trimmed(kind: Volatile, matched: &str) -> &str {
     if kind == Volatile::Path { matched.trim_end_matches(['.', ',', ':']) } else { matched }
 }
 
-/// What stands directly before and after belongs to another word.
+/// Checks that no word continues directly before or after the match.
 fn is_whole(before: &str, _: &str, after: &str) -> bool {
     let is_part = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     let is_numbered = after.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     !(is_part || is_numbered || before.ends_with(['-', '_', '/', '\\', '@', '#']))
 }
 
-/// `main.rs:10:20` is a place in a file, `10:20:30:40` an address.
+/// Excludes `main.rs:10:20`, a position in a file, and `10:20:30:40`, an address.
 fn is_time(before: &str, matched: &str, after: &str) -> bool {
     let goes_on = after.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     is_whole(before, matched, after) && !before.ends_with([':', '.']) && !goes_on
 }
 
-/// Seconds or milliseconds since 1970 that lie between 2001 and 2100.
+/// Seconds or milliseconds since 1970 between the years 2001 and 2100.
 fn is_unix_time(before: &str, matched: &str, after: &str) -> bool {
     let seconds = matched.get(..10).and_then(|seconds| seconds.parse::<u64>().ok());
     let is_of_this_century = seconds.is_some_and(|seconds| (1_000_000_000..4_102_444_800).contains(&seconds));
-    // `0.1732257904` is a fraction, and `+1732257904` a telephone.
+    // `0.1732257904` is a fraction, and `+1732257904` a telephone number.
     is_of_this_century && !before.ends_with(['.', '+', '-', '$', '€']) && is_whole(before, matched, after)
 }
 
@@ -167,7 +167,7 @@ fn has_digit(before: &str, matched: &str, after: &str) -> bool {
     is_whole(before, matched, after) && matched.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Letters and digits that take turns, as they do in what was drawn at random and not in `read_attachments2024`.
+/// Whether letters and digits alternate often, as in random ids, unlike in `read_attachments2024`.
 fn is_mixed(before: &str, matched: &str, after: &str) -> bool {
     let drawn = matched.split(['_', '-']).next_back().unwrap_or_default();
     let turns = drawn.as_bytes().windows(2).filter(|pair| match pair {
@@ -177,13 +177,13 @@ fn is_mixed(before: &str, matched: &str, after: &str) -> bool {
     is_whole(before, matched, after) && turns.count() >= 3
 }
 
-/// A path begins where a word can begin: `/tmp/a` within `https://host/tmp/a` is none.
+/// A path begins where a word can begin: `/tmp/a` within `https://host/tmp/a` is not a path.
 fn is_path(before: &str, _: &str, _: &str) -> bool {
     !before
         .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '\\' | '~' | '}' | '%' | '>'))
 }
 
-/// The slashes before a host are those of its URL.
+/// The slashes before a host belong to its URL.
 fn is_host(before: &str, matched: &str, after: &str) -> bool {
     is_whole(before.trim_end_matches("//"), matched, after) && !before.ends_with('.')
 }

@@ -1,8 +1,7 @@
-//! The loop of one turn: ask the model, run the tools it asks for, mend an answer that breaks its contract, until
-//! there is an answer or a limit.
+//! The loop of one turn: asks the model, runs the tools it asks for and sends back answers that break the contract,
+//! until there is an answer or a limit is reached.
 //!
-//! What comes next is decided by the pure [`turn::Turn`]; this file carries it out through [`Effects`] and nothing
-//! else.
+//! The pure [`turn::Turn`] decides the next action; this file carries it out, only through [`Effects`].
 
 mod turn;
 mod uses;
@@ -22,32 +21,32 @@ use turn::{Next, Turn, mismatched};
 pub use uses::IDENTICAL_CALLS;
 use uses::{Plan, Planned};
 
-/// An answer that breaks its contract is sent back this often.
+/// How often an answer that breaks its contract is sent back.
 pub const REPAIRS: u32 = 2;
 
-/// What one role needs to take its turn.
+/// The settings of a role's turn.
 #[derive(Debug)]
 pub struct Agent {
-    /// What its answers must be.
+    /// The contract of its answers.
     pub contract: Contract,
     /// The logical name of its first model.
     pub model: String,
-    /// Model calls of one turn.
+    /// The maximum number of model calls of one turn.
     pub model_calls: u64,
-    /// Tool calls of one turn.
+    /// The maximum number of tool calls of one turn.
     pub tool_calls: u64,
-    /// What it may call.
+    /// The tools that it may call.
     pub tools: Toolbox,
 }
 
-/// Takes a turn. `asked` is the turn as the thread's steps give it; `call` is what reached the loop, which differs
-/// when a hook rewrote it.
+/// Runs a turn. `asked` is the turn as the thread's steps give it; `call` is what reached the loop, which differs when
+/// a hook rewrote it.
 ///
 /// # Errors
-/// The fault of a call that could not be had, of a limit, or of an answer that broke its contract too often.
+/// The fault of a failed call, of a limit, or of an answer that broke its contract too often.
 ///
 /// # Cancel safety
-/// Dropping the future drops the call in flight; what was answered before is in the journal behind `effects`.
+/// Dropping the future drops the call in flight; earlier replies are in the journal behind `effects`.
 pub async fn run(
     agent: &Agent,
     call: TurnCall,
@@ -112,7 +111,7 @@ fn model_call(
     }
 }
 
-/// The answer of each use, in their order: those that are called run side by side where there are several.
+/// Answers the tool calls, in their order; several calls run side by side.
 async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
     let mut answers: Vec<Option<ToolReply>> = Vec::with_capacity(uses.len());
     let mut calls = Vec::new();
@@ -120,7 +119,7 @@ async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effe
         let site = place.next();
         let (name, effect) = match &planned.plan {
             Plan::Call { name, effect, .. } => (name, effect.clone()),
-            // Nothing is done, which is what a call that changes nothing does too.
+            // No call is made, so it has the effect of a pure call.
             Plan::Answer(_) => (&planned.tool.name, Effect::Pure),
         };
         let call = ToolCall {
@@ -151,7 +150,7 @@ async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effe
     answers.into_iter().map(|answer| answer.map_or_else(&mut next, Ok)).collect()
 }
 
-/// The same for every execution of one tool call, and of no other: thread, step and call.
+/// A key from thread, step and call: the same for every execution of one tool call, and different for any other call.
 pub fn idempotency_key(site: &Site) -> String {
     let Site { thread, role, lane, visit, position } = site;
     format!("{thread}/{lane}/{role}/{visit}/{position}")

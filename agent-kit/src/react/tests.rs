@@ -16,11 +16,11 @@ use super::*;
 use crate::effects::{Performed, Sent, Verdict};
 use crate::tool::{Error, Invocation, Origin, Spec, Tool, ToolSet};
 
-/// Answers from a list and keeps what it was asked.
+/// Answers from a list and records the calls.
 struct Listed {
     replies: VecDeque<Reply>,
     asked: Vec<String>,
-    /// What the model was sent, kept as a hook might keep it.
+    /// The conversations sent to the model, kept as a hook might keep them.
     kept: Vec<Arc<Conversation>>,
     verdicts: Vec<Verdict>,
     answered: Vec<String>,
@@ -190,7 +190,7 @@ fn what_a_cut_reply_asks_for_is_answered_and_not_done() {
     assert_eq!(effects.answered, ["fs__write", "a"]);
     assert_eq!(effects.verdicts, [Verdict::Refused, Verdict::Accepted]);
 
-    // It is an answer that has to be mended, and no more often than any other.
+    // It counts as an answer that needs a repair, with the same limit.
     let (reply, effects) = turn_with(20, vec![cut(), cut(), cut()]);
     assert_eq!(reply.unwrap_err().code, Code::ContractBroken);
     assert_eq!(effects.asked.len(), 3);
@@ -222,7 +222,7 @@ fn done(text: &str) -> Reply {
     Reply::Tool(ToolReply::said(text))
 }
 
-/// A reply that asks for tools: id, name and arguments of each.
+/// A reply with tool calls: id, name and arguments of each.
 fn asks(uses: &[(&str, &str, &str)]) -> Reply {
     let use_of = |(id, name, arguments): &(&str, &str, &str)| ToolUse {
         arguments: (*arguments).to_owned(),
@@ -345,7 +345,7 @@ fn saw(read_entries: &[ReadEntry]) -> Reply {
     Reply::Tool(ToolReply { seen: Some(ReadSet { read_entries: read_entries.to_vec() }), ..ToolReply::said("seen") })
 }
 
-/// What a turn saw whose calls, with these arguments, were answered so.
+/// The read set of a turn whose calls, with these arguments, got these replies.
 fn seen_by(calls: &[(&str, &str, Reply)]) -> Option<ReadSet> {
     let ids: Vec<String> = (0..calls.len()).map(|index| index.to_string()).collect();
     let uses: Vec<_> =
@@ -390,7 +390,7 @@ fn a_turn_that_did_more_or_cannot_tell_says_so() {
         assert_eq!(seen_by(&[ok(), doubt.clone()]), None, "{why}");
         assert_eq!(seen_by(&[doubt, ok()]), None, "{why}");
     }
-    // The loop answers these by itself.
+    // The loop answers these itself.
     let answered = asks(&[("1", "b", "{}"), ("2", "unknown", "{}")]);
     let (reply, _) = turn(vec![answered, saw(&[]), says(GOOD, Finish::Stop, &[])]);
     assert_eq!(reply.unwrap().seen, None);

@@ -1,4 +1,4 @@
-//! What one turn does next: pure, without a clock, a file or a provider.
+//! Decides the next action of one turn: pure, without a clock, a file or a provider.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use crate::effects::{Performed, Sent, Verdict};
 use crate::sandbox::files::ReadEntries;
 use crate::tool::cut;
 
-/// Bytes of all replies of one turn, with the arguments of the tools that they ask for.
+/// The maximum bytes of all replies of one turn, including tool call arguments.
 const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;
 
-/// Bytes of all results that one turn keeps; what comes then is kept as the model is shown it.
+/// The maximum bytes of tool results that one turn stores in full; later results are cut to what the model sees.
 const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
 
-/// The most names that the calls of one turn may have looked at for what they saw to be told.
+/// The maximum number of names in the read set of one turn; with more, the turn reports no read set.
 const SIGHTS_MAX: usize = 20_000;
 
-/// How much of an unknown finish reason is shown.
+/// How many characters of an unknown finish reason an error shows.
 const FINISH_SHOWN_CHARS: usize = 40;
 
-/// What the loop does next.
+/// The next action of the loop.
 pub(super) enum Next {
     /// Ask the model with these messages.
     Ask(Arc<Conversation>),
-    /// Answer these uses of tools, which may run side by side.
+    /// Answer these tool calls, which may run side by side.
     Use(Vec<Planned>),
-    /// Nothing: the turn has come to this.
+    /// Nothing: the turn has ended with this reply.
     Done(Box<TurnReply>),
 }
 
 pub(super) struct Turn<'a> {
     agent: &'a Agent,
     conversation: Arc<Conversation>,
-    /// What the conversation would be had no hook rewritten it, with the head that was asked.
+    /// The conversation without the rewrites of hooks, with the request head that was asked.
     shadow: Option<(Digest, Conversation)>,
     entries: Vec<Entry>,
     uses: Uses,
@@ -54,7 +54,7 @@ pub(super) struct Turn<'a> {
     usage: Option<Usage>,
     cost_usd: Option<f64>,
     last: Option<(Sent, AnsweredBy)>,
-    /// What its tool calls saw; `None` = nobody can tell.
+    /// The read set of its tool calls; `None` = unknown.
     seen: Option<ReadEntries>,
 }
 
@@ -83,10 +83,10 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What to do now.
+    /// Returns the next action.
     ///
     /// # Errors
-    /// A limit on model or tool calls.
+    /// When a limit on model or tool calls is reached.
     pub(super) fn next(&mut self) -> Result<Next, Fault> {
         if let Some((text, answer)) = self.answer.take() {
             return Ok(Next::Done(Box::new(self.reply(text, answer))));
@@ -102,11 +102,11 @@ impl<'a> Turn<'a> {
         Ok(Next::Ask(Arc::clone(&self.conversation)))
     }
 
-    /// Takes in what the model said.
+    /// Records a reply of the model.
     ///
     /// # Errors
-    /// When the answer breaks its contract once more than may be mended, was withheld, or ended for a reason that nobody
-    /// knows.
+    /// When the answer breaks its contract after the last allowed repair, was withheld, or ended with an unknown finish
+    /// reason.
     pub(super) fn replied(&mut self, performed: Performed) -> Result<Verdict, Fault> {
         let Performed { reply: Reply::Model(ModelAnswer { reply, usage, cost_usd }), answered_by, sent: Some(sent) } =
             performed
@@ -151,7 +151,7 @@ impl<'a> Turn<'a> {
                 return Err(limit("tool calls", self.agent.tool_calls));
             }
             if is_cut {
-                // Each call has to be answered, so that is what tells the model; nobody knows which of them is whole.
+                // Every call needs an answer, so the refusal goes there; which calls are complete is unknown.
                 self.repair(&cut_at_limit())?;
                 self.uses.refuse(&tool_calls);
             } else {
@@ -178,7 +178,7 @@ impl<'a> Turn<'a> {
     /// Counts an answer that is sent back.
     ///
     /// # Errors
-    /// When that was done as often as it may be.
+    /// When the limit of [`REPAIRS`] is reached.
     fn repair(&mut self, fault: &ContractFault) -> Result<(), Fault> {
         if self.repairs == REPAIRS {
             let message = format!("the answer broke its contract {} times, the last time: {fault}", REPAIRS + 1);
@@ -188,7 +188,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Takes in what a use of a tool was answered.
+    /// Records the result of a tool call.
     pub(super) fn used(&mut self, planned: Planned, mut reply: ToolReply) {
         let Planned { tool, plan } = planned;
         self.seen = self.seen.take().and_then(|seen| with_sights(seen, &plan, &mut reply));
@@ -206,7 +206,7 @@ impl<'a> Turn<'a> {
             if let Some((_, shadow)) = &mut self.shadow {
                 shadow.push(message.clone());
             }
-            // Nobody else holds the conversation by now unless a hook kept the call; then it keeps what it saw.
+            // The conversation is not shared by now unless a hook kept the call; a copy keeps what the hook saw.
             Arc::make_mut(&mut self.conversation).push(message);
         }
         self.entries.push(entry);
@@ -232,9 +232,9 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What was seen, with what one more call saw. `None` = nobody can tell what the turn stands on any more: the call did
-/// more than look, failed, was answered by the loop, which knows what was called before, or does not say what it saw,
-/// or something changed between two calls.
+/// Adds the read set of one more call. `None` = the read set of the turn is unknown: the call did more than read,
+/// failed, was answered by the loop, which knows the earlier calls, or reports no read set, or something changed
+/// between two calls.
 fn with_sights(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Option<ReadEntries> {
     let Plan::Call { effect, .. } = plan else { return None };
     if reply.failed {
@@ -258,12 +258,12 @@ fn limit(name: &str, most: u64) -> Fault {
     Fault::new(Code::StepLimit, FaultClass::Limit, message)
 }
 
-/// What is wrong with a reply that was cut.
+/// The fault of a reply that was cut at the output limit.
 fn cut_at_limit() -> ContractFault {
     ContractFault { words: "it was cut at the output limit; answer again and be shorter".to_owned() }
 }
 
-/// A hook answered a call of one kind with a reply of another.
+/// The fault of a hook that answered a call of one kind with a reply of another.
 pub(super) fn mismatched() -> Fault {
     Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered with a reply of the wrong kind")
 }

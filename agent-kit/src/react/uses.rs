@@ -1,5 +1,4 @@
-//! The tools that a reply asks for: which of them can be called, which are answered without a call, and which may run
-//! side by side.
+//! The tool calls of a reply: which are made, which are answered without a call, and which may run side by side.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,34 +9,34 @@ use rondo_protocol::message::ToolUse;
 
 use crate::tool::{Error, Toolbox};
 
-/// The same call, with nothing done in between that could change its result, is made this often.
+/// How often the same call is made when nothing done in between could change its result.
 pub const IDENTICAL_CALLS: u32 = 3;
 
-/// Calls that run side by side.
+/// The maximum number of concurrent calls.
 pub(super) const SIDE_BY_SIDE: usize = 8;
 
-/// A use of a tool, ready to be called or answered.
+/// A tool call, ready to be made or answered.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Planned {
-    /// As the model asked.
+    /// The call as the model asked for it.
     pub tool: ToolUse,
-    /// What comes of it.
+    /// What the loop does with it.
     pub plan: Plan,
 }
 
-/// What comes of a use.
+/// What the loop does with a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Plan {
-    /// The tool of this name is called.
+    /// Calls the tool of this name.
     Call {
         /// Its name in workflows.
         name: String,
-        /// What the call does to the world.
+        /// The effect of the call.
         effect: Effect,
         /// Equal calls have equal keys.
         key: Digest,
     },
-    /// It is answered without a call.
+    /// Answers without a call.
     Answer(ToolReply),
 }
 
@@ -54,19 +53,19 @@ impl Plan {
     }
 }
 
-/// What a reply asks for and has not been answered yet, and what was called before in the turn.
+/// The tool calls of a reply that are not answered yet, and the calls made earlier in the turn.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     waiting: VecDeque<Planned>,
-    /// How often each call was made since something was changed.
+    /// How often each call was made since the last change.
     made: BTreeMap<Digest, u32>,
 }
 
 impl Uses {
-    /// Takes in what a reply asks for, all of it before any of it is called.
+    /// Plans all tool calls of a reply before any is made.
     ///
     /// # Errors
-    /// When it asks for a tool that the role names and may not use.
+    /// When the reply asks for a tool that the role names and may not use.
     pub(super) fn take(&mut self, uses: &[ToolUse], toolbox: &Toolbox) -> Result<(), Fault> {
         let mut ids = BTreeSet::new();
         for tool in uses {
@@ -85,7 +84,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Takes in what a reply asks for that was cut: none of it is called.
+    /// Answers the tool calls of a cut reply: none is made.
     pub(super) fn refuse(&mut self, uses: &[ToolUse]) {
         let message = "the reply was cut at its output limit, so none of its calls was made; call again and say less \
                        in one reply";
@@ -93,7 +92,7 @@ impl Uses {
         self.waiting.extend(uses.iter().map(|tool| Planned { tool: tool.clone(), plan: plan.clone() }));
     }
 
-    /// The next uses: one that changes something, or as many as change nothing and may run side by side.
+    /// Returns the next calls: one that changes something, or several that change nothing and may run side by side.
     pub(super) fn next(&mut self) -> Vec<Planned> {
         let mut batch = Vec::new();
         while let Some(mut planned) = self.waiting.pop_front() {
@@ -118,7 +117,7 @@ impl Uses {
         batch
     }
 
-    /// Takes in how a call went: one that changed something makes it worth asking again for everything else.
+    /// Records the result of a call: after a change, every other call may be repeated.
     pub(super) fn went(&mut self, plan: &Plan, failed: bool) {
         if let Plan::Call { effect, key, .. } = plan
             && !effect.is_repeatable()

@@ -1,25 +1,26 @@
-//! The keys that are looked for, each in every encoding in which it may stand in a text.
+//! Finds secret values in a text, in every encoding in which they may appear.
 
 use super::mark;
 use super::spelling::{self, Alphabet, INTRODUCERS, Match};
 
-/// The shortest line of a key of several lines that is a key by itself: texts are shown, searched and compared by lines.
+/// The minimum length of a line of a multi-line key to be searched for separately: texts are shown, searched and
+/// compared by lines.
 const LINE_MIN_BYTES: usize = 16;
 
-/// How the first and last line of a PEM block begin. They say nothing of the key.
+/// The beginning of the first and last line of a PEM block. These lines reveal nothing of the key.
 const PEM_BOUNDARY: &str = "-----";
 
-/// The shortest piece of base64 that is looked for.
+/// The length of the shortest base64 piece that is searched for.
 const BASE64_MIN_CHARS: usize = 8;
 
-/// Keys, and where in a text each of them may begin.
+/// Keys, with an index of where each may begin in a text.
 #[derive(Default)]
 pub(super) struct Keys {
-    /// What is looked for, longest first.
+    /// Longest first.
     needles: Vec<Needle>,
     /// For each byte, the needles that may begin with it, in order. Empty without needles.
     of_first: Vec<Vec<usize>>,
-    /// A bit for each pair of bytes with which a needle may begin. Few pairs do, which makes a text without keys cheap.
+    /// One bit per byte pair: whether a needle may begin with it. Few pairs do, so that a text without keys scans fast.
     pairs: Vec<u64>,
 }
 
@@ -29,15 +30,15 @@ struct Needle {
     replacement: String,
 }
 
-/// How far a text was read.
+/// The progress of a scan.
 pub(super) struct Scan {
-    /// Bytes of the text that were read; always at a boundary of a character, because needles begin and end at one.
+    /// The number of bytes read; always at a character boundary, because needles begin and end at one.
     pub(super) read: usize,
     pub(super) replaced: bool,
 }
 
 impl Keys {
-    /// Looks for these values, given as name and value. Of equal values the first gives the name.
+    /// Searches for these values, given as name and value. Of equal values the first gives the name.
     pub(super) fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut needles: Vec<Needle> = Vec::new();
         let mut add = |text: String, alphabet: Alphabet, name: &str| {
@@ -62,7 +63,7 @@ impl Keys {
                 add(line.to_owned(), Alphabet::Plain, name);
             }
         }
-        // Sorting is stable: a key as it is goes before what another one is encoded as.
+        // The sort is stable: a literal key comes before an equal encoding of another key.
         needles.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
         Self::of(needles)
     }
@@ -79,14 +80,14 @@ impl Keys {
             }
             for introducer in INTRODUCERS {
                 let escapes = |second| spelling::may_escape(introducer, second, beginning.alphabet, beginning.wanted);
-                // ASCII.
+                // Introducers are ASCII.
                 keys.begin(u8::try_from(introducer).unwrap_or_default(), index, escapes);
             }
         }
         keys
     }
 
-    /// Notes that a needle may begin with `first` and those bytes behind it.
+    /// Records that a needle may begin with `first` followed by one of these bytes.
     fn begin(&mut self, first: u8, needle: usize, is_second: impl Fn(u8) -> bool) {
         if let Some(of_first) = self.of_first.get_mut(usize::from(first))
             && !of_first.contains(&needle)
@@ -104,13 +105,13 @@ impl Keys {
         self.needles.len()
     }
 
-    /// What may stand in the place of a key.
+    /// The marks that replace keys.
     pub(super) fn replacements(&self) -> impl Iterator<Item = &str> {
         self.needles.iter().map(|needle| needle.replacement.as_str())
     }
 
-    /// Appends the beginning of `text` to `out`, without its keys. Unless the text is `whole`, it stops where what is left
-    /// could be the beginning of a key. What is whole and holds no key is not appended.
+    /// Appends `text` to `out` with its keys replaced. Unless the text is `whole`, stops where the rest could be the
+    /// beginning of a key. A `whole` text without keys is not appended.
     pub(super) fn scan(&self, text: &str, whole: bool, out: &mut String) -> Scan {
         let mut scan = Scan { read: 0, replaced: false };
         let mut copied = 0;
@@ -135,7 +136,7 @@ impl Keys {
         scan
     }
 
-    /// The first place at or after `from` where a needle may begin.
+    /// The first position at or after `from` where a needle may begin.
     fn next_beginning(&self, text: &str, from: usize) -> Option<usize> {
         let last = text.as_bytes().last().filter(|_| from < text.len())?;
         let rest = text.as_bytes().get(from..)?;
@@ -144,7 +145,7 @@ impl Keys {
             _ => false,
         };
         let at = rest.windows(2).position(begins).map(|skipped| from + skipped);
-        // What follows the last byte is not known.
+        // The byte after the last one is unknown.
         let begins_last = || self.of_first.get(usize::from(*last)).is_some_and(|needles| !needles.is_empty());
         at.or_else(|| begins_last().then(|| text.len() - 1))
     }
@@ -155,7 +156,7 @@ impl Keys {
         for needle in needles {
             match spelling::find(&needle.text, needle.alphabet, text, whole) {
                 Match::No => {}
-                // A longer needle is asked first, so that a shorter one is not taken too early.
+                // Longer needles are tried first, so that a shorter one does not match too early.
                 Match::Begun => return NeedleMatch::Begun,
                 Match::Whole(spelt_bytes) => return NeedleMatch::Key(needle, spelt_bytes),
             }
@@ -164,21 +165,20 @@ impl Keys {
     }
 }
 
-/// What a text begins with.
+/// The needle at the beginning of a text.
 enum NeedleMatch<'k> {
     Nothing,
-    /// It ends before that can be told.
+    /// The text is too short to decide.
     Begun,
-    /// This one, which takes up so many bytes.
+    /// This needle, which takes up this many bytes.
     Key(&'k Needle, usize),
 }
 
 /// How a needle may begin.
 struct Beginning {
     alphabet: Alphabet,
-    /// Its first character.
     wanted: char,
-    /// The first byte, unless it is escaped, and the byte behind it.
+    /// The possible unescaped first bytes, and second bytes.
     firsts: Vec<u8>,
     seconds: Vec<u8>,
 }
@@ -204,7 +204,7 @@ impl Needle {
     }
 }
 
-/// Where in the table of pairs the bit for these two bytes stands.
+/// The index of the word in the pair table that holds the bit of these two bytes.
 fn word_of(first: u8, second: u8) -> usize {
     usize::from(first) << 2 | usize::from(second >> 6)
 }
@@ -218,8 +218,8 @@ fn hex(bytes: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }
 
-/// The base64 of a text in which so many bytes (0, 1 or 2) stand before the key in its group of three: the characters
-/// that the key alone determines.
+/// The base64 of a key with `before` bytes (0, 1 or 2) before it in its group of three: only the characters that the
+/// key alone determines.
 fn base64(key: &[u8], before: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let first = (before * 8).div_ceil(6);

@@ -1,15 +1,15 @@
-//! What stands in the place of a text that was taken out, and where such marks stand in a text.
+//! The marks that replace redacted text, and how to find them in a text.
 
 use std::ops::Range;
 
-/// How every mark begins.
+/// The beginning of every mark.
 const OPENING: &str = "[redacted:";
 
 pub(super) fn named(name: &str) -> String {
     format!("{OPENING}{name}]")
 }
 
-/// The marks that a redactor makes. Any other text of that form is a text like all others: whoever writes
+/// The marks that a redactor makes. Other text of that form is treated like any text: writing
 /// `[redacted:4111 1111 1111 1111]` hides nothing from a pattern.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
@@ -25,7 +25,7 @@ impl Marks {
         Self { all }
     }
 
-    /// The first mark of `text` at or after `from`. In a `whole` text nothing is left open.
+    /// Finds the first mark of `text` at or after `from`. A `whole` text never yields [`NextMark::Begun`].
     pub(super) fn find(&self, text: &str, from: usize, whole: bool) -> NextMark {
         let mut at = from;
         while let Some(skipped) = text.get(at..).and_then(|rest| rest.find('[')) {
@@ -35,7 +35,7 @@ impl Marks {
                 if rest.starts_with(mark.as_str()) {
                     return NextMark::Mark(at..at + mark.len());
                 }
-                // A longer mark is asked first, so that a shorter one is not taken too early.
+                // Longer marks are tried first, so that a shorter one does not match too early.
                 if !whole && mark.starts_with(rest) {
                     return NextMark::Begun(at);
                 }
@@ -46,12 +46,12 @@ impl Marks {
     }
 }
 
-/// Where the next mark stands.
+/// The position of the next mark.
 pub(super) enum NextMark {
-    /// There is none.
+    /// There is no mark.
     None,
-    /// The text ends here, in what may become one.
+    /// The text ends in what may become a mark, which starts here.
     Begun(usize),
-    /// It stands there.
+    /// The mark is in this range.
     Mark(Range<usize>),
 }

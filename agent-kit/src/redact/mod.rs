@@ -1,19 +1,18 @@
-//! Keeping the operator's keys out of everything that is stored, hashed, shown or sent on.
+//! Keeps the operator's keys out of everything that is stored, hashed, shown or sent on.
 //!
 //! Redaction acts on what *enters* a thread: its input, tool results, model replies, faults. A known key value becomes
-//! `[redacted:NAME]`, also where a reader of the text would put the key together again: where any of its characters are
-//! spelt as escapes of JSON or YAML, percent-encoded or as entities of HTML; where it stands in base64, alone or in the
-//! middle of a longer text, or in hex; where only a long line of a key of several lines is shown. To the keys an author
-//! adds [`Pattern`]s, which are looked for after them, in order.
+//! `[redacted:NAME]`, also in encodings from which a reader could recover it: with characters escaped as in JSON or
+//! YAML, percent-encoded or as HTML entities; in base64, alone or inside a longer text; in hex; or as one long line of
+//! a multi-line key. Authors can add [`Pattern`]s, which are applied after the keys, in order.
 //!
 //! Laws:
-//! - `no_secret`: no output holds a known key, in none of these spellings.
-//! - For every way of cutting a text into pieces, the pieces that leave a [`StreamRedactor`] make up
-//!   [`Redactor::text`] of the whole.
-//! - Redacting a redacted text changes nothing, unless a key has a part of such a mark as `[redacted:NAME]` in it.
+//! - `no_secret`: no output contains a known key in any of these encodings.
+//! - For every way of cutting a text into pieces, the output of a [`StreamRedactor`] equals [`Redactor::text`] of the
+//!   whole.
+//! - Redacting a redacted text changes nothing, unless a key contains a part of a mark such as `[redacted:NAME]`.
 //!
-//! This module knows nothing of where keys and patterns come from, and no pattern of what a key may look like: that is
-//! the business of the `redact` hook.
+//! This module does not know where keys and patterns come from, and has no patterns of typical keys: that is the job
+//! of the `redact` hook.
 
 mod keys;
 mod mark;
@@ -33,10 +32,10 @@ use mark::Marks;
 use pass::Pass;
 pub use pattern::{InvalidPattern, MAX_PATTERN_BYTES, Pattern};
 
-/// The shortest value that is redacted. A shorter one would be found in the middle of words that are no secret.
+/// The minimum length of a redacted value. A shorter one would match inside words that are no secret.
 pub const MIN_SECRET_BYTES: usize = 8;
 
-/// A key of the operator, with the name that may be shown.
+/// A key of the operator, with a name that may be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The name of the variable or setting that holds it.
@@ -51,23 +50,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A value that is not redacted, and why.
+/// A value that is not redacted, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
     /// Its name.
     pub name: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: &'static str,
 }
 
-/// Finds known key values in texts, and what patterns match, and puts their names in their place.
+/// Replaces known key values and matches of patterns in texts with marks that name them.
 #[derive(Clone, Default)]
 pub struct Redactor {
     keys: Arc<Keys>,
     ignored: Arc<[Ignored]>,
-    /// What is looked for after the keys.
+    /// Applied after the keys.
     patterns: Arc<[Pattern]>,
-    /// All that may stand in the place of something. Empty without patterns: keys are found whatever surrounds them.
+    /// All possible marks. Empty without patterns: keys are found in any context.
     marks: Arc<Marks>,
 }
 
@@ -82,7 +81,7 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Redacts these values, given as name and value.
+    /// Creates a redactor for these values, given as name and value.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut ignored = Vec::new();
         let secrets = secrets.into_iter().filter_map(|(name, secret)| {
@@ -96,7 +95,7 @@ impl Redactor {
         Self { keys, ignored: ignored.into(), ..Self::default() }
     }
 
-    /// A redactor that also redacts what these patterns match, after the patterns that this one has.
+    /// Returns a redactor that also applies these patterns, after those it already has.
     #[must_use]
     pub fn with_patterns(&self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         let patterns: Arc<[Pattern]> = self.patterns.iter().cloned().chain(patterns).collect();
@@ -109,7 +108,7 @@ impl Redactor {
         Self { patterns, marks, ..self.clone() }
     }
 
-    /// Whether it looks for more than keys.
+    /// Whether it has patterns.
     pub fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
     }
@@ -119,8 +118,8 @@ impl Redactor {
         &self.ignored
     }
 
-    /// The text with every key replaced, then every match of the patterns. Where several keys begin at one place, the
-    /// longest is taken.
+    /// Returns the text with every key replaced, then every match of the patterns. If several keys begin at one
+    /// position, the longest wins.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.patterns.iter().fold(self.without_keys(text), |text, pattern| {
             match Pass::whole(pattern, &self.marks, &text) {
@@ -130,7 +129,7 @@ impl Redactor {
         })
     }
 
-    /// The beginning of a longer text, redacted: what could be a part of a key at its end is left out.
+    /// Redacts the beginning of a longer text; leaves out an end that could be part of a key.
     pub fn beginning(&self, text: &str) -> String {
         let mut keyless = String::new();
         self.keys.scan(text, false, &mut keyless);
@@ -145,7 +144,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts every text of `value`, names of members included.
+    /// Redacts every text of `value`, including member names.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
@@ -156,7 +155,7 @@ impl Redactor {
                 for (mut key, mut member) in std::mem::take(members) {
                     self.value(&mut member);
                     self.string(&mut key);
-                    // Two keys may have become one; neither member is lost.
+                    // Redaction can make two names equal; no member is lost.
                     while redacted.contains_key(&key) {
                         key.push('\'');
                     }
@@ -167,14 +166,14 @@ impl Redactor {
         }
     }
 
-    /// Redacts `text`, which stays untouched where there is nothing to redact.
+    /// Redacts `text` in place; leaves it untouched when there is nothing to redact.
     pub fn string(&self, text: &mut String) {
         if let Cow::Owned(redacted) = self.text(text) {
             *text = redacted;
         }
     }
 
-    /// A redactor for a text that arrives in pieces.
+    /// Returns a redactor for a text that arrives in pieces.
     pub fn stream(&self) -> StreamRedactor {
         let pass = |pattern: &Pattern| Pass::new(pattern.clone(), Arc::clone(&self.marks));
         StreamRedactor { redactor: self.clone(), held: String::new(), passes: self.patterns.iter().map(pass).collect() }
@@ -183,20 +182,20 @@ impl Redactor {
 
 /// Redacts a text that arrives in pieces.
 ///
-/// For the sake of keys it holds back no more than the longest spelling of the longest key. A pattern holds back from
-/// where a match may begin: to the end of the line where no match can hold a newline, as many bytes as a match can have
-/// where they are few, else to the end of the text.
+/// For keys it holds back at most the longest spelling of the longest key. A pattern holds back text from where a match
+/// may begin: to the end of the line if no match contains a newline, up to the maximum match length if that is small,
+/// else to the end of the text.
 #[derive(Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
-    /// What may be part of a key.
+    /// Text that may be part of a key.
     held: String,
-    /// One for each pattern, in order: what leaves one goes through the next.
+    /// One per pattern, in order: the output of each is the input of the next.
     passes: Vec<Pass>,
 }
 
 impl StreamRedactor {
-    /// Takes the next piece and gives what is settled.
+    /// Takes the next piece and returns what is settled.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let mut out = String::new();
@@ -205,18 +204,18 @@ impl StreamRedactor {
         self.passes.iter_mut().fold(out, |text, pass| pass.push(&text))
     }
 
-    /// How much is held back, in bytes.
+    /// The number of bytes held back.
     pub fn held_bytes(&self) -> usize {
         self.held.len() + self.passes.iter().map(Pass::held_bytes).sum::<usize>()
     }
 
-    /// Releases what patterns hold back, as if the text ended there, so that memory stays bounded. What may be part of a
-    /// key stays held back.
+    /// Releases what patterns hold back, as if the text ended there, to bound memory. Text that may be part of a key
+    /// stays held back.
     pub fn give_way(&mut self) -> String {
         self.passes.iter_mut().fold(String::new(), |text, pass| pass.push(&text) + &pass.finish())
     }
 
-    /// What is left when the text is at its end.
+    /// Returns the rest at the end of the text.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         let out = self.redactor.without_keys(&held).into_owned();

@@ -1,13 +1,13 @@
-//! One pattern at work on a text, which arrives whole or in pieces.
+//! Applies one pattern to a text, which arrives whole or in pieces.
 //!
 //! Laws:
-//! - A match holds no part of a mark, and a text stays as it is when it is redacted again.
-//! - The outcome does not depend on how the text was cut: what is let go is settled whatever follows.
+//! - A match contains no part of a mark, and redacting a text again does not change it.
+//! - The result does not depend on how the text was cut: output is released only when no further text can change it.
 //!
-//! Both rest on what a match may see beside it. Beside a character it sees that character, also where it was let go
-//! already. Beside a mark nothing that a pattern can ask for holds, neither the end of a text or line nor that of a
-//! word: what was taken out is not known any more, and were more to hold there than before, redaction would bring forth
-//! new matches.
+//! Both depend on what a match sees next to it. Next to a character it sees that character, even if the character was
+//! already released. Next to a mark no assertion of a pattern holds: neither the end of the text or of a line nor a
+//! word boundary. The redacted text is unknown, and if an assertion held there that did not hold before, redaction
+//! would create new matches.
 
 use std::sync::Arc;
 
@@ -20,32 +20,32 @@ use super::pattern::Pattern;
 #[derive(Debug)]
 pub(super) struct Pass {
     pattern: Pattern,
-    /// What no match may touch.
+    /// No match may overlap these.
     marks: Arc<Marks>,
-    /// What stands before `held`.
+    /// What precedes `held`.
     before: Beside,
-    /// What is not settled yet. No mark stands in it.
+    /// The text that is not settled yet. It contains no mark.
     held: String,
-    /// How many bytes of `held` were looked through for marks and lines.
+    /// How many bytes of `held` were already searched for marks and line ends.
     looked: usize,
 }
 
-/// What stands next to a stretch of text.
+/// What is next to a stretch of text.
 #[derive(Debug, Clone, Copy)]
 enum Beside {
-    /// Nothing: there the text begins or ends.
+    /// Nothing: the text begins or ends there.
     Nothing,
     Char(char),
     Mark,
 }
 
 impl Beside {
-    /// What a match sees there, next to a character of the text.
+    /// What a match sees there, given the neighbouring character of the text.
     fn seen_from(self, neighbour: Option<char>) -> Option<char> {
         match self {
             Self::Nothing => None,
             Self::Char(c) => Some(c),
-            // Between two equal characters no word ends, and it is no end of a line that is none.
+            // No word boundary lies between two equal characters, and a space is no end of a line.
             Self::Mark => neighbour.map(|c| if c == '\n' { ' ' } else { c }),
         }
     }
@@ -56,9 +56,9 @@ impl Pass {
         Self { pattern, marks, before: Beside::Nothing, held: String::new(), looked: 0 }
     }
 
-    /// The redacted text. `None` when nothing is redacted in it.
+    /// The redacted text. `None` when nothing is redacted.
     pub(super) fn whole(pattern: &Pattern, marks: &Arc<Marks>, text: &str) -> Option<String> {
-        // Marks only ever take a match away, so that where none is without them, none is.
+        // Marks can only remove matches, so a text that has none without marks has none with them.
         if !pattern.is_in(text) {
             return None;
         }
@@ -76,7 +76,7 @@ impl Pass {
         self.held.len()
     }
 
-    /// What is left when the text is at its end. Another text may follow.
+    /// Returns the rest at the end of the text. Another text may follow.
     pub(super) fn finish(&mut self) -> String {
         let out = self.advance(true);
         self.before = Beside::Nothing;
@@ -84,7 +84,7 @@ impl Pass {
         out
     }
 
-    /// Lets go of what is settled. A mark settles all that stands before it.
+    /// Releases what is settled. A mark settles everything before it.
     fn advance(&mut self, whole: bool) -> String {
         let mut out = String::new();
         let mut held = std::mem::take(&mut self.held);
@@ -116,7 +116,7 @@ impl Pass {
         out
     }
 
-    /// Lets go of what is settled of `text`, of which more may follow, and gives its length. No line ends in the first
+    /// Releases the settled part of `text`, of which more may follow, and returns its length. No line ends in the first
     /// `looked` bytes.
     fn settle(&mut self, text: &str, looked: usize, out: &mut String) -> usize {
         let mut settled = 0;
@@ -130,7 +130,7 @@ impl Pass {
             settled = line_end + 1;
         }
         let rest = text.get(settled..).unwrap_or_default();
-        // A match is settled when one more character than it can hold is there: it may ask what stands beside it.
+        // A match is settled once the character after its maximum length is known, because it may look at that one.
         let windowed = self.pattern.reach().longest_bytes.map_or(0, |bytes| rest.len().saturating_sub(bytes));
         let begun = rest.floor_char_boundary(self.pattern.reach().first_beginning(rest));
         if begun >= windowed {

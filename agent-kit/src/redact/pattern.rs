@@ -1,7 +1,7 @@
-//! What an author wants redacted beside keys: one regular expression, and what is known of the texts that it matches.
+//! A pattern that an author wants redacted besides keys: a regular expression, and bounds on the texts that it matches.
 //!
-//! A pattern reads a text as it is written: in the JSON of a tool call's arguments it sees the escapes, not what they
-//! mean.
+//! A pattern matches the text as written: in the JSON of a tool call's arguments it sees the escapes, not their
+//! meaning.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::mark;
 
-/// The longest pattern.
+/// The maximum length of a pattern.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
-/// The largest compiled pattern. A small text can ask for an automaton of any size.
+/// The maximum size of a compiled pattern. A short text can require an automaton of any size.
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
-/// The longest match that is waited for by its length alone. Each piece of a stream is searched together with that much
-/// of what came before it.
+/// The maximum match length for which a stream waits by length alone. Each piece of a stream is searched together with
+/// that many bytes before it.
 const MAX_WINDOW_BYTES: usize = 4096;
 
-/// In how many ways matches may begin, for the beginnings to be looked for one by one.
+/// The maximum number of different match beginnings that are searched for one by one.
 const MAX_BEGINNINGS: usize = 32;
 
-/// The name of a replacement when no group of the pattern has one.
+/// The name in the mark when the pattern has no named group.
 const DEFAULT_NAME: &str = "pattern";
 
 /// A regular expression in the syntax of Rust's `regex` crate, whose matches are redacted.
 ///
-/// A match becomes `[redacted:pattern]`, or has the name of the pattern's first named group: with `(?<email>\S+@\S+)`
-/// it becomes `[redacted:email]`. The whole match is replaced, also where the group is only a part of it.
+/// A match becomes `[redacted:pattern]`, or carries the name of the pattern's first named group: with
+/// `(?<email>\S+@\S+)` it becomes `[redacted:email]`. The whole match is replaced, even if the group is only a part.
 #[derive(Clone)]
 pub struct Pattern(Arc<Compiled>);
 
@@ -44,46 +44,46 @@ struct Compiled {
     reach: Reach,
 }
 
-/// What is known of the matches of a pattern: how much of a text must be there before a part of it is settled.
+/// Bounds on the matches of a pattern: how much of a text must be known before a part of it is settled.
 #[derive(Debug)]
 pub(super) struct Reach {
-    /// No match holds a newline.
+    /// Whether no match contains a newline.
     pub(super) within_line: bool,
-    /// No match is longer, in bytes.
+    /// The maximum length of a match, in bytes.
     pub(super) longest_bytes: Option<usize>,
-    /// Every match begins with one of these. Empty when that says nothing.
+    /// Every match begins with one of these. Empty when the beginnings are unknown.
     beginnings: Vec<Box<[u8]>>,
 }
 
 /// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// It is too long to read.
+    /// It is too long.
     #[error("it is longer than {MAX_PATTERN_BYTES} bytes")]
     TooLong,
-    /// It is no regular expression.
+    /// It is not a regular expression.
     #[error("{message} (at byte {offset})")]
     Syntax {
-        /// What is wrong, on one line.
+        /// The error, on one line.
         message: String,
-        /// Where, in bytes from the beginning of the pattern.
+        /// The byte offset in the pattern.
         offset: usize,
     },
-    /// Its automaton would take too much memory.
+    /// Its automaton would need too much memory.
     #[error(
         "compiled, it is larger than 1 MiB; ask for fewer repetitions, or for ASCII where that does, as in `(?-u:\\w)`"
     )]
     TooLarge,
-    /// It would match between any two characters.
+    /// It can match the empty text.
     #[error("it can match the empty text, which is everywhere")]
     MatchesEmpty,
-    /// A part of it, or all, is a class without characters.
+    /// It, or a part of it, is a class without characters.
     #[error("a part of it can never match, such as `[a&&b]`")]
     NeverMatches,
-    /// What it asks of the characters beside a match would come true by redaction itself.
+    /// It has a look-around that redaction itself could make true.
     #[error("it uses {0}, which could come true beside a text that was redacted; use `\\b`, `^` and `$`")]
     LookAround(&'static str),
-    /// The name of its group would not show as a name.
+    /// The name of its group is not usable in a mark.
     #[error("its group is named `{0}`, and what is shown in place of a match is letters, digits and `_`")]
     GroupName(String),
 }
@@ -92,7 +92,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// The text is no regular expression, is too large, or cannot keep the laws of redaction.
+    /// When the text is not a regular expression, is too large, or cannot keep the laws of redaction.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(InvalidPattern::TooLong);
@@ -100,7 +100,7 @@ impl Pattern {
         let hir = regex_syntax::parse(text).map_err(|error| syntax(&error))?;
         match hir.properties().minimum_len() {
             Some(0) => return Err(InvalidPattern::MatchesEmpty),
-            // Then nothing is known of the other parts either.
+            // Nothing is known of the other parts then.
             None => return Err(InvalidPattern::NeverMatches),
             Some(_) => {}
         }
@@ -116,12 +116,12 @@ impl Pattern {
         Ok(Self(Arc::new(Compiled { text: text.to_owned(), regex, mark: mark::named(name), reach: Reach::of(&hir) })))
     }
 
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
-    /// What stands in place of a match.
+    /// The mark that replaces a match.
     pub fn replacement(&self) -> &str {
         &self.0.mark
     }
@@ -136,7 +136,7 @@ impl Pattern {
     }
 
     pub(super) fn find(&self, input: &Input<'_>) -> Option<Match> {
-        // A pattern that matches the empty text is refused; that it does not hang a run does not depend on it.
+        // Patterns that match the empty text are refused; the filter makes sure that one could not hang a run.
         self.0.regex.search(input).filter(|found| !found.is_empty())
     }
 }
@@ -164,7 +164,7 @@ impl Reach {
         Self { within_line: !holds_newline(hir), longest_bytes, beginnings }
     }
 
-    /// The first place of `text`, of which more may follow, where a match may begin.
+    /// The first position in `text`, of which more may follow, where a match may begin.
     pub(super) fn first_beginning(&self, text: &str) -> usize {
         if self.beginnings.is_empty() {
             return 0;
@@ -194,8 +194,8 @@ fn too_large(error: &BuildError) -> InvalidPattern {
     }
 }
 
-/// The look-around that may be false before redaction and true after it, whatever is taken to stand in a mark: a text
-/// that was redacted would change when it is redacted again.
+/// Look-arounds that may be false before redaction and true after it, whatever a mark counts as: redacting a redacted
+/// text would change it again.
 fn refused_look(look: Look) -> Option<&'static str> {
     match look {
         Look::WordAsciiNegate | Look::WordUnicodeNegate => Some("`\\B`"),
@@ -215,7 +215,7 @@ fn refused_look(look: Look) -> Option<&'static str> {
     }
 }
 
-/// The first name of a group, as the pattern is read. Its depth is bounded by the parser.
+/// The first name of a group, in reading order. The parser bounds the depth.
 fn group_name(hir: &Hir) -> Option<&str> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) | HirKind::Class(_) => None,
@@ -225,7 +225,7 @@ fn group_name(hir: &Hir) -> Option<&str> {
     }
 }
 
-/// Whether a match may hold a newline.
+/// Whether a match may contain a newline.
 fn holds_newline(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => false,

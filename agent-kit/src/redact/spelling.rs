@@ -1,22 +1,22 @@
-//! Whether a needle stands at the beginning of a text, as it is or with characters spelt in the ways of JSON, YAML, URLs
+//! Matches a needle at the beginning of a text, with each character spelt literally or escaped as in JSON, YAML, URLs
 //! and HTML.
 //!
-//! Each character is spelt for itself: as it is, as an escape (`\"`, `\u0022`), percent-encoded (`%22`) or as an entity
-//! (`&quot;`, `&#34;`). Spellings of a bounded length only are known, so that a stream waits for a bounded time.
+//! Each character is spelt independently: literally, as an escape (`\"`, `\u0022`), percent-encoded (`%22`) or as an
+//! entity (`&quot;`, `&#34;`). Only spellings of a bounded length are known, so that a stream waits for a bounded time.
 
-/// How the characters of a needle may be written, before any of them is escaped.
+/// How the characters of a needle may be written before escaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
-    /// As they are; a space may be a plus sign, as in forms.
+    /// Literally; a space may be a plus sign, as in forms.
     Plain,
-    /// The standard one, which the needle is written in, or that of URLs; lines may be broken.
+    /// Standard base64, in which the needle is written, or the URL-safe variant; line breaks are allowed.
     Base64,
-    /// Lower case, which the needle is written in, or upper; lines may be broken.
+    /// Lower case, in which the needle is written, or upper case; line breaks are allowed.
     Hex,
 }
 
 impl Alphabet {
-    /// Whether `got` stands for `wanted`.
+    /// Whether `got` is a spelling of `wanted`.
     fn means(self, wanted: char, got: char) -> bool {
         match self {
             Self::Plain => got == wanted || (wanted == ' ' && got == '+'),
@@ -25,45 +25,44 @@ impl Alphabet {
         }
     }
 
-    /// The bytes with which what stands for `wanted` begins, unless it is escaped.
+    /// The first bytes of the unescaped spellings of `wanted`.
     pub(super) fn first_bytes(self, wanted: char) -> Vec<u8> {
         let mut utf8 = [0; 4];
         let mut first = wanted.encode_utf8(&mut utf8).as_bytes().to_vec();
         first.truncate(1);
-        // Whatever stands for another character is ASCII.
+        // Any spelling by a different character is ASCII.
         first.extend((0..0x80).filter(|byte| char::from(*byte) != wanted && self.means(wanted, char::from(*byte))));
         first
     }
 
-    /// Whether lines may be broken within it.
+    /// Whether line breaks are allowed between the characters.
     pub(super) fn is_wrapped(self) -> bool {
         self != Self::Plain
     }
 }
 
-/// What a needle and the beginning of a text have in common.
+/// The result of matching a needle against the beginning of a text.
 pub(super) enum Match {
-    /// The needle does not stand there.
+    /// The text does not start with the needle.
     No,
-    /// The text ends before that can be told.
+    /// The text is too short to decide.
     Begun,
-    /// It stands there and takes up that many bytes.
+    /// The text starts with the needle, which takes up this many bytes.
     Whole(usize),
 }
 
-/// What an escape may begin with. In a needle they are ambiguous: a text may escape them or not.
+/// The characters that start an escape. In a needle they are ambiguous: a text may escape them or not.
 pub(super) const INTRODUCERS: [char; 3] = ['\\', '%', '&'];
 
-/// The most characters of a line break.
+/// The length of the longest line break, in characters.
 const BREAK_MAX: usize = 2;
 
-/// The most digits of an entity.
 const ENTITY_DIGITS_MAX: usize = 8;
 
-/// Looks for `needle` at the beginning of `text`. In a `whole` text nothing is left open.
+/// Matches `needle` at the beginning of `text`. A `whole` text never yields [`Match::Begun`].
 pub(super) fn find(needle: &str, alphabet: Alphabet, text: &str, whole: bool) -> Match {
-    // Only where a needle holds an introducer is there more than one way to read a text. In each way such a character
-    // is escaped wherever it can be taken for escaped, or stands for itself wherever it can.
+    // Only a needle that contains an introducer allows more than one reading of a text. Each reading treats an
+    // introducer either as escaped wherever possible or as literal wherever possible.
     for plain in 0_u8..1 << INTRODUCERS.len() {
         let is_plain = |index: usize| plain >> index & 1 == 1;
         if INTRODUCERS.iter().enumerate().any(|(index, c)| is_plain(index) && !needle.contains(*c)) {
@@ -101,7 +100,7 @@ fn read(needle: &str, alphabet: Alphabet, text: &str, whole: bool, stands_for_it
     Match::Whole(text.len() - rest.len())
 }
 
-/// The text behind a line break, if it begins with one. `None` when it ends before that can be told.
+/// The text after a line break, if there is one. `None` when the text is too short to decide.
 fn after_line_break(text: &str) -> Option<&str> {
     let mut rest = text;
     for _ in 0..BREAK_MAX {
@@ -115,13 +114,13 @@ fn after_line_break(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// What a text begins with, read as an escape.
+/// The beginning of a text, read as an escape.
 enum Escaped<'a> {
-    /// None, or one that stands for nothing.
+    /// No escape, or an invalid one.
     No,
-    /// The text ends before that can be told.
+    /// The text is too short to decide.
     Ended,
-    /// This character, and the text after it.
+    /// An escape for this character, and the text after it.
     As(char, &'a str),
 }
 
@@ -134,7 +133,7 @@ fn escaped(text: &str) -> Escaped<'_> {
     }
 }
 
-/// Whether `second`, behind the introducer `first`, may begin what stands for `wanted`.
+/// Whether `second` after the introducer `first` may start a spelling of `wanted`.
 pub(super) fn may_escape(first: char, second: u8, alphabet: Alphabet, wanted: char) -> bool {
     match first {
         '\\' => {
@@ -147,7 +146,7 @@ pub(super) fn may_escape(first: char, second: u8, alphabet: Alphabet, wanted: ch
     }
 }
 
-/// What stands behind a backslash.
+/// Reads the text after a backslash.
 fn backslashed(text: &str) -> Escaped<'_> {
     let mut chars = text.chars();
     let Some(kind) = chars.next() else { return Escaped::Ended };
@@ -169,7 +168,7 @@ fn backslashed(text: &str) -> Escaped<'_> {
     Escaped::As(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after)
 }
 
-/// `{1f600}`, as Rust and JavaScript write it behind `\u`.
+/// Reads `{1f600}`, as Rust and JavaScript write it after `\u`.
 fn braced(text: &str) -> Escaped<'_> {
     let digits = text.get(1..).unwrap_or_default();
     let length = digits.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
@@ -181,7 +180,7 @@ fn braced(text: &str) -> Escaped<'_> {
     meant.zip(after.strip_prefix('}')).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
 }
 
-/// The character of a pair of halves as JSON spells it, of which the high one was read.
+/// Reads the low half of a JSON surrogate pair whose high half is `high`.
 fn low_half(high: u32, text: &str) -> Escaped<'_> {
     let lonely = Escaped::As(char::REPLACEMENT_CHARACTER, text);
     let Some(digits) = text.strip_prefix("\\u") else {
@@ -197,7 +196,7 @@ fn low_half(high: u32, text: &str) -> Escaped<'_> {
     }
 }
 
-/// A character whose bytes are percent-encoded, all of them.
+/// Reads a character whose UTF-8 bytes are all percent-encoded.
 fn percent_encoded(text: &str) -> Escaped<'_> {
     let mut bytes = [0; 4];
     let mut wanted = 1;
@@ -233,7 +232,7 @@ fn percent_encoded(text: &str) -> Escaped<'_> {
     meant.and_then(|meant| meant.chars().next()).map_or(Escaped::No, |meant| Escaped::As(meant, rest))
 }
 
-/// The entities that have names everywhere.
+/// The named entities that every dialect knows.
 const ENTITIES: [(&str, char); 9] = [
     ("amp;", '&'),
     ("lt;", '<'),
@@ -246,7 +245,7 @@ const ENTITIES: [(&str, char); 9] = [
     ("QUOT;", '"'),
 ];
 
-/// What stands behind an ampersand.
+/// Reads the text after an ampersand.
 fn entity(text: &str) -> Escaped<'_> {
     let Some(number) = text.strip_prefix('#') else {
         if let Some((name, meant)) = ENTITIES.iter().find(|(name, _)| text.starts_with(name)) {
@@ -267,9 +266,9 @@ fn entity(text: &str) -> Escaped<'_> {
 
 enum Digits<'a> {
     Number(u32, &'a str),
-    /// The text ends within them.
+    /// The text ends before enough digits.
     Ended,
-    /// Something else stands there.
+    /// A character that is no digit comes first.
     Other,
 }
 
@@ -282,7 +281,7 @@ fn hexadecimal(text: &str, count: usize) -> Digits<'_> {
     u32::from_str_radix(digits, 16).map_or(Digits::Other, |number| Digits::Number(number, after))
 }
 
-/// What a backslash and one character stand for.
+/// The meaning of a backslash followed by one character.
 fn short_escape(kind: char) -> char {
     match kind {
         '0' => '\0',

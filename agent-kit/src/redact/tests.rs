@@ -48,7 +48,7 @@ fn texts_and_keys_of_a_value_are_redacted_and_no_member_is_lost() {
     assert_eq!(value.to_text(), r#"{"[redacted:A]":null,"[redacted:A]'":[1,"x [redacted:AA]"],"n":{"k":true}}"#);
 }
 
-/// The standard encoding, padded, of whatever length.
+/// Standard base64 with padding, for any length.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
@@ -91,7 +91,7 @@ fn json(text: &str) -> String {
     serde_json::to_string(text).unwrap().trim_matches('"').to_owned()
 }
 
-/// Keys as operators have them, and as nobody should.
+/// Typical keys, and unreasonable ones.
 const KEYS: [(&str, &str); 7] = [
     ("API", "sk-proj-AbC123_xyz789"),
     ("PASSWORD", "p@ss w+rd&<it's>\"/\\?="),
@@ -135,7 +135,7 @@ fn a_key_is_found_in_every_usual_encoding() {
         for spelt in alone.iter().chain(&entities) {
             assert_eq!(redactor.text(&format!("<{spelt}>")), format!("<{mark}>"), "{name} as {spelt}");
         }
-        // Such a mixture is no encoding where the key itself looks encoded.
+        // A mixture of encodings is ambiguous if the key itself looks encoded.
         if !key.contains('%') {
             assert_eq!(redactor.text(&mixed), mark, "{name} as {mixed}");
         }
@@ -165,7 +165,7 @@ fn a_key_is_found_in_base64_wherever_it_stands() {
                 ];
                 for spelt in spellings {
                     let out = redactor.text(&spelt).into_owned();
-                    // At either side up to three characters hold bits of the key and of a neighbour.
+                    // On either side up to three characters hold bits of both the key and a neighbour.
                     let mark = format!("[redacted:{name}]");
                     let (before, behind) =
                         out.split_once(&mark).unwrap_or_else(|| panic!("{name} is in {spelt}: {out}"));
@@ -232,7 +232,7 @@ fn text_with_secrets() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// A secret as part of a longer text that is encoded, or a part of such a text.
+/// A secret as part of a longer encoded text, or a part of such a text.
 fn encoded_secret() -> impl Strategy<Value = String> {
     let secrets: Vec<&str> = SECRETS.iter().map(|(_, secret)| *secret).collect();
     let around = ("[a😀]{0,4}", prop::sample::select(secrets), "[b\"]{0,4}");
@@ -264,7 +264,7 @@ fn encoded_secret() -> impl Strategy<Value = String> {
     })
 }
 
-/// The text in pieces, cut at these places.
+/// The text in pieces, cut at these positions.
 fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
     let mut places: Vec<usize> =
         cuts.iter().map(|cut| cut % (text.len() + 1)).filter(|cut| text.is_char_boundary(*cut)).collect();
@@ -274,7 +274,7 @@ fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
 }
 
 proptest! {
-    /// Law `no_secret`, and the pieces of a stream make up the redacted whole.
+    /// Law `no_secret`; and the pieces of a stream equal the redacted whole.
     #[test]
     fn no_secret_survives_however_a_text_is_cut(text in text_with_secrets(), cuts in prop::collection::vec(0..10_000_usize, 0..12)) {
         let redactor = redactor(&SECRETS[..5]);
@@ -285,7 +285,7 @@ proptest! {
             prop_assert!(!whole.contains(&form(secret)) && !whole.contains(&html(secret)), "{}", whole);
         }
         let mut stream = redactor.stream();
-        // Two digits of hex for each of sixteen bytes, each spelt with up to twelve bytes behind a line break.
+        // Two hex digits for each of sixteen bytes, each spelt with up to twelve bytes after a line break.
         let longest = 2 * 16 * (12 + 2 * 12);
         let mut joined = String::new();
         for piece in cut(&text, &cuts) {

@@ -1,4 +1,4 @@
-//! Arguments as a model wrote them, checked before anything is done with them.
+//! The arguments of a model's call, checked before use.
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::types::Validator;
@@ -8,12 +8,12 @@ use super::Error;
 
 const MAX_BYTES: usize = 4 << 20;
 
-/// Arguments that are JSON and keep the schema of their tool.
+/// Arguments that are JSON and match the schema of their tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arguments(Value);
 
 impl Arguments {
-    /// Reads arguments. A blank text is an empty object, because models leave out what is empty.
+    /// Parses arguments. A blank text is an empty object, because models leave out empty arguments.
     ///
     /// # Errors
     /// What is wrong with them, in words that a model can act on.
@@ -45,7 +45,7 @@ impl Arguments {
         &self.0
     }
 
-    /// The value, given away.
+    /// Returns the value.
     pub fn into_value(self) -> Value {
         self.0
     }

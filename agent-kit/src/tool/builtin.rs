@@ -12,7 +12,7 @@ use super::{Error, Invocation, Origin, Spec, Tool};
 
 /// A tool that is part of rondo.
 pub trait BuiltIn: Send + Sync {
-    /// What it takes. The doc comments of its fields are what a model is told of them.
+    /// Its arguments. The doc comments of the fields are their descriptions for the model.
     type Arguments: DeserializeOwned + JsonSchema + Send;
 
     /// Its name.
@@ -20,10 +20,10 @@ pub trait BuiltIn: Send + Sync {
     /// What it does, for a model to read.
     const DESCRIPTION: &'static str;
 
-    /// What a call does to the world.
+    /// The effect of a call.
     fn effect(&self, arguments: &Self::Arguments) -> Effect;
 
-    /// Does it.
+    /// Runs the tool.
     ///
     /// # Errors
     /// As [`Tool::run`].
@@ -50,7 +50,7 @@ impl<T: BuiltIn> Typed<T> {
 /// The spec of a built-in tool, without the tool.
 pub fn spec<T: BuiltIn>() -> Spec {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
-    // What stands around the properties is of no use to a model.
+    // The rest of the schema is of no use to a model.
     schema.remove("$schema");
     schema.remove("title");
     Spec {
@@ -71,8 +71,8 @@ impl<T: BuiltIn> Tool for Typed<T> {
     }
 
     fn effect(&self, arguments: &Value) -> Effect {
-        // Arguments that the type does not take are refused before anything is done with them; until then the worst
-        // is assumed of them.
+        // Arguments that the type rejects are refused before anything is done with them; until then the worst effect is
+        // assumed.
         typed(arguments.clone()).map_or(Effect::External, |arguments| self.tool.effect(&arguments))
     }
 

@@ -13,7 +13,7 @@ use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
 const PLACES_MAX: usize = 20;
-/// The most that replacing every place may put in.
+/// The maximum size of the text that replacing all occurrences may insert.
 const RESULT_MAX_BYTES: usize = 16 << 20;
 
 /// What [`EditFile`] takes.
@@ -57,7 +57,7 @@ impl FileCall for EditFile {
 
 struct Edited {
     content: String,
-    /// Where it was changed, in words.
+    /// The changed lines, in words.
     places: String,
 }
 
@@ -76,7 +76,7 @@ fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> R
         old = text.in_its_newlines(&arguments.old);
         new = text.in_its_newlines(&arguments.new);
     }
-    // Seen from every beginning: of `aa` in `aaa` nobody knows which is meant.
+    // Overlapping occurrences count: for `aa` in `aaa` it is unclear which one is meant.
     let places = beginnings(content, &old);
     let lines = lines_of(content, &places);
     match places.len() {
@@ -89,7 +89,7 @@ fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> R
     }
 }
 
-/// The content with every place replaced. A short text that becomes a long one in many places is refused.
+/// Replaces every occurrence. Refuses a short text that becomes a long one in many places.
 fn replaced(path: &str, content: &str, old: &str, new: &str) -> Result<String, Error> {
     let grown = content.matches(old).count().saturating_mul(new.len());
     if grown > RESULT_MAX_BYTES {
@@ -99,7 +99,7 @@ fn replaced(path: &str, content: &str, old: &str, new: &str) -> Result<String, E
     Ok(content.replace(old, new))
 }
 
-/// Where `wanted` begins, overlapping places too; one more than can be named is enough.
+/// The positions of `wanted`, including overlapping ones; one more than can be listed is enough.
 fn beginnings(content: &str, wanted: &str) -> Vec<usize> {
     let mut places = Vec::new();
     let mut from = 0;
@@ -112,7 +112,7 @@ fn beginnings(content: &str, wanted: &str) -> Vec<usize> {
     places
 }
 
-/// The lines of these places, in words.
+/// The line numbers of these positions, in words.
 fn lines_of(content: &str, places: &[usize]) -> String {
     let line = |at: &usize| 1 + content.get(..*at).unwrap_or_default().matches('\n').count();
     let mut lines: Vec<usize> = places.iter().take(PLACES_MAX).map(line).collect();

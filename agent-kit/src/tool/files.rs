@@ -1,4 +1,4 @@
-//! What the tools that reach files have in common: the sandbox's errors in a tool's words, effects, and time.
+//! Shared parts of the file tools: the sandbox's errors in a tool's words, effects, and time limits.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use super::{BuiltIn, Error, Invocation, Tool, Typed};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
-/// How long one call may look at files.
+/// The maximum time that one call may access files.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How much memory all calls of this process may work with at a time, in MiB, besides what they were given and what they
-/// answer. A call waits until there is room for it.
+/// The memory that all calls of this process together may use, in MiB, besides their arguments and results. A call
+/// waits until there is room for it.
 const ROOM_MIB: usize = 48;
 static ROOM: Semaphore = Semaphore::const_new(ROOM_MIB);
 
-/// How much room a call needs, whatever it is given and whatever stands in the files.
+/// How much room a call needs, whatever its arguments and the files are.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Room {
     /// To read or write one file, a piece at a time.
     Piece,
     /// To walk through folders.
     Walk,
-    /// To change files as a whole.
+    /// To change whole files.
     Change,
 }
 
@@ -51,12 +51,12 @@ impl Room {
     }
 }
 
-/// A call of a tool that reaches the files of a workspace: its arguments, and what it does with them.
+/// A call of a file tool: its arguments, and how it runs.
 pub(super) trait FileCall: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
     const ROOM: Room;
-    /// Whether it only reads, so that everything it looks at is noted.
+    /// Whether it only reads, so that everything it reads is recorded.
     const ONLY_READS: bool;
 
     fn effect(&self, workspace: &Workspace) -> Effect;
@@ -92,7 +92,7 @@ impl<C: FileCall> BuiltIn for FileTool<C> {
         };
         on_a_thread(C::ROOM, move |patience| {
             let result = call.run(&workspace, redactor, patience);
-            // What time cut off depends on more than the files.
+            // A result that the time limit cut depends on more than the files.
             if let Some(watch) = watch.filter(|_| patience.is_over()) {
                 watch.give_up();
             }
@@ -105,7 +105,7 @@ fn tool<C: FileCall>(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
     Arc::new(Typed::new(FileTool::<C> { workspace: Arc::clone(workspace), call: PhantomData }))
 }
 
-/// The tools that reach the files of a workspace, by name.
+/// The file tools of a workspace, by name.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
     vec![
         tool::<ApplyPatch>(workspace),
@@ -123,17 +123,17 @@ impl From<files::Error> for Error {
     }
 }
 
-/// A path as an effect names it. One that cannot be used stays as it is: the call is refused when it is made.
+/// A path as an effect names it. An invalid one stays as it is: the call is refused when it is made.
 pub(super) fn named(workspace: &Workspace, path: &str) -> String {
     workspace.normalized(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Reads a folder with all below, or a file that may as well be a folder.
+/// The effect of reading a folder with everything below, or a file, since the path could be either.
 pub(super) fn reads_below(workspace: &Workspace, path: &str) -> Effect {
     Effect::Reads(vec![format!("{}/", named(workspace, path).trim_end_matches('/'))])
 }
 
-/// How long a call may still take.
+/// The time that a call has left.
 #[derive(Debug, Clone)]
 pub(super) struct Patience {
     until: Instant,
@@ -145,7 +145,7 @@ impl Patience {
         Self { until: Instant::now() + PATIENCE, dropped: CancellationToken::new() }
     }
 
-    /// Whether it is over: time is up, or nobody waits for the result any more.
+    /// Whether time is up, or the caller no longer waits for the result.
     pub(super) fn is_over(&self) -> bool {
         self.dropped.is_cancelled() || Instant::now() >= self.until
     }
@@ -159,14 +159,14 @@ impl Patience {
     }
 }
 
-/// Runs `work`, which blocks, on a thread once there is room for it. When the future is dropped, a call that only reads
-/// stops; one that writes has either not begun or runs to its end.
+/// Runs the blocking `work` on a thread once there is room for it. When the future is dropped, a call that only reads
+/// stops; one that writes has either not started or runs to its end.
 fn on_a_thread<'a>(
     room: Room,
     work: impl FnOnce(&Patience) -> Result<String, Error> + Send + 'static,
 ) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
-        // It is never closed. Work that goes on after its future was dropped keeps its room.
+        // The semaphore is never closed. Work that continues after its future was dropped keeps its room.
         let room = ROOM.acquire_many(room.mib()).await;
         let patience = Patience::new();
         let _guard = patience.dropped.clone().drop_guard();

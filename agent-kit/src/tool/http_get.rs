@@ -1,4 +1,4 @@
-//! `http_get`: a page of a host that the operator grants.
+//! `http_get`: fetches a page from a host that the operator grants.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,28 @@ use crate::bound;
 use crate::redact::Redactor;
 use crate::sandbox::http::{Gate, Response};
 
-/// By which a server can tell a repetition (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
+/// The header by which a server can recognize a repetition
+/// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const MAX_ERROR_BYTES: usize = 4 << 10;
 const TYPE_MAX_CHARS: usize = 200;
-/// Of the room for a result, what the first line and a mark need at most.
+/// The part of the result limit that is reserved for the first line and a mark.
 const AROUND_BYTES: usize = 32 << 10;
 
-/// Reads pages through the sandbox.
+/// Fetches pages through the sandbox.
 pub struct HttpGet {
     gate: Gate,
-    /// For callers who may reach more than others.
+    /// The gates of callers with additional grants.
     gates: BTreeMap<String, Gate>,
 }
 
 impl HttpGet {
-    /// Reads through `gate`.
+    /// Fetches through `gate`.
     pub fn new(gate: Gate) -> Self {
         Self { gate, gates: BTreeMap::new() }
     }
 
-    /// Reads through these gates on behalf of the callers of these names, and as before on behalf of all others.
+    /// Uses these gates for the callers of these names, and the default gate for all others.
     #[must_use]
     pub fn with_gates(self, gates: BTreeMap<String, Gate>) -> Self {
         Self { gates, ..self }
@@ -84,7 +85,7 @@ impl BuiltIn for HttpGet {
     }
 }
 
-/// The answer as a text. Of a body that was cut, what may be the beginning of a key is left out.
+/// The answer as text. Leaves out the end of a cut body that may be the beginning of a key.
 fn present(response: &Response, redactor: &Redactor) -> Result<String, Error> {
     let redacted =
         |text: String| if response.cut { redactor.beginning(&text) } else { redactor.text(&text).into_owned() };
@@ -121,7 +122,7 @@ fn size(response: &Response) -> String {
     }
 }
 
-/// The body as a text, or why it is none.
+/// The body as text, or why it is not text.
 fn text_of(response: &Response) -> Result<String, &'static str> {
     if response.content_encoding.as_deref().is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err("it is packed although nobody asked for that");
@@ -133,11 +134,11 @@ fn text_of(response: &Response) -> Result<String, &'static str> {
     }
     let encoding = charset(content_type).map_or(Some(UTF_8), |label| Encoding::for_label(label.as_bytes()));
     let encoding = encoding.ok_or("nobody knows its character set")?;
-    // A character that the cut goes through is no fault of the body.
+    // A character split by the cut is not the body's fault.
     let is_begun = response.cut && encoding == UTF_8;
     let end = response.body.len() - if is_begun { bound::begun_character(&response.body) } else { 0 };
     let (text, ..) = encoding.decode(response.body.get(..end).unwrap_or_default());
-    // A program that is sent as text is still none.
+    // A binary sent with a text type is still not text.
     if text.contains('\0') { Err("it holds zero bytes") } else { Ok(text.into_owned()) }
 }
 
@@ -156,7 +157,7 @@ fn is_textual(kind: &str) -> bool {
     kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") || OTHERS.contains(&kind)
 }
 
-/// The label of the character set in a content type.
+/// The name of the character set in a content type.
 fn charset(content_type: &str) -> Option<&str> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -1,14 +1,14 @@
-//! What an ignore file says, read as git reads a `.gitignore`.
+//! Parses an ignore file as git parses a `.gitignore`.
 //!
-//! Rules are compared with names one by one and nothing is compiled: so they take memory in proportion to their text.
-//! The size of an automaton for each folder would be up to the author of the files.
+//! Rules are compared with names one by one, without compiling, so they take memory in proportion to their text. With
+//! an automaton per folder, the author of the files would control its size.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use crate::wildcard;
 
-/// The rules of one ignore file, in its order.
+/// The rules of one ignore file, in order.
 #[derive(Default)]
 pub(super) struct IgnoreFile {
     rules: Vec<Rule>,
@@ -19,16 +19,16 @@ pub(super) struct IgnoreFile {
 pub(super) type Name = Vec<char>;
 
 struct Rule {
-    /// Whether it takes back what rules before it say.
+    /// Whether it reverts earlier rules.
     is_wanted: bool,
     only_folders: bool,
     pattern: Pattern,
 }
 
 enum Pattern {
-    /// A rule without a slash: of a name at any depth.
+    /// A rule without a slash: matches a name at any depth.
     Name(Vec<Token>),
-    /// Of a path below the folder of the file.
+    /// Matches a path below the folder of the file.
     Path(Vec<Part>),
 }
 
@@ -52,7 +52,7 @@ struct Class {
 }
 
 impl IgnoreFile {
-    /// Reads a file. A line that is no rule is passed over, as git does.
+    /// Parses a file. Skips invalid lines, as git does.
     pub(super) fn read(text: &str) -> Self {
         let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
         Self { rules: lines.filter_map(Rule::read).collect(), size_bytes: text.len() }
@@ -66,7 +66,7 @@ impl IgnoreFile {
         self.size_bytes
     }
 
-    /// Whether it leaves out a path, given by its names below the folder of the file. `None` = it says nothing of it.
+    /// Whether it excludes a path, given by its names below the folder of the file. `None` = no rule matches.
     pub(super) fn leaves_out(&self, path: &[Name], is_folder: bool) -> Option<bool> {
         let name = path.last()?;
         let matches = |rule: &&Rule| {
@@ -132,7 +132,7 @@ fn parts(line: &str) -> Option<Vec<Part>> {
     for name in line.split('/') {
         parts.push(if name == "**" { Part::Folders } else { Part::Name(tokens(name)?) });
     }
-    // `a/**` is what is in `a`, and not `a`.
+    // `a/**` matches what is in `a`, but not `a` itself.
     if matches!(parts.last(), Some(Part::Folders)) {
         parts.push(Part::Name(vec![Token::Any]));
     }
@@ -158,7 +158,7 @@ fn tokens(name: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// Reads a class behind its bracket. One that is not closed is none, and nothing is read.
+/// Parses a class after its bracket. Without a closing bracket it is no class, and nothing is consumed.
 fn class(chars: &mut Peekable<Chars<'_>>) -> Option<Class> {
     let mut ahead = chars.clone();
     let is_negated = ahead.next_if(|c| matches!(c, '!' | '^')).is_some();
@@ -178,7 +178,7 @@ fn class(chars: &mut Peekable<Chars<'_>>) -> Option<Class> {
             ahead = behind;
         }
         if first > last {
-            // Such a range is empty.
+            // This makes the range empty.
             (first, last) = ('\u{1}', '\0');
         }
         ranges.push((first, last));
@@ -198,7 +198,7 @@ mod tests {
         path.split('/').map(|name| name.chars().collect()).collect()
     }
 
-    /// What git says of `path`, which ends with a slash where it is a folder.
+    /// Git's answer for `path`, which ends with a slash if it is a folder.
     fn said(file: &str, path: &str) -> Option<bool> {
         let name = path.trim_end_matches('/');
         IgnoreFile::read(file).leaves_out(&names(name), path.len() > name.len())
@@ -248,7 +248,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// The `ignore` crate reads rules in the same way, but for braces, for what is malformed, and for classes like
+        /// The `ignore` crate parses rules in the same way, except for braces, malformed rules, and classes like
         /// `[!a]`, which match a slash there and not in git.
         #[test]
         fn rules_mean_what_they_mean_to_ripgrep(
@@ -256,7 +256,7 @@ mod tests {
             path in "[ab]{1,3}(/[ab]{1,3}){0,3}",
             is_folder in any::<bool>(),
         ) {
-            // What has empty names, or begins or ends with `**`, is read differently by each.
+            // Empty names and a leading or trailing `**` have different meanings.
             let is_read_alike = |line: &String| !line.contains("//") && !line.trim_start_matches('!').starts_with("/**");
             let file: Vec<String> = file.into_iter().filter(is_read_alike).collect();
             let mut builder = GitignoreBuilder::new("/");

@@ -83,7 +83,7 @@ fn show(shown: &mut String, folder: &Folder<'_>, entry: &Entry) {
         Kind::Folder => writeln!(shown, "{path}/"),
         Kind::File => writeln!(shown, "{path}\t{}", grouped(entry.stamp.size_bytes)),
         Kind::Link => match &entry.target {
-            // Where a link leads on this machine is nobody's business inside.
+            // Where a link leads outside the workspace must not be revealed.
             Some(target) if target.is_relative() => writeln!(shown, "{path} -> {}", escaped(target)),
             _ => writeln!(shown, "{path} -> elsewhere"),
         },

@@ -1,10 +1,11 @@
-//! Tools: what a role can do besides speaking.
+//! Tools: what a role can do besides answering.
 //!
-//! A [`Tool`] says what it is called, what it takes and what it does to the world, and does it. One tool is one file;
-//! those that are part of rondo are [`BuiltIn`]s, whose schema comes from a Rust type. Whatever a tool touches it
-//! reaches through a sandbox ([`crate::sandbox`]), never by itself.
+//! A [`Tool`] has a name, arguments and an effect, and runs. Each tool has its own file; those that are part of rondo
+//! are [`BuiltIn`]s, whose schema comes from a Rust type. Tools access everything through a sandbox
+//! ([`crate::sandbox`]).
 //!
-//! This module knows nothing of models, hooks, journals or grants: who may call what is decided before a tool is run.
+//! This module knows nothing of models, hooks, journals or grants: callers check who may call a tool before they run
+//! it.
 
 mod apply_patch;
 mod arguments;
@@ -42,39 +43,39 @@ pub use crate::error::Error;
 use crate::redact::Redactor;
 use crate::sandbox::files::Watch;
 
-/// What a role can call.
+/// A tool that a role can call.
 pub trait Tool: Send + Sync {
-    /// What it is.
+    /// The name, description and schema.
     fn spec(&self) -> &Spec;
 
-    /// What a call with these arguments, which keep the schema, does to the world. Paths are relative to the
-    /// workspace, with `/` between their parts.
+    /// The effect of a call with these arguments, which match the schema. Paths are relative to the workspace, with `/`
+    /// between their parts.
     fn effect(&self, arguments: &Value) -> Effect;
 
-    /// What happens on resume when nobody knows whether a call has had its effect.
+    /// What to do on resume when it is unknown whether a call took effect.
     fn in_doubt(&self) -> InDoubt {
         InDoubt::Ask
     }
 
-    /// Does it. Arguments keep the schema. The result is at most [`STORED_MAX_BYTES`] long; a tool that reads from
+    /// Runs the tool. Arguments match the schema. The result is at most [`STORED_MAX_BYTES`] long; a tool that reads
     /// something endless stops there with a mark.
     ///
-    /// A tool that reads files [begins](Watch::begin) the invocation's watch and reaches them through a workspace that
-    /// is [watched](crate::sandbox::files::Workspace::watched) by it. One that does not leaves the watch alone, and then
-    /// nobody can tell what its result stands on.
+    /// A tool that reads files [begins](Watch::begin) the invocation's watch and accesses them through a workspace that
+    /// is [watched](crate::sandbox::files::Workspace::watched) by it. A tool that does not leaves the watch alone, and
+    /// the read set of its result is then unknown.
     ///
-    /// Whatever a tool cuts, a result or the words of an error, it redacts before it cuts: half a key is found by nobody.
+    /// A tool redacts whatever it cuts, a result or an error message, before it cuts: half a key cannot be recognized.
     ///
     /// # Errors
-    /// What the caller is shown instead of a result.
+    /// The error that the caller is shown instead of a result.
     ///
     /// # Cancel safety
-    /// Dropping the future ends whatever it started: processes are dead, connections closed, and files are either as
-    /// they were or wholly written.
+    /// Dropping the future ends everything that it started: processes are dead, connections closed, and files are
+    /// either unchanged or completely written.
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>>;
 }
 
-/// What a tool is.
+/// The description of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The name in workflows: `read_file`, or `server.tool` for a tool of a server.
@@ -83,11 +84,11 @@ pub struct Spec {
     pub description: String,
     /// The JSON Schema of its arguments, as text exactly as sent.
     pub parameters: String,
-    /// Whose it is.
+    /// Who provides it.
     pub origin: Origin,
 }
 
-/// Whose a tool is.
+/// Who provides a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Part of rondo.
@@ -101,47 +102,47 @@ pub enum Origin {
     },
 }
 
-/// What a tool is told of its call besides the arguments.
+/// The context of a tool call besides its arguments.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The same for every execution of this use, so that the other side can tell a repetition.
+    /// The same for every execution of this call, so that the other side can recognize a repetition.
     pub idempotency_key: String,
-    /// Notes which files the tool looks at.
+    /// Records which files the tool reads.
     pub watch: Watch,
-    /// Takes keys out of what the tool cuts. The caller redacts everything else.
+    /// Removes keys from text that the tool cuts. The caller redacts everything else.
     pub redactor: Redactor,
-    /// On whose behalf it is made, where the operator grants to some what is not granted to others.
+    /// The role that makes the call, for grants that differ between roles.
     pub caller: Option<String>,
 }
 
 impl Invocation {
-    /// An invocation of which nothing is noted yet.
+    /// Creates an invocation with an empty watch.
     pub fn new(idempotency_key: impl Into<String>) -> Self {
         let (watch, redactor) = (Watch::default(), Redactor::default());
         Self { idempotency_key: idempotency_key.into(), watch, redactor, caller: None }
     }
 
-    /// The same invocation on behalf of a caller.
+    /// Sets the caller.
     #[must_use]
     pub fn by(self, caller: &str) -> Self {
         Self { caller: Some(caller.to_owned()), ..self }
     }
 
-    /// The same invocation of a tool that redacts what it cuts.
+    /// Sets the redactor for text that the tool cuts.
     #[must_use]
     pub fn redacted_by(self, redactor: &Redactor) -> Self {
         Self { redactor: redactor.clone(), ..self }
     }
 }
 
-/// What happens on resume when a call may have had its effect.
+/// What to do on resume when a call may have taken effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InDoubt {
-    /// It is made again, with the same idempotency key.
+    /// Repeat it with the same idempotency key.
     Retry,
-    /// The run stops and a person decides.
+    /// Stop the run and let a person decide.
     #[default]
     Ask,
-    /// The caller is told that nobody knows.
+    /// Tell the caller that it is unknown.
     Skip,
 }

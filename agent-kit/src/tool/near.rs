@@ -1,21 +1,21 @@
-//! What in a file comes nearest to a text that is not in it, in words that a model can mend its call by.
+//! Finds what in a file is nearest to a text that is not in it, in words that help a model correct its call.
 
 use std::fmt::Write;
 
 use super::text::redacted;
 use crate::redact::Redactor;
 
-/// The most lines that come near which an error names.
+/// The maximum number of near lines that an error lists.
 const NEAR_MAX: usize = 3;
-/// The longest line that is compared and shown, and the most lines that are compared: comparing is quadratic.
+/// The maximum length and number of lines that are compared: comparing is quadratic.
 const NEAR_LINE_MAX_BYTES: usize = 400;
 const NEAR_LINES_MAX: usize = 20_000;
-/// The most lines that are compared character by character.
+/// The maximum number of lines that are compared character by character.
 const COMPARED_MAX: usize = 2_000;
-/// How alike a line has to be to be named, of 1.
+/// The minimum similarity of a line to be listed, out of 1.
 const NEAR_ENOUGH: f32 = 0.6;
 
-/// What in the file comes nearest to `old`, in words.
+/// Describes what in the file is nearest to `old`.
 pub(super) fn nearest(content: &str, old: &str, redactor: &Redactor) -> String {
     let lines: Vec<&str> = content.lines().take(NEAR_LINES_MAX).collect();
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
@@ -48,7 +48,7 @@ pub(super) fn nearest(content: &str, old: &str, redactor: &Redactor) -> String {
     words
 }
 
-/// Where the file goes on otherwise than `wanted`, at the place that agrees longest but for white space.
+/// Describes where the file first differs from `wanted`, at the position with the longest match apart from white space.
 fn first_difference(lines: &[&str], wanted: &[&str], redactor: &Redactor) -> Option<String> {
     let agreeing = |at: usize| {
         let pairs = lines.iter().skip(at).zip(wanted);

@@ -14,11 +14,11 @@ use crate::bound::{begun_character, grouped};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, OpenFile, Workspace};
 
-/// The most of a file that one call shows, with line numbers.
+/// The maximum bytes of a file that one call shows, with line numbers.
 const SHOWN_MAX_BYTES: usize = 256 << 10;
-/// How far behind the shown lines the rest is counted.
+/// How far after the shown lines the remaining lines are counted.
 const COUNTED_MAX_BYTES: u64 = 64 << 20;
-/// What a line costs besides its text: number, tab, newline.
+/// The size of a line besides its text: number, tab, newline.
 const NUMBER_BYTES: usize = 8;
 
 /// What [`ReadFile`] takes.
@@ -66,23 +66,23 @@ fn read(workspace: &Workspace, arguments: &ReadFile, redactor: Redactor, patienc
     part.shown()
 }
 
-/// The lines of a file that were asked for, as far as they fit.
+/// The requested lines of a file, as far as they fit.
 #[derive(Default)]
 struct Part {
-    /// A line that is too long is cut.
+    /// For a line that is cut.
     redactor: Redactor,
     path: String,
     size_bytes: u64,
     from: u64,
     to: u64,
     text: String,
-    /// The number of the line that is being read, and whether any of it has come.
+    /// The number of the current line, and whether any part of it was read.
     line: u64,
     has_begun: bool,
-    /// The line that is being read, as far as it is shown.
+    /// The current line, as far as it is shown.
     piece: Vec<u8>,
     last_shown: u64,
-    /// How much room is left is `SHOWN_MAX_BYTES - used`.
+    /// The bytes used of `SHOWN_MAX_BYTES`.
     used: usize,
     is_full: bool,
     /// The first shown line that is not UTF-8.
@@ -130,7 +130,7 @@ impl Part {
         if self.has_begun { self.end_line() } else { Ok(()) }
     }
 
-    /// Takes a line, or a piece of one that is longer than what is read at once.
+    /// Takes a line, or a piece of one that is longer than the read buffer.
     fn take(&mut self, piece: &[u8]) -> Result<(), Error> {
         let (piece, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
         if (self.from..=self.to).contains(&self.line) && !self.is_full {
@@ -143,7 +143,7 @@ impl Part {
             self.used += kept.len();
             if kept.len() < piece.len() || room == 0 {
                 self.is_full = true;
-                // A line of which nothing fits is left for the next call, unless it is the only one.
+                // A line that does not fit at all is left for the next call, unless it is the only one.
                 if self.last_shown == 0 {
                     self.cut = Some((self.line, self.piece.len()));
                     self.show_line()?;
@@ -171,7 +171,7 @@ impl Part {
         }
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
         let text = if self.cut.is_some() {
-            // A character that the cut goes through is no fault of the file.
+            // A character split by the cut is not the file's fault.
             let whole = line.len() - begun_character(line);
             let text = String::from_utf8_lossy(line.get(..whole).unwrap_or_default());
             Cow::Owned(self.redactor.beginning(&text))

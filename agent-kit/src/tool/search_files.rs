@@ -15,17 +15,17 @@ use super::tree::Tree;
 use crate::redact::Redactor;
 use crate::sandbox::files::{Kind, OpenFile, Opened, Workspace};
 
-/// The most matches of one search.
+/// The maximum number of matches of one search.
 const MATCHES_MAX: usize = 500;
-/// The most that one search shows.
+/// The maximum bytes of the result of one search.
 const SHOWN_MAX_BYTES: usize = 512 << 10;
-/// The most of one line that is shown.
+/// The maximum bytes of one line that are shown.
 const LINE_MAX_BYTES: usize = 500;
-/// The most lines around a match.
+/// The maximum number of context lines.
 const CONTEXT_MAX: usize = 20;
-/// The longest line that is searched: a file with a longer one is passed over from there.
+/// The longest line that is searched: in a file with a longer one, the search stops there.
 const HEAP_MAX_BYTES: usize = 4 << 20;
-/// The longest pattern, and the size that it may have compiled.
+/// The maximum length of a pattern, and its maximum compiled size.
 const PATTERN_MAX_BYTES: usize = 4096;
 const COMPILED_MAX_BYTES: usize = 2 << 20;
 
@@ -110,7 +110,7 @@ fn search(
                 Ok(!search.hits.is_cut && !patience.is_over())
             });
             search.unread.append(tree.marks);
-            // When time is up, what was found is worth more than the error.
+            // When time is up, the matches so far are worth more than the error.
             if !patience.is_over() {
                 walked?;
             }
@@ -177,7 +177,7 @@ impl Search<'_> {
     }
 }
 
-/// A file that ends with an error when time is up.
+/// A file that returns an error when time is up.
 struct Timed<'p> {
     file: OpenFile,
     patience: &'p Patience,
@@ -192,11 +192,11 @@ impl Read for Timed<'_> {
     }
 }
 
-/// Lines found, as they are shown.
+/// The lines found, as they are shown.
 struct Hits {
-    /// What is shown of a line is cut.
+    /// For lines that are cut.
     redactor: Redactor,
-    /// The file that is being searched.
+    /// The file being searched.
     path: String,
     has_context: bool,
     matches: usize,
@@ -205,7 +205,7 @@ struct Hits {
 }
 
 impl Hits {
-    /// Shows a line; `mark` stands between its parts.
+    /// Shows a line; `mark` separates its parts.
     fn show(&mut self, mark: char, line: Option<u64>, bytes: &[u8]) {
         let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
         let text = redacted(&self.redactor, bytes.get(..end).unwrap_or_default(), LINE_MAX_BYTES);

@@ -14,9 +14,9 @@ use super::program::outcome;
 use super::{BuiltIn, Error, Invocation};
 use crate::sandbox::process::{Command, Processes, WorkingDir};
 
-/// How long a call takes when it does not say.
+/// The default time limit of a call.
 const TIMEOUT_S: u64 = 120;
-/// How long it may take at most.
+/// The maximum time limit of a call.
 const TIMEOUT_MAX_S: u64 = 3600;
 
 /// Runs programs in the sandbox.
@@ -26,7 +26,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// A shell behind this sandbox.
+    /// Creates a shell in this sandbox.
     pub fn new(processes: Arc<Processes>) -> Self {
         Self { processes }
     }
@@ -85,7 +85,7 @@ impl BuiltIn for Shell {
             command.redactor = invocation.redactor.clone();
             command.timeout = Duration::from_secs(seconds);
             command.working_dir = arguments.working_dir.map_or(command.working_dir, WorkingDir::Folder);
-            // What it runs is the project's own, and its modules lie beside it.
+            // The programs are the project's own, and their modules lie beside them.
             command.has_safe_imports = false;
             command.env.insert(super::program::KEY_VARIABLE.to_owned(), invocation.idempotency_key.clone());
             outcome(self.processes.run(command).await?)

@@ -1,4 +1,4 @@
-//! Files as text, and numbers and lines as a model is shown them.
+//! Files as text, and how numbers and lines are shown to a model.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,13 +9,13 @@ use super::Error;
 use crate::bound::{self, grouped};
 use crate::redact::Redactor;
 
-/// How much of a file's beginning tells whether it is binary, as git and grep have it.
+/// How many bytes of a file are checked to detect binary content, as git and grep do.
 pub(super) const SNIFFED_BYTES: usize = 8192;
 
 /// The largest file that is changed as a whole.
 pub(super) const CHANGED_MAX_BYTES: u64 = 4 << 20;
 
-/// The most reasons that one result tells.
+/// The maximum number of reasons that one result lists.
 const MARKS_MAX: usize = 5;
 
 /// The content of a text file, with what is needed to write it back byte for byte.
@@ -26,7 +26,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Reads text. What is not UTF-8 is taken as Latin-1, which gives every byte a character and loses none.
+    /// Reads text. Content that is not UTF-8 is read as Latin-1, which maps every byte to a character and loses none.
     pub(super) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, Error> {
         if bytes.contains(&0) {
             return Err(binary(path, bytes.len() as u64));
@@ -39,7 +39,7 @@ impl Text {
         })
     }
 
-    /// Another content in the same encoding.
+    /// Encodes another content in the same encoding.
     pub(super) fn encode(&self, path: &str, content: String) -> Result<Vec<u8>, Error> {
         if self.is_utf8 {
             return Ok(content.into_bytes());
@@ -52,7 +52,7 @@ impl Text {
         })
     }
 
-    /// What is written with plain newlines as it stands in this file: with CRLF where every line ends so.
+    /// Converts text with plain newlines to the line ends of this file: CRLF if every line ends so.
     pub(super) fn in_its_newlines<'a>(&self, written: &'a str) -> Cow<'a, str> {
         let crlf = self.content.matches("\r\n").count();
         if crlf > 0 && crlf == self.content.matches('\n').count() && !written.contains('\r') {
@@ -69,7 +69,7 @@ pub(super) fn binary(path: &str, size_bytes: u64) -> Error {
     Error::new(Code::NotText, message)
 }
 
-/// Why a result does not show everything. The first few are told, the others counted.
+/// The reasons why a result is incomplete. The first few are listed, the others counted.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     told: Vec<String>,
@@ -90,7 +90,7 @@ impl Marks {
         self.more += other.more;
     }
 
-    /// Puts them under a result, a line each.
+    /// Appends them to a result, one per line.
     pub(super) fn show(&self, shown: &mut String) {
         // Writing to a string cannot fail.
         for mark in &self.told {
@@ -102,7 +102,7 @@ impl Marks {
     }
 }
 
-/// How much of a long line is redacted before it is cut, whatever stays of it.
+/// How much of a long line is redacted before it is cut, independent of how much is kept.
 const REDACTED_MAX_BYTES: usize = 64 << 10;
 
 /// A line of a file, redacted and then cut to `max_bytes` with a mark.
@@ -126,7 +126,7 @@ pub(super) fn cut(line: &str, max_bytes: usize) -> Cow<'_, str> {
     if line.len() <= max_bytes { Cow::Borrowed(line) } else { Cow::Owned(cut_of(line, 0, max_bytes)) }
 }
 
-/// The beginning of a line that goes on for `rest` bytes behind it, cut in the same way.
+/// The beginning of a line that continues for `rest` bytes, cut in the same way.
 fn cut_of(line: &str, rest: usize, max_bytes: usize) -> String {
     let kept = bound::beginning(line, max_bytes);
     format!("{kept} [{} more bytes]", grouped((line.len() - kept.len() + rest) as u64))

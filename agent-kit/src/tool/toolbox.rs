@@ -1,4 +1,4 @@
-//! Which tools there are, and which of them a role is offered.
+//! The tools of the operator, and which of them a role is offered.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use rondo_protocol::{Digest, Value, canonical};
 
 use super::{Arguments, Error, Tool};
 
-/// The longest name that a provider takes (<https://platform.openai.com/docs/api-reference/chat/create>).
+/// The maximum length of a tool name at providers (<https://platform.openai.com/docs/api-reference/chat/create>).
 const WIRE_NAME_MAX: usize = 64;
 
-/// Every tool that the operator has, by name.
+/// All tools of the operator, by name.
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: BTreeMap<String, Arc<dyn Tool>>,
-    /// Servers that could not be used, with the reason.
+    /// Servers that cannot be used, with the reason.
     unusable: BTreeMap<String, String>,
 }
 
-/// Two tools of one name.
+/// Two tools have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are two tools called {name}")]
 pub struct Clash {
@@ -35,7 +35,7 @@ impl ToolSet {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`Clash`] when its name, or the name by which a model would call it, is taken: nobody shadows a tool.
+    /// [`Clash`] when its name, or its name on the wire, is taken: no tool replaces another.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Clash> {
         let name = tool.spec().name.clone();
         let wire = wire_name(&name);
@@ -51,12 +51,12 @@ impl ToolSet {
         self.tools.get(name)
     }
 
-    /// Notes that a server could not be used; the error on a missing tool of it says why.
+    /// Records that a server cannot be used; the error on a missing tool of that server gives the reason.
     pub fn miss(&mut self, server: String, why: String) {
         self.unusable.insert(server, why);
     }
 
-    /// Says that there is no tool that `pattern` means.
+    /// The message that no tool matches `pattern`.
     fn lacks(&self, pattern: &str) -> String {
         let server = pattern.split_once('.').and_then(|(server, _)| self.unusable.get(server));
         if let Some(why) = server {
@@ -74,13 +74,13 @@ impl ToolSet {
         self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
     }
 
-    /// The tools that a workflow means by `pattern`: a name, or `server.*`.
+    /// The tools that match `pattern` of a workflow: a name, or `server.*`.
     pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Arc<dyn Tool>> {
         self.tools.iter().filter(move |(name, _)| means(pattern, name)).map(|(_, tool)| tool)
     }
 }
 
-/// Whether `pattern` (a name, `server.*` or `*`) means the tool `name`.
+/// Whether `pattern` (a name, `server.*` or `*`) matches the tool `name`.
 pub fn means(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) if prefix.is_empty() || prefix.ends_with('.') => name.starts_with(prefix),
@@ -88,8 +88,8 @@ pub fn means(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The name by which a model calls a tool: providers take letters, digits, `_` and `-` only, so a `.` becomes `__`.
-/// What is too long keeps its beginning and ends with a digest of the whole.
+/// The name of a tool on the wire, by which a model calls it: providers allow only letters, digits, `_` and `-`, so a
+/// `.` becomes `__`. A name that is too long keeps its beginning and ends with a digest of the whole.
 pub fn wire_name(name: &str) -> String {
     let spelled: String = name
         .chars()
@@ -114,7 +114,7 @@ pub struct Offer {
     pub tool: Arc<dyn Tool>,
     /// Why it may not be called, in words that name the missing grant; `None` = it may.
     pub denied: Option<String>,
-    /// What its arguments are held to; `None` when its schema is beyond us, and whoever offers it checks them. Compiled for
+    /// Validates its arguments; `None` when we cannot compile its schema, and its provider checks them. Compiled for
     /// the first call: most offers of a run are never called.
     schema: OnceLock<Option<Validator>>,
 }
@@ -131,7 +131,7 @@ impl Offer {
         Self { tool, denied, schema: OnceLock::new() }
     }
 
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -144,12 +144,12 @@ impl Offer {
     }
 }
 
-/// What a role names and cannot use.
+/// A tool that a role names and cannot use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lacking {
-    /// What the role names.
+    /// The pattern that the role names.
     pub pattern: String,
-    /// Whether it is not there or not granted.
+    /// Whether the tool does not exist or is not granted.
     pub code: Code,
     /// Why, and what to do.
     pub message: String,
@@ -158,13 +158,13 @@ pub struct Lacking {
 /// The tools of one role.
 #[derive(Debug, Clone, Default)]
 pub struct Toolbox {
-    /// By the name on the wire.
+    /// By name on the wire.
     offers: BTreeMap<String, Offer>,
     lacking: Vec<Lacking>,
 }
 
 impl Toolbox {
-    /// The tools of a role that names `patterns`. `denied` says of a tool why it may not be called.
+    /// The tools of a role that names `patterns`. `denied` returns why a tool may not be called.
     pub fn new(patterns: &[String], tools: &ToolSet, denied: impl Fn(&dyn Tool) -> Option<String>) -> Self {
         let mut toolbox = Self::default();
         for pattern in patterns {
@@ -173,7 +173,8 @@ impl Toolbox {
             let mut offered = false;
             for tool in tools.matching(pattern) {
                 let why = denied(&**tool);
-                // Of several, the role has those that are granted. One that it names is missed when it is not.
+                // Of several matches, the role gets those that are granted. A tool that it names individually is
+                // reported if not.
                 if why.is_some() && !is_one {
                     refused = refused.or(why);
                     continue;
@@ -193,7 +194,7 @@ impl Toolbox {
         toolbox
     }
 
-    /// Everything that the role names and cannot use: not there, or not granted.
+    /// Everything that the role names and cannot use: missing, or not granted.
     pub fn missing(&self) -> Vec<Lacking> {
         let denied = self.offers.values().filter_map(|offer| {
             let message = offer.denied.clone()?;
@@ -202,7 +203,7 @@ impl Toolbox {
         self.lacking.iter().cloned().chain(denied).collect()
     }
 
-    /// What a model is told of them, sorted by name.
+    /// The descriptions of the tools for a model, sorted by name.
     pub fn specs(&self) -> Vec<ToolSpec> {
         let spec = |(wire, offer): (&String, &Offer)| {
             let spec = offer.tool.spec();
@@ -217,11 +218,11 @@ impl Toolbox {
         self.offers.iter().map(|(wire, offer)| (wire.as_str(), offer))
     }
 
-    /// The offer that a call by `name` means: the name on the wire, or the workflow's.
+    /// Finds the offer for a call by `name`: the name on the wire, or the workflow's.
     ///
     /// # Errors
-    /// Outside, a fault that ends the run: the tool is named by the role, but not there or not permitted. Inside, an
-    /// error for the caller: the role has no such tool.
+    /// The outer error is a fault that ends the run: the role names the tool, but it is missing or not permitted. The
+    /// inner one is for the caller: the role has no such tool.
     pub fn find(&self, name: &str) -> Result<Result<&Offer, Error>, Fault> {
         let offer = self.offers.get(name).or_else(|| self.offers.get(&wire_name(name)));
         if let Some(offer) = offer {

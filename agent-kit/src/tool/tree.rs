@@ -1,7 +1,7 @@
-//! A folder with all below it, in order, as its ignore files let it be seen.
+//! Walks a folder with everything below it, in order, filtered by its ignore files.
 //!
-//! Every folder is entered through the sandbox, and what is held at a time is bounded: the names of the folders that are
-//! open, and the rules of their ignore files.
+//! Every folder is opened through the sandbox, and memory is bounded: at most the names of the open folders and the
+//! rules of their ignore files are kept.
 
 use std::path::Path;
 
@@ -14,16 +14,16 @@ use super::ignore_file::{IgnoreFile, Name};
 use super::text::Marks;
 use crate::sandbox::files::{self, Entry, Folder, Kind, Listing, Opened, Workspace};
 
-/// How deep a walk goes at most. Each level holds a handle.
+/// The maximum depth of a walk. Each level holds a handle.
 const DEPTH_MAX: usize = 64;
-/// The most names that one walk looks at.
+/// The maximum number of names that one walk reads.
 const NAMES_MAX: usize = 200_000;
-/// The most that the names may take that are held at a time, those of the folders that are open.
+/// The maximum memory for the names of the open folders.
 const HELD_MAX_BYTES: usize = 16 << 20;
-/// The most that the ignore files of the folders that are open may have together, and the most rules in them.
+/// The maximum total size and number of rules of the open folders' ignore files.
 const RULES_MAX_BYTES: usize = 256 << 10;
 const RULES_MAX: usize = 10_000;
-/// The longest glob.
+/// The maximum length of a glob.
 const GLOB_MAX_BYTES: usize = 1024;
 
 /// A walk.
@@ -31,26 +31,26 @@ pub(super) struct Tree<'w> {
     workspace: &'w Workspace,
     patience: &'w Patience,
     glob: Override,
-    /// The rules of the folders that were entered, the outermost first.
+    /// The rules of the entered folders, the outermost first.
     rules: Vec<Rules>,
     depth_max: usize,
     names: usize,
-    /// What the names of the open folders take.
+    /// The memory of the open folders' names.
     held_bytes: usize,
-    /// Why the walk has not seen everything.
+    /// Why the walk is incomplete.
     pub(super) marks: Marks,
 }
 
-/// What the ignore files of one folder say.
+/// The ignore files of one folder.
 struct Rules {
-    /// How many names lie between the outermost folder and this one.
+    /// The number of names between the outermost folder and this one.
     depth: usize,
-    /// `.ignore`, which goes before any `.gitignore`.
+    /// `.ignore`, which takes precedence over any `.gitignore`.
     ignore: IgnoreFile,
     gitignore: IgnoreFile,
 }
 
-/// What is done with each entry; `false` ends the walk.
+/// Called for each entry; `false` ends the walk.
 pub(super) type Visit<'v> = dyn FnMut(&Folder<'_>, &Entry) -> Result<bool, Error> + 'v;
 
 impl<'w> Tree<'w> {
@@ -77,7 +77,7 @@ impl<'w> Tree<'w> {
         Ok(tree)
     }
 
-    /// Walks a folder. A folder's entry comes before what is in it.
+    /// Walks a folder. A folder's entry comes before its contents.
     pub(super) fn walk(&mut self, folder: &Folder<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
         self.walk_at(folder, 1, visit).map(drop)
     }
@@ -126,7 +126,7 @@ impl<'w> Tree<'w> {
         if chosen.is_ignore() || self.is_left_out(&path, is_folder) {
             return Ok(true);
         }
-        // Folders are walked whether a glob wants them or not, and named only when it does.
+        // Folders are always walked, and reported only if the glob matches.
         if (!is_folder || chosen.is_whitelist() || self.glob.num_whitelists() == 0) && !visit(folder, entry)? {
             return Ok(false);
         }
@@ -138,7 +138,7 @@ impl<'w> Tree<'w> {
         }
         match folder.folder(&entry.name) {
             Ok(below) => self.walk_at(&below, depth + 1, visit),
-            // One folder that cannot be entered, or is none any more, does not hide the others.
+            // A folder that cannot be opened, or no longer is a folder, does not hide the others.
             Err(error) => {
                 self.marks.push(error.to_string());
                 Ok(true)
@@ -146,7 +146,8 @@ impl<'w> Tree<'w> {
         }
     }
 
-    /// Whether ignore files leave a path out, or its name, which begins with a dot, while no ignore file wants it.
+    /// Whether a path is excluded: by ignore files, or because its name begins with a dot and no ignore file includes
+    /// it.
     fn is_left_out(&self, path: &Path, is_folder: bool) -> bool {
         let below = path.strip_prefix(self.workspace.path()).unwrap_or(path);
         let names: Vec<Name> = below.iter().map(|name| name.to_string_lossy().chars().collect()).collect();
@@ -158,7 +159,7 @@ impl<'w> Tree<'w> {
         said.unwrap_or_else(|| names.last().is_some_and(|name| name.first() == Some(&'.')))
     }
 
-    /// Takes over the rules of the folders above.
+    /// Adds the rules of the folders above.
     fn inherit(&mut self, real: &Path) {
         let Ok(below) = real.strip_prefix(self.workspace.path()) else { return };
         let Ok(Opened::Folder(mut folder)) = self.workspace.find(".") else { return };
@@ -171,7 +172,7 @@ impl<'w> Tree<'w> {
         }
     }
 
-    /// Adds the rules of a folder. One without ignore files, or with such that are out of reach, has none.
+    /// Adds the rules of a folder: none if it has no ignore files, or only inaccessible ones.
     fn enter(&mut self, folder: &Folder<'_>) {
         let below = folder.real().strip_prefix(self.workspace.path()).unwrap_or(folder.real());
         self.rules.push(Rules {
@@ -189,7 +190,7 @@ impl<'w> Tree<'w> {
         }
     }
 
-    /// Reads an ignore file, unless it has more than is left of what all may have.
+    /// Reads an ignore file, unless it exceeds the rest of the shared budget.
     fn read_rules(&mut self, folder: &Folder<'_>, name: &str) -> IgnoreFile {
         let open = || self.rules.iter().flat_map(|rules| [&rules.ignore, &rules.gitignore]);
         let bytes_left = RULES_MAX_BYTES.saturating_sub(open().map(IgnoreFile::size_bytes).sum());
@@ -208,7 +209,7 @@ impl<'w> Tree<'w> {
     }
 }
 
-/// What the names of a folder take in memory.
+/// The memory of a folder's names.
 fn held_bytes(listing: &Listing) -> usize {
     let of = |entry: &Entry| {
         let target = entry.target.as_ref().map_or(0, |target| target.as_os_str().len());

@@ -1,5 +1,5 @@
 //! The tools of a workflow's author: tests with recorded or scripted answers ([`scenario`]), a search of every way
-//! through a graph ([`simulate`]), what provider caches can keep ([`prefix`]), and warnings ([`lint`]).
+//! through a graph ([`simulate`]), the effect of provider caches ([`prefix`]), and warnings ([`lint`]).
 //!
 //! Everything here returns values. It must never know terminals: `cli` prints what it returns.
 
@@ -8,7 +8,7 @@ pub mod prefix;
 pub mod scenario;
 pub mod simulate;
 
-/// The role in `role`, or in a lane in `role[2]` or `a[0]/role[2]`.
+/// The role in `role`, or in `role[2]` or `a[0]/role[2]` with a lane.
 pub(crate) fn role_of(name: &str) -> &str {
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once('[').map_or(last, |(role, _)| role)

@@ -1,4 +1,4 @@
-//! Single tool calls are shown to the person at the terminal before they are made.
+//! Shows single tool calls to the person at the terminal for approval.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::progress::suspended;
 use super::run_config::Approvers;
 use crate::grant::Approver;
 
-/// Characters of the arguments that are shown: this many from the beginning, and a quarter as many from the end.
+/// How many characters of the arguments are shown: this many from the beginning, and a quarter as many from the end.
 const SHOWN_CHARACTERS: usize = 4_000;
 
 /// One question at a time.
@@ -26,7 +26,7 @@ static QUESTION: Mutex<()> = Mutex::const_new(());
 /// Tools that a person allowed for the rest of the run, by role.
 type Allowed = Arc<std::sync::Mutex<BTreeSet<(RoleName, String)>>>;
 
-/// Makes approvers that ask at the terminal, if a person is there.
+/// Creates approvers that ask at the terminal, if a person is there.
 pub fn approvers(is_attended: bool) -> Option<Approvers> {
     is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
 }
@@ -63,8 +63,8 @@ impl Approver for AtTerminal {
     }
 }
 
-/// The word of a dangerous call that a person types to allow it, so that no habit answers for them; `None` where yes or
-/// no will do.
+/// The word that a person must type to allow a dangerous call, so that nobody allows it by habit; `None` if yes or no
+/// is enough.
 fn word(call: &ToolCall) -> Option<String> {
     if call.effect != Effect::External {
         return None;
@@ -110,8 +110,9 @@ fn question(call: &ToolCall) -> String {
     format!("\n{role} wants to call {tool}{with}\n{how}")
 }
 
-/// Arguments as they will be used: escapes read, so that none hides what they mean; runs of blanks as one with their
-/// number, and what a terminal would not show as a question mark. Each line is indented, so that none looks like ours.
+/// Arguments as they will be used: escapes are decoded, so that they cannot hide anything; a run of blanks becomes one
+/// blank with its count, and invisible characters a question mark. Each line is indented, so that none looks like
+/// rondo's own.
 fn decoded(arguments: &str) -> String {
     let read: Option<Value> = canonical::from_slice(arguments.as_bytes()).ok();
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! Consent: what a project's settings and a workflow ask for, what of it was agreed to, and the question to a person
-//! where something was not.
+//! Consent: what a project's settings and a workflow ask for, which of it was agreed to, and the question to a person
+//! about the rest.
 //!
-//! Nothing of it starts or reads a program. What a verb is given here is what was shown: files of settings and workflows
-//! are read once.
+//! Nothing here starts or reads a program. A verb uses exactly what was shown: settings and workflow files are read
+//! once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ use crate::grant::{Grants, Rule};
 use crate::shipped;
 use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
-/// Tools that only read below the workspace: granted where `[grant]` does not say otherwise.
+/// Tools that only read below the workspace: granted unless `[grant]` changes it.
 const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
 
 /// Precedes the names of the roles that ask for a tool.
@@ -58,16 +58,16 @@ pub struct Subject<'a> {
     pub policy: &'a Policy,
     /// Its file: an absolute path, or the name of one that ships with rondo.
     pub file: &'a str,
-    /// Whether that file holds this definition now: a thread may have been begun with another.
+    /// Whether the file now holds this definition: a thread may have started with another.
     pub is_current: bool,
 }
 
-/// What the settings and the workflow ask for, and what of it was agreed to.
+/// What the settings and the workflow ask for, and which of it was agreed to.
 #[derive(Debug, Clone)]
 pub struct ConsentRequest {
-    /// The project's settings; `None` where they ask for nothing.
+    /// The project's settings; `None` if they ask for nothing.
     pub settings: Option<Part>,
-    /// The workflow; `None` where it asks for nothing.
+    /// The workflow; `None` if it asks for nothing.
     pub workflow: Option<Part>,
 }
 
@@ -78,22 +78,22 @@ pub struct Part {
     pub asks: Vec<Ask>,
     /// Identifies it in the trust records.
     digest: Digest,
-    /// Identifies it there when the workflow is the person's own.
+    /// Identifies it in the trust records when the workflow is the person's own.
     own_digest: Digest,
-    /// Whether a person agreed to it as it is.
+    /// Whether a person agreed to it in this form.
     pub is_agreed: bool,
-    /// What a person agreed to before it changed, or as it is.
+    /// The asks that a person agreed to, for this or an earlier form.
     agreed: Option<Vec<Ask>>,
 }
 
-/// Who can agree to what was not agreed to before.
+/// Who can agree to the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// `--trust`: everything is agreed to for this process.
     Flag,
     /// The person at the terminal.
     Person,
-    /// Nobody.
+    /// No one can be asked.
     Nobody,
 }
 
@@ -108,13 +108,13 @@ impl By {
 }
 
 impl ConsentRequest {
-    /// Looks at what is asked for. `whole` are the settings with all that the project's file says.
+    /// Collects the asks. `whole` are the settings with everything in the project's file.
     pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
         let granted = granted_by_settings(&whole.grant);
         let asks = files.asks();
         let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
         let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
-        // What asks for nothing needs no records, whatever is wrong with them.
+        // If nothing is asked for, defective records do not matter.
         let records = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
         let book = Records::read(records)?;
         let settings = (!asks.is_empty()).then(|| {
@@ -154,7 +154,7 @@ impl ConsentRequest {
         Ok(Digest::sha256(&bytes))
     }
 
-    /// The changes since it was agreed to, a line each.
+    /// The changes since the agreement, one line each.
     pub fn changed(&self) -> Vec<String> {
         let line = |sign: char, ask: &Ask| {
             format!("{sign} {} {}: {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()))
@@ -193,12 +193,12 @@ impl ConsentRequest {
         text
     }
 
-    /// What a run may use: what the settings grant, and what a person agreed that the workflow has.
+    /// What a run may use: the grants of the settings, and what a person agreed to for the workflow.
     pub fn grants(&self, whole: &Settings) -> Grants {
         let asked = self.workflow.iter().flat_map(|part| &part.asks).filter(|ask| ask.kind == Kind::Tool);
         let mut grants = by_settings(whole);
         let granted = grants.tools.clone();
-        // Where settings name calls of a tool, those are what may be called: agreeing to a workflow lifts no rule.
+        // Where settings name calls of a tool, only those are allowed: agreeing to a workflow lifts no rule.
         let ungranted = asked.filter(|ask| !covers(&granted, &ask.name));
         let of_roles = ungranted.flat_map(|ask| {
             let roles = ask.value.as_str().and_then(|value| value.strip_prefix(FOR_ROLES)).unwrap_or_default();
@@ -208,15 +208,15 @@ impl ConsentRequest {
         grants
     }
 
-    /// What a run may use, after a person was asked where something was not agreed to.
+    /// What a run may use, after asking a person about the rest.
     ///
     /// # Errors
-    /// Exit 3 with the command to type, where nobody agreed.
+    /// Exit 3 with the command to type, if consent is missing.
     pub fn permitted(&self, shown: &str, by: By, whole: &Settings) -> Result<Grants, Failure> {
         if by == By::Flag {
             return Ok(self.grants(whole));
         }
-        // Records that the folder brought along say nothing.
+        // Records that came with the folder do not count.
         self.records_lie_outside(whole)?;
         if self.is_agreed() {
             return Ok(self.grants(whole));
@@ -259,7 +259,7 @@ impl ConsentRequest {
         .map_err(Failure::from)
     }
 
-    /// Records and the secret say what is believed: what lies in a folder that is asked about could say it itself.
+    /// Records and the secret define what is trusted: a folder under question must not be able to contain them.
     pub fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
         let folders: Vec<PathBuf> = self
             .parts()
@@ -326,7 +326,7 @@ impl Part {
     }
 }
 
-/// Records that a workflow is the person's own, whatever it asks for now.
+/// Records that a workflow is the person's own, regardless of its asks.
 pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Failure> {
     let granted = granted_by_settings(&settings.grant);
     let mut asks = of_workflow(subject, settings, &granted);
@@ -337,7 +337,7 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
     Records::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement)).map_err(Failure::from)
 }
 
-/// Whether all of a project's settings count for a verb that starts nothing and asks nobody.
+/// Whether all of a project's settings apply for a verb that starts nothing and asks no one.
 pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
     let Some(project) = files.project() else { return true };
     let asked = ConsentRequest::of(files, harmless, None);
@@ -389,8 +389,8 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     asks
 }
 
-/// The folders that a workflow's tools reach beyond the workspace, and the workspace itself where the workflow does not
-/// lie in it.
+/// The folders that a workflow's tools reach outside the workspace, and the workspace itself if the workflow is not in
+/// it.
 fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
     let workspace = real(&settings.workspace);
     let mut asks = Vec::new();
@@ -418,7 +418,7 @@ fn limits(policy: &Policy) -> Value {
     }
 }
 
-/// What stands for a workflow in the records: its definition with every file that it includes, and its policy.
+/// The digest of a workflow in the records: its definition with every included file, and its policy.
 fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
     let (workflow, _) = Digest::of(ObjectKind::Workflow, subject.workflow)?;
     let (policy, _) = Digest::of(ObjectKind::Policy, subject.policy)?;
@@ -428,7 +428,7 @@ fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
     Ok(Digest::sha256(&bytes))
 }
 
-/// A warning to show beside something that is asked for.
+/// A warning to show next to an ask.
 fn remark(ask: &Ask) -> &'static str {
     let has = |key: &str, wanted: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(|value| value == wanted);
     let address = |key: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(is_plain_http);
@@ -443,7 +443,7 @@ fn remark(ask: &Ask) -> &'static str {
     }
 }
 
-/// Whether what is sent to an address can be read on the way: plain http beyond this machine.
+/// Whether an address sends data unencrypted: plain http beyond this machine.
 pub fn is_plain_http(address: &str) -> bool {
     let Some(rest) = address.strip_prefix("http://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -455,8 +455,8 @@ pub fn is_plain_http(address: &str) -> bool {
     !(is_loopback || host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost"))
 }
 
-/// The files below `folder` that a command or a schema of the settings names, with their digests: a program that is
-/// exchanged asks again.
+/// The files below `folder` that a command or a schema of the settings names, with their digests: replacing a program
+/// asks again.
 pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
     let servers = stated.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args).chain(mcp.env.values()));
     let programs = stated.tools.values().map(|tool| &tool.argv).chain(stated.hooks.values().map(|hook| &hook.argv));
@@ -480,7 +480,7 @@ pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
     found.into_iter().map(|(word, digest)| Ask::new(Kind::File, word, digest)).collect()
 }
 
-/// What a word of a command may name: itself, what follows `=` or an option's letter, and each word of a line for a shell.
+/// The names in a word of a command: itself, the part after `=` or an option's letter, and each word of a shell line.
 fn named_in(word: &str) -> Vec<&str> {
     let mut names = vec![word];
     names.extend(word.split_once('=').map(|(_, value)| value));
@@ -490,7 +490,7 @@ fn named_in(word: &str) -> Vec<&str> {
     names
 }
 
-/// The digest of all files below a folder, or that there are too many.
+/// The digest of all files below a folder, or a note that there are too many.
 fn folder_digest(folder: &Path) -> String {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
@@ -512,8 +512,8 @@ fn folder_digest(folder: &Path) -> String {
     format!("{} files, sha256 {}", files.len(), Digest(hasher.finalize().into()))
 }
 
-/// The digest of a file, or why there is none. A pipe or a device is not read, and what is very large is not read to its end:
-/// its size then stands for it.
+/// The digest of a file, or why there is none. A pipe or a device is not read. A very large file is not read to its
+/// end; its size is used instead.
 fn file_digest(path: &Path) -> String {
     let digest = || {
         let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
@@ -556,7 +556,7 @@ fn granted_by_settings(grant: &Grant) -> Vec<Rule> {
     grant.tools.as_deref().map_or_else(|| READING.map(Rule::of_tool).to_vec(), rules)
 }
 
-/// Whether `granted` has anything of what `asked` means. Of several tools a role has those that are granted.
+/// Whether `granted` contains any tool that `asked` matches. A role gets those of its tools that are granted.
 fn covers(granted: &[Rule], asked: &str) -> bool {
     granted.iter().map(Rule::tool).any(|pattern| {
         means(pattern, asked) || asked.strip_suffix('*').is_some_and(|server| pattern.starts_with(server))
@@ -568,12 +568,12 @@ pub fn by_settings(settings: &Settings) -> Grants {
     Grants { tools: granted_by_settings(grant), deny: rules(&grant.deny), approve: rules(&grant.approve) }
 }
 
-/// Entries of `[grant]`, which were read before: none of them is invalid.
+/// Parses entries of `[grant]`, which are already validated.
 fn rules(texts: &[String]) -> Vec<Rule> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Who grants a tool that a workflow names; `None` = nobody.
+/// What grants a tool that a workflow names, if anything.
 pub fn granted_by(asked: &ConsentRequest, settings: &Settings, tool: &str) -> Option<&'static str> {
     let part =
         asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));

@@ -1,4 +1,4 @@
-//! `rondo doctor`: what is in force and where it came from. A key's value is never shown, only whether it is set.
+//! `rondo doctor`: the settings in force and where each was set. A key's value is never shown, only whether it is set.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,16 +28,16 @@ pub struct DoctorArgs {
     pub(super) json: JsonArgs,
 }
 
-/// One thing that is in force.
+/// One setting in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     event: &'static str,
     pub subject: String,
     /// The value in force, never a key.
     pub value: Option<String>,
-    /// Who set it.
+    /// Where it was set.
     pub from: Option<String>,
-    /// Whether something stands in the way of a run.
+    /// Whether it prevents a run.
     pub is_fault: bool,
 }
 
@@ -313,7 +313,7 @@ fn of_system(store: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The file system that the store lies on: some keep no promise about a sync.
+/// The file system of the store: some do not honour a sync.
 fn file_system(stat: &rustix::fs::StatFs) -> Finding {
     // Magic numbers of statfs(2).
     let (name, is_fault) = match stat.f_type {

@@ -1,4 +1,4 @@
-//! The thread that a person names on the command line.
+//! Finds the thread that a command line names.
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
@@ -7,10 +7,10 @@ use super::failure::Failure;
 use super::store_access::{DrivenThreads, StoreView};
 use crate::store::{Read, Row, Status};
 
-/// How many threads are listed where a word means several.
+/// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;
 
-/// Finds a thread by its id, by the beginning of its id, or by the word `last`.
+/// Finds a thread by its id, by a prefix of its id, or by the word `last`.
 ///
 /// # Errors
 /// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
@@ -38,17 +38,17 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
     }
 }
 
-/// As [`find_thread`], in a store that may not exist.
+/// Like [`find_thread`], in a store that may not exist.
 pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
     let view = view.ok_or_else(no_threads)?;
     let (id, row) = find_thread(view.store.as_ref(), word)?;
     Ok((view, id, row))
 }
 
-/// The one thread that has not ended.
+/// The only thread that has not ended.
 ///
 /// # Errors
-/// [`Code::ResumeUnclear`] when there is none or more than one.
+/// [`Code::ResumeUnclear`] if there is none or more than one.
 pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     let mut rows = store.rows(None, usize::MAX)?;
     rows.retain(|(_, row)| matches!(row.status, Status::Running | Status::Waiting | Status::Stopped));

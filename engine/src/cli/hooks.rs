@@ -1,5 +1,4 @@
-//! What hook kinds bring to the command line: verbs of their own, and flags of `run` and `resume`. The registry says
-//! which there are; this file puts them beside the others.
+//! Adds the verbs of hook kinds to the command line, and their flags to `run` and `resume`. The registry lists them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,12 +31,12 @@ use crate::hook::{Action, Argument, HookKind, KeySpace, Registry, SubcommandCont
 use crate::store::Read;
 use crate::{Engine, SystemEnv};
 
-/// The argument by which an action names a thread.
+/// The argument that names an action's thread.
 const THREAD: &str = "thread";
 const STORE: &str = "store";
 const JSON: &str = "json";
 
-/// The verbs to which flags of kinds are added.
+/// The verbs that get the flags of kinds.
 const WITH_FLAGS: [&str; 2] = ["run", "resume"];
 
 /// The verb whose calls must all reach their ports.
@@ -70,7 +69,7 @@ pub fn mount(mut command: Command, registry: &Registry) -> Command {
     command
 }
 
-/// A verb with one more action; what two kinds share takes the arguments of both.
+/// Adds an action to a verb; an action of two kinds takes the arguments of both.
 fn with_action(mut verb: Command, action: &Action) -> Command {
     if verb.find_subcommand(action.name).is_none() {
         let json = Arg::new(JSON).long(JSON).action(clap::ArgAction::SetTrue).help("Write JSON Lines on stdout");
@@ -92,7 +91,7 @@ fn with_action(mut verb: Command, action: &Action) -> Command {
     })
 }
 
-/// The flags of kinds that `run` or `resume` was given, or that let every call of `record` reach its port.
+/// The flags of kinds given to `run` or `resume`, or those that make every call of `record` reach its port.
 pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, String> {
     let flags = registry.kinds().flat_map(|kind| kind.flags());
     match matches.subcommand() {
@@ -116,7 +115,7 @@ pub struct Called {
     pub is_json: bool,
 }
 
-/// The hook kind's verb that was called; `None` if it is a verb of rondo.
+/// The called verb of a hook kind; `None` for a verb of rondo.
 pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
     let (verb, given) = matches.subcommand()?;
     let (action, given) = actions(registry, verb).next().and(given.subcommand())?;
@@ -132,7 +131,7 @@ pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
     })
 }
 
-/// The actions of a verb, with the kinds that they are of.
+/// The actions of a verb, with their kinds.
 fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
     let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.subcommands().into_iter().map(move |verb| (kind, verb));
     let verb = verb.to_owned();
@@ -204,7 +203,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     run_task(task, own, durability, output)
 }
 
-/// Runs the action of every kind that has it, in the order of the registry.
+/// Runs the action for every kind that has it, in registry order.
 async fn say<'a>(
     registry: &Registry,
     verb: &str,

@@ -1,4 +1,4 @@
-//! `rondo init`: a small workflow to start from, which runs offline at once.
+//! `rondo init`: writes a small workflow that runs offline at once.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -45,7 +45,7 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let taken: Vec<&str> = FILES
         .iter()
         .map(|(name, _)| *name)
-        // A dangling link counts as there: writing through it would write somewhere else.
+        // A dangling link counts as existing: writing through it would write elsewhere.
         .filter(|name| std::fs::symlink_metadata(folder.join(name)).is_ok())
         .collect();
     if !taken.is_empty() {
@@ -66,7 +66,7 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Records what was written as the user's own: whoever wrote it need not be asked about it until it asks for more.
+/// Records the new files as the user's own: their author need not be asked about them until they ask for more.
 fn trust(folder: &Path) -> Result<(), Failure> {
     let settings_files =
         settings_files::read_for(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), &Flags::default())?;

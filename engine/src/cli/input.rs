@@ -1,4 +1,4 @@
-//! What a run is given: `-i key=value`, `-i key=@file`, `--input-file`.
+//! The input of a run: `-i key=value`, `-i key=@file`, `--input-file`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl InputArgs {
     }
 }
 
-/// The checked input of each thread that is wanted. There is one unless a `.jsonl` file says otherwise.
+/// The checked input of each thread. There is one unless a `.jsonl` file has more.
 pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec<Value>, Failure> {
     let given = given(&args.input, workflow)?;
     let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called)?]) };
@@ -112,7 +112,7 @@ struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// The piece `part`, which begins at `offset` of `text`.
+    /// The piece `part`, which starts at `offset` of `text`.
     fn new(file: &'a str, text: &'a str, offset: usize, part: &'a str) -> Self {
         let begun = part.strip_prefix('\u{feff}').unwrap_or(part).trim_start();
         Self { file, text, offset: offset + part.len() - begun.len(), part: begun.trim_end() }
@@ -123,7 +123,7 @@ impl<'a> Piece<'a> {
         let members = match canonical::parse(self.part.as_bytes()) {
             Ok(Value::Object(members)) => members,
             Ok(_) => return Err(self.refused(Code::InputSyntax, 0, "inputs are one JSON object")),
-            // Its byte is told as line and column.
+            // The byte offset is reported as line and column.
             Err(canonical::Error::Syntax { at, what }) => {
                 return Err(self.refused(Code::InputSyntax, at, format!("not JSON: {what}")));
             }
@@ -171,7 +171,7 @@ fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) ->
     })
 }
 
-/// One failure for all faults, with their hints.
+/// Combines all faults into one failure, with their hints.
 fn told(faults: &[InputFault]) -> Failure {
     let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
     let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -184,7 +184,7 @@ fn is_required(field: &Field) -> bool {
     !field.optional && field.default_value().is_none()
 }
 
-/// Lists the missing inputs with their types, and an example of a command line.
+/// Lists the missing inputs with their types, and shows an example command line.
 fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
     let kinds: Vec<String> = missing.iter().map(|(name, field)| format!("{name} ({})", kind(&field.schema))).collect();
     let options: Vec<String> = missing
@@ -200,7 +200,7 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
     format!("missing: {}\nfor example: rondo run {called} {}", kinds.join(", "), options.join(" "))
 }
 
-/// The type of a schema, as a word.
+/// The type of a schema as a word.
 fn kind(schema: &Value) -> &str {
     schema.get("type").and_then(Value::as_str).unwrap_or(if schema.get("enum").is_some() { "string" } else { "value" })
 }

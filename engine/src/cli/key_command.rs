@@ -1,5 +1,5 @@
-//! Keys that a program of the operator prints, such as `pass show openai`: run once a process, only for providers that
-//! are asked, and only after the settings that name the program were agreed to.
+//! Keys printed by a program of the operator, such as `pass show openai`: it runs once per process, only for providers
+//! in use, and only after consent to the settings that name the program.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::config::folder_of;
 use crate::config::{Secret, Settings};
 use crate::resolved_roles;
 
-/// How long a person may take to unlock a store of keys.
+/// How long a person may take to unlock a key store.
 const TIMEOUT: Duration = Duration::from_mins(2);
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The settings with the keys that programs print, for the providers that the roles of a workflow ask.
+/// The settings with the printed keys, for the providers that a workflow's roles use.
 ///
 /// # Errors
-/// Exit 5 when a program cannot be run, fails, takes too long or prints nothing.
+/// Exit 5 if a program cannot be run, fails, takes too long or prints nothing.
 pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings, Failure> {
     let models = workflow.models.keys().map(String::as_str);
     let models = models.chain(resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
@@ -56,9 +56,9 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
     Ok(settings)
 }
 
-/// The first line that a program prints. What it prints is in no error message.
+/// The first line that a program prints. No error message contains its output.
 async fn printed(mut program: Command) -> Result<String, String> {
-    // Its questions to the person go to the terminal that it inherits.
+    // Its questions to the person go to the inherited terminal.
     let spawned = program.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
     let mut child = spawned.map_err(|error| format!("it cannot be started: {error}"))?;
     let out = child.stdout.take();

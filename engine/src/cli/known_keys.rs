@@ -1,4 +1,4 @@
-//! Keys of the operator in files: a workflow, a script or a snapshot is shared with others, and a key is not.
+//! Detects the operator's keys in files: a workflow, a script or a snapshot may be shared, a key may not.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub struct KnownKeys {
 }
 
 impl KnownKeys {
-    /// Of the settings in force here; of the user's alone where the project's cannot be read, which is told by whoever
-    /// needs them.
+    /// The keys of the settings in force here. If the project's settings cannot be read, only the user's; the error is
+    /// reported where the settings are needed.
     pub fn here() -> Self {
         let settings = settings(&Flags::default()).or_else(|_| settings_of_user());
         let secrets = settings.as_ref().map(|settings| settings.secrets.clone()).unwrap_or_default();
@@ -26,7 +26,7 @@ impl KnownKeys {
         Self { secrets, redactor }
     }
 
-    /// Refuses files with a known key in them; `sources` are their texts by name.
+    /// Rejects files that contain a known key; `sources` are their texts by name.
     pub fn refuse(&self, sources: &BTreeMap<String, String>) -> Result<(), Failure> {
         let faults: Vec<Diagnostic> = sources.iter().flat_map(|(file, text)| self.faults(file, text)).collect();
         // Without the texts: an excerpt would show the key.
@@ -50,7 +50,7 @@ impl KnownKeys {
         if !plain.is_empty() {
             return plain;
         }
-        // One that is spelt otherwise is known by its line.
+        // A key with escapes is located by its line.
         let mut offset = 0;
         for line in text.split_inclusive('\n') {
             if self.redactor.text(line) != line {

@@ -1,5 +1,5 @@
-//! The JSON lines of a thread and of its steps, as `rondo show` and `rondo threads` print them. Their members are part
-//! of the interface (DESIGN §9); the same thread gives the same bytes for as long as it stands still.
+//! The JSON lines of a thread and of its steps, for `rondo show` and `rondo threads`. Their members are part of the
+//! interface (DESIGN §9); an unchanged thread always gives the same bytes.
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
@@ -37,7 +37,7 @@ pub struct Totals {
     prompt_tokens: u64,
     cached_tokens: u64,
     output_tokens: u64,
-    /// US dollars, where a price is known.
+    /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
 }
 
@@ -75,8 +75,8 @@ pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Thre
     }
 }
 
-/// Who speaks, for people: `judge`, in the lane that begins with that role `critic[0]`, in another's
-/// `checker in critic[0]`.
+/// The speaker for people: `judge`; `critic[0]` in the lane that starts with that role; `checker in critic[0]` in
+/// another's.
 pub fn who(role: &RoleName, lane: &LanePath) -> String {
     match lane.parts().last() {
         None => role.to_string(),
@@ -94,7 +94,8 @@ pub fn origin(row: &Row) -> Option<Origin> {
     Origin::from_bytes(&row.origin).ok()
 }
 
-/// How a thread stands. A row says `running` until its run has ended; one whose process was killed has stopped.
+/// The status of a thread. A row says `running` until its run has ended; a thread whose process was killed has
+/// stopped.
 pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
     match row.status {
         Status::Running if !driven.may_hold(thread) => Status::Stopped,
@@ -129,19 +130,19 @@ pub struct StepLine {
     /// The text of the answer without the fields.
     pub body: String,
     answer: String,
-    /// The model and tool calls within it.
+    /// Its model and tool calls.
     pub transcript: Option<Transcript>,
-    /// What decided a route and is no answer. With `start` it is what the step's digest needs beside the rest.
+    /// What decided a route besides answers. Together with `start` it completes the data of the step's digest.
     pub observations: Vec<Observation>,
     start: Digest,
     /// Metadata, outside the digest.
     pub note: NoteLine,
 }
 
-/// The edge by which a role was entered.
+/// The edge that entered a role.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EdgeLine {
-    /// The role that it came from, or `start`.
+    /// The source role, or `start`.
     pub from: String,
     /// The status that chose the edge.
     pub status: Option<Word>,
@@ -151,9 +152,9 @@ pub struct EdgeLine {
 /// Metadata of a step, outside its digest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NoteLine {
-    /// Tokens, where they were counted.
+    /// Tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, where a price is known.
+    /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
     pub answered_by: Option<AnsweredBy>,
     model: Option<String>,
@@ -161,13 +162,13 @@ pub struct NoteLine {
     pub tools: Vec<ToolNote>,
     /// What each hook did: `{node, answered: [{at, position, key, saved_usd, saved}], metrics}`.
     pub hooks: Vec<HookNote>,
-    /// Of a join: what each lane had used that was cancelled. The totals count it.
+    /// For a join: the usage of each cancelled lane, which the totals include.
     pub cancelled: Vec<CancelledLane>,
     pub started_at_ms: u64,
     pub ended_at_ms: u64,
 }
 
-/// The line of a step; `body` is what its answer says beside the fields.
+/// The line of a step; `body` is the body of its answer.
 pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
     let transcript = stored
         .step

@@ -1,4 +1,4 @@
-//! `rondo messages`: what was sent to a model, rebuilt from the steps.
+//! `rondo messages`: the requests sent to a model, rebuilt from the steps.
 
 use std::fmt::Write as _;
 
@@ -105,7 +105,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     outcome.map(|()| Exit::Done)
 }
 
-/// The lanes in which a role made a visit, in declared order, each with the number of its step.
+/// The lanes in which a role made a visit, in declared order, each with its step number.
 fn visits(
     store: &dyn Read,
     thread: &ThreadId,
@@ -128,7 +128,7 @@ fn visits(
     Ok(found)
 }
 
-/// The names of lanes, as `--lane` takes them.
+/// The names of lanes, in the form for `--lane`.
 fn names(found: &[(LanePath, u64)]) -> String {
     let shown = found.iter().take(SHOWN_LANES);
     let name =
@@ -168,7 +168,7 @@ pub(super) fn text(request: &Request) -> String {
 
 fn part(text: &mut String, speaker: &str, words: &str) {
     let _ = writeln!(text, "\n--- {speaker}");
-    // Indented: no text of a model or a tool begins a part of its own.
+    // Indented: no text of a model or a tool can look like another part.
     for line in words.lines() {
         let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "  " });
     }

@@ -1,8 +1,8 @@
-//! The command line: one verb a file. It reads what a person wants, calls the engine's public face, and shows what
-//! comes back.
+//! The command line, with one file per verb. It parses arguments, calls the engine's public interface, and shows the
+//! results.
 //!
-//! Laws: with `--json` stdout holds JSON Lines and nothing else; an exit code is made in [`exit`] alone; no panic and
-//! no backtrace reaches the user; what a person sees of a run is rendered from its events alone.
+//! Laws: with `--json` stdout holds JSON Lines and nothing else; only [`exit`] makes exit codes; no panic and no
+//! backtrace reaches the user; the display of a run is rendered from its events alone.
 //!
 //! This module never decides where a thread goes next and never writes a store itself.
 
@@ -119,11 +119,11 @@ struct JsonArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    // This binary also starts the programs that tools run and the servers that offer some, and then it is nothing else.
+    // This binary also starts the programs of tools and some servers, and then does nothing else.
     if let Some(exit) = rondo_agent_kit::sandbox::process::entered().or_else(rondo_agent_kit::mcp::entered) {
         return exit;
     }
-    // Before anything is started or read: the keys in the environment are nobody else's to look at.
+    // Before anything is started or read: other processes must not see the keys in the environment.
     rondo_agent_kit::sandbox::process::undumpable();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
@@ -152,7 +152,7 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     let line = match parsed {
         Ok(line) => line,
         Err(error) => {
-            // A reader of the help that went away is no fault.
+            // A closed stdout is not a fault.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(Exit::Invalid.code());
         }
@@ -231,7 +231,7 @@ impl Verb {
     }
 }
 
-/// What servers and programs are driven by, for a verb that runs no thread, and what threads run on.
+/// The runtime for servers, programs and threads.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

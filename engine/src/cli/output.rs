@@ -1,7 +1,7 @@
-//! What a verb says on stdout: JSON Lines or text, each line written and flushed whole.
+//! A verb's output on stdout: JSON Lines or text, with each line written and flushed as a whole.
 //!
-//! A reader that goes away (`rondo show | head`) ends nothing and is no fault: what follows is dropped, and a verb may
-//! stop early when [`Output::is_closed`]. Text for people never carries control characters of a model or a file.
+//! A closed stdout (`rondo show | head`) is not a fault: later output is dropped, and a verb may stop early when
+//! [`Output::is_closed`]. Text for people never carries control characters of a model or a file.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -33,7 +33,7 @@ impl Output {
         self.is_json
     }
 
-    /// Whether the reader of stdout has gone.
+    /// Whether stdout is closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -50,7 +50,7 @@ impl Output {
         if self.is_json { self.line(line) } else { self.text(&text()) }
     }
 
-    /// Writes text for people; control characters that could steer a terminal are replaced.
+    /// Writes text for people; control characters that affect a terminal are replaced.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.write(printable(text).as_bytes())
     }
@@ -78,18 +78,18 @@ impl Output {
     }
 }
 
-/// Writes text for people to stderr. A stderr that is gone is no fault.
+/// Writes text for people to stderr. A closed stderr is not a fault.
 pub fn tell(text: &str) {
     tell_styled(&printable(text));
 }
 
-/// Writes text that carries its own colours to stderr; what of it came from a file or a model is printable already.
+/// Writes text with colours to stderr; parts from a file or a model are already printable.
 pub fn tell_styled(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// `text` with a mark in the place of each character that steers a terminal, turns the direction of writing or is not
-/// seen: what a model, a tool or a file says must read as what it is.
+/// `text` with a mark in place of each character that controls a terminal, changes the direction of writing or is
+/// invisible: text of a model, a tool or a file must be readable as what it is.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let plain = plain(text);
     if plain == text {
@@ -98,7 +98,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len());
     let mut kept = plain.chars().peekable();
     for c in text.replace("\r\n", "\n").chars() {
-        // What `plain` keeps comes in the same order; everything else was taken out there.
+        // `plain` keeps the order of characters; those that do not match were removed there.
         if kept.peek() == Some(&c) {
             kept.next();
             shown.push(c);
@@ -117,7 +117,7 @@ fn is_line_end(c: char) -> bool {
     matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// `text` on one line: a name or a value cannot begin a line of its own.
+/// `text` on one line: a name or a value cannot start a new line.
 pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n").replace('\t', "\\t")
 }
@@ -142,7 +142,7 @@ impl Style {
         Self::of(io::stdout().is_terminal())
     }
 
-    /// `NO_COLOR` (<https://no-color.org>) and `TERM=dumb` are honoured.
+    /// Honours `NO_COLOR` (<https://no-color.org>) and `TERM=dumb`.
     fn of(is_terminal: bool) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

@@ -17,13 +17,12 @@ pub enum Answer {
     No,
 }
 
-/// What the person at the terminal types in answer to a question; nothing where nobody does. What was typed before the
-/// question is no answer to it.
+/// The person's answer to a question at the terminal; empty if there is none. Earlier input is discarded.
 pub fn answer_to(question: &str) -> String {
-    // Before the question is shown and not after it, so that an answer that comes at once is not lost.
+    // Before the question is shown, so that an immediate answer is not lost.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
     tell(question);
-    // Byte by byte: what comes behind the line is not kept for the next question.
+    // Byte by byte: input after the line must not be consumed.
     let (mut line, mut byte) = (Vec::new(), [0]);
     while line.len() < MAX_LINE_BYTES {
         match rustix::io::read(std::io::stdin(), &mut byte) {
@@ -40,7 +39,7 @@ pub fn is_attended() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks the person at the terminal. Anything but a clear yes is a no.
+/// Asks the person at the terminal. Anything but a clear yes counts as no.
 pub fn ask(question: &str) -> Answer {
     match answer_to(question).to_lowercase().as_str() {
         "y" | "yes" | "once" => Answer::Once,

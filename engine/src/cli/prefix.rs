@@ -1,4 +1,4 @@
-//! `rondo prefix`: what each visit shares with its role's visit before, where a prefix broke, and what that cost.
+//! `rondo prefix`: what each visit shares with its role's previous visit, where a prefix broke, and the cost.
 
 use std::fmt::Write as _;
 
@@ -21,15 +21,15 @@ use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Visit, VisitPair};
 use crate::config::Flags;
 use crate::conversation::rebuild;
 
-/// How many broken prefixes a person is shown below the table; `--json` has them all.
+/// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;
 
-/// Columns of the bar that shows a share.
+/// Columns of the bar for a share.
 const BAR_COLUMNS: usize = 10;
 
-/// Columns of the name of a role and its lane.
+/// Columns for a role's name and lane.
 const NAME_COLUMNS: usize = 15;
-/// The same where lanes are named.
+/// Columns for a role's name and lane if lanes are shown.
 const LANE_COLUMNS: usize = 24;
 
 /// Show what each visit shares with the one before, where a prefix broke, and what that cost
@@ -50,7 +50,6 @@ pub struct PrefixArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A visit as a JSON line.
 #[derive(Debug, Serialize)]
 struct VisitLine<'a> {
     event: &'static str,
@@ -70,7 +69,7 @@ struct VisitLine<'a> {
     against: Option<AgainstLine<'a>>,
 }
 
-/// A broken prefix within the line of its visit.
+/// A broken prefix within its visit's line.
 #[derive(Debug, Serialize)]
 struct BrokeLine<'a> {
     byte: u64,
@@ -81,14 +80,13 @@ struct BrokeLine<'a> {
     lost_usd: Option<f64>,
 }
 
-/// The other thread, and whether it has that visit.
+/// The other thread, and whether it has this visit.
 #[derive(Debug, Serialize)]
 struct AgainstLine<'a> {
     thread: &'a ThreadId,
     has_visit: bool,
 }
 
-/// What a role's visits come to.
 #[derive(Debug, Serialize)]
 struct RoleLine<'a> {
     event: &'static str,
@@ -108,7 +106,7 @@ struct RoleLine<'a> {
     lost_usd: Option<f64>,
 }
 
-/// What a history would cost a role on the same steps.
+/// The cost of a history for a role on the same steps.
 #[derive(Debug, Serialize)]
 struct StrategyLine<'a> {
     event: &'static str,
@@ -162,12 +160,12 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     Err(Failure::new(Code::NothingToCompare, message).with_hint("name two threads of one workflow"))
 }
 
-/// What is said of the visits, each as it comes.
+/// Prints the visits as they come.
 struct Report<'a> {
     output: &'a mut Output,
     against: Option<&'a ThreadId>,
     has_histories: bool,
-    /// How wide names are.
+    /// The width of names.
     columns: usize,
     /// The broken prefixes, for people.
     broken: Vec<String>,
@@ -181,7 +179,7 @@ impl Report<'_> {
         if self.output.is_json() { Ok(()) } else { self.output.text(text) }
     }
 
-    /// Says what a visit shares; whether anybody still reads.
+    /// Prints what a visit shares. Returns whether the output is still open.
     fn visit(&mut self, visit: &Visit, has_visit: bool) -> bool {
         self.outcome = if self.output.is_json() {
             let against = self.against.map(|thread| AgainstLine { thread, has_visit });
@@ -321,13 +319,13 @@ fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
     )
 }
 
-/// A share as a bar and in percent: `███████···  70%`.
+/// A share as a bar and a percentage: `███████···  70%`.
 fn bar(share: f64) -> String {
     let filled = (0..BAR_COLUMNS).filter(|column| share * 100.0 >= percent_of(*column)).count();
     format!("{}{} {:>3.0}%", "█".repeat(filled), "·".repeat(BAR_COLUMNS - filled), (share * 100.0).floor())
 }
 
-/// The share from which a column of the bar is filled: its middle.
+/// The share at which a column of the bar is filled: its middle.
 fn percent_of(column: usize) -> f64 {
     let column = u32::try_from(column).unwrap_or(u32::MAX);
     (f64::from(column) + 0.5) * 10.0
@@ -386,7 +384,7 @@ fn dollars(amount: Option<f64>) -> String {
     amount.map_or_else(|| "-".to_owned(), |amount| format!("${amount:.4}"))
 }
 
-/// The end of a name that fits its column: that of a lane path tells most.
+/// The end of a name that fits its column: the end of a lane path is most informative.
 fn cut(name: &str, columns: usize) -> String {
     let count = name.chars().count();
     if count <= columns {

@@ -1,5 +1,5 @@
-//! What a person sees of a run, rendered from its events alone: a line for each step, and on a terminal a live line for
-//! each of those who speak right now.
+//! The progress of a run for people, rendered from its events alone: a line for each step, and on a terminal a live
+//! line for each current speaker.
 
 mod scene;
 
@@ -13,13 +13,13 @@ use rondo_protocol::event::Event;
 use self::scene::{Scene, Speaker};
 use super::output::{Style, tell};
 
-/// How often the live line is drawn anew while nothing happens.
+/// How often the live line is redrawn while nothing happens.
 const TICK: Duration = Duration::from_millis(120);
 
-/// How many speakers have a live line at once; of the others it is said how many they are.
+/// How many speakers have a live line at the same time; the others are counted.
 const MAX_LIVE: usize = 6;
 
-/// Columns of a live line beside its words: the spinner and the time.
+/// Columns of a live line besides its text: the spinner and the time.
 const MARGIN: usize = 16;
 
 /// How the progress of a run is shown.
@@ -32,7 +32,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode for a stderr of that style. With `--json` only a terminal is shown anything.
+    /// The mode for a stderr with a style. With `--json` progress is shown only on a terminal.
     pub fn of(style: Style, is_json: bool, is_quiet: bool) -> Self {
         match (is_quiet, style.is_terminal) {
             (true, _) => Self::Silent,
@@ -43,10 +43,10 @@ impl Mode {
     }
 }
 
-/// The live lines of this process, for whoever has to ask a question meanwhile.
+/// The live lines of this process, to be hidden while a question is asked.
 static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Hides the live lines while `ask` asks a person something.
+/// Hides the live lines during `ask`.
 pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match live {
@@ -90,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Hides the live lines while `say` prints something else.
+    /// Hides the live lines during `say`.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         match &self.live {
             Some(live) => live.all.suspend(say),
@@ -100,7 +100,7 @@ impl Progress {
 
     pub fn finish(&self) {
         if let Some(live) = &self.live {
-            // Nothing can be written any more where this fails.
+            // If this fails, stderr is closed.
             let _ = live.all.clear();
         }
     }
@@ -108,9 +108,9 @@ impl Progress {
 
 struct Live {
     all: MultiProgress,
-    /// In the order of the screen.
+    /// In screen order.
     lines: BTreeMap<Speaker, ProgressBar>,
-    /// The last line: how many more roles run.
+    /// The last line: the number of other running roles.
     more: Option<ProgressBar>,
 }
 
@@ -234,7 +234,7 @@ mod tests {
             .collect()
     }
 
-    /// Every line that is written, and after each event the live lines, if there are any.
+    /// Every written line, and the live lines after each event, if any.
     fn seen(events: &[Event]) -> String {
         let mut scene = Scene::new(false);
         let mut text = String::new();

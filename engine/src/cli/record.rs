@@ -1,4 +1,4 @@
-//! `rondo record`: a run whose models are recorded, so that it can be played again without them.
+//! `rondo record`: records the models' answers in a run, so that it can be replayed without them.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ pub struct RecordArgs {
     to: PathBuf,
 }
 
-/// Runs a workflow and records it. Hooks that answer what was answered before let every call through, so that the
-/// recording holds all that the run was told.
+/// Runs a workflow and records it. Hooks that replay earlier answers pass every call, so that the recording contains
+/// all answers of the run.
 pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
     let to = recording::place(&args.to, &working_folder()?)?;
     let exit = start(&args.run, Some(to), output)?;

@@ -1,5 +1,4 @@
-//! How faults are shown: with the lines they are about on a terminal, one line each elsewhere, JSON Lines with
-//! `--json`.
+//! Shows faults: with the lines concerned on a terminal, one line each elsewhere, as JSON Lines with `--json`.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use super::failure::{Failure, Fault, Faulty};
 use super::output::{Output, Style, printable, tell_styled};
 use crate::env::{Env as _, SystemEnv};
 
-/// Shows why a verb did not do what was asked: events of kind `error` with `--json`, else text on stderr.
+/// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
     if !output.is_json() {
         tell_styled(&text(failure, Style::stderr()));
@@ -26,7 +25,7 @@ pub fn failure(failure: &Failure, output: &mut Output) {
         }
     };
     for line in lines {
-        // When stdout fails while a failure is told there, only the exit code is left to tell it.
+        // If stdout fails while a failure is reported there, only the exit code remains to report it.
         let _ = output.line(&line);
     }
 }
@@ -39,7 +38,7 @@ pub fn text(failure: &Failure, style: Style) -> String {
 }
 
 fn plain_fault(fault: &Fault) -> String {
-    // What a model or a tool said may stand in the message; only the first line is ours.
+    // The message may quote a model or a tool; only its first line starts at the margin.
     let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message).replace('\n', "\n    "));
     if let Some(hint) = &fault.hint {
         for line in hint.lines() {
@@ -56,7 +55,7 @@ pub fn diagnostics(faulty: &Faulty, style: Style) -> String {
 }
 
 fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
-    // A message may quote a file; only its first line is ours.
+    // A message may quote a file; only its first line starts at the margin.
     let plain = || format!("{}\n", printable(&fault.to_string()).replace('\n', "\n    "));
     let Some(source) = faulty.sources.get(&fault.file).filter(|_| style.is_terminal) else { return plain() };
     let theme = if style.has_colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
@@ -66,7 +65,7 @@ fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
     handler.render_report(&mut text, &shown).map_or_else(|_| plain(), |()| text)
 }
 
-/// A source without characters that steer a terminal or are not seen; offsets stay as they are.
+/// A source with control and invisible characters replaced; offsets stay the same.
 fn steady(source: &str) -> String {
     let mut steady = String::with_capacity(source.len());
     for c in source.chars() {

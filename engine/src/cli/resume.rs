@@ -1,4 +1,4 @@
-//! `rondo resume`: goes on with a thread that stopped.
+//! `rondo resume`: continues a thread that stopped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,7 +82,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = files.whole()?;
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
-    // Where the store is is the settings' word, and what is in it may be a stranger's.
+    // The settings choose the store, and its contents may be a stranger's.
     ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;
     let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
@@ -102,7 +102,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
             origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
         let asked = script(&args.script, folder, &workflow, &here)?;
         let asked_recorded = cassette(&args.script, &here)?;
-        // A thread that was begun with a script or a recording goes on with it; another one must be asked for.
+        // A thread that started with a script or a recording continues with it; another one must be requested.
         let begun = origin.as_ref().filter(|_| asked.is_none() && asked_recorded.is_none());
         let begun_with = begun.and_then(|origin| origin.script.as_deref());
         let begun_recorded = begun.and_then(|origin| origin.recorded.as_deref());
@@ -122,19 +122,19 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
             let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
-        // A store says which workflow a thread is of; the file says what that holds now.
+        // The store names the workflow of a thread; the file shows its current contents.
         let current = workflow::read(file.into()).ok().map(|loaded| loaded.checked);
         let is_current = current.is_some_and(|now| now.workflow == workflow && now.policy == policy);
         let file = if shipped::is_one(file) && !is_current { "" } else { file };
         let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
-        // The settings were asked about already.
+        // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;
         (script, recorded, grants)
     };
     let is_played = script.is_some() || recorded.is_some() || has_ended;
     let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).filter(|file| !shipped::is_one(file));
-    // The file may be gone by now: then there is nothing of it to hold.
+    // If the file is gone, there is nothing to protect.
     let loaded = file.and_then(|file| workflow::read(file.into()).ok());
     let script_file = script.as_ref().map(|(_, file)| file.as_str());
     let held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! `rondo test --review`: each snapshot that differs, as it was and as it is, and a person's word on it.
+//! `rondo test --review`: shows each differing snapshot, old and new, and asks for a decision.
 //!
-//! Words are read as lines, so that a pipe can say them too; where there are no more lines, the rest is left as it is.
+//! Decisions are read as lines, so that a pipe can provide them; at the end of input the rest stays unchanged.
 
 use std::io::{BufRead, stdin};
 
@@ -11,10 +11,10 @@ use super::output::{Output, printable};
 use super::test::snapshots;
 use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 
-/// How many lines of a difference are shown without being asked for more.
+/// How many lines of a difference are shown by default.
 const MAX_LINES: usize = 60;
 
-/// What a person says of a snapshot.
+/// A decision on a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Accept,
@@ -22,10 +22,10 @@ enum Word {
     Skip,
 }
 
-/// Asks about each snapshot of `runs` that differs; what is accepted is passed in its report then.
+/// Asks about each differing snapshot of `runs`; accepted ones are passed in their report.
 ///
 /// # Errors
-/// When a snapshot cannot be written.
+/// If a snapshot cannot be written.
 pub fn review<'r>(runs: impl Iterator<Item = (&'r Suite, &'r mut Report)>, output: &mut Output) -> Result<(), Failure> {
     let mut words = stdin().lock().lines().map_while(Result::ok);
     let mut counts = [0_usize; 3];
@@ -48,7 +48,7 @@ fn of_scenario(
 ) -> Result<(), Failure> {
     let name = tested.name.clone();
     if !tested.failures.is_empty() {
-        // What a run must not do is not accepted with it; the report tells what that is.
+        // Unmet expectations cannot be accepted; the report lists them.
         return output.text(&format!("\n{workflow} · {name}: not as expected, so nothing of it can be accepted\n"));
     }
     let is_other = |taken: &SnapshotResult| taken.state != SnapshotState::Same;
@@ -72,7 +72,7 @@ fn of_scenario(
     let is_accepted = tested.snapshots.iter().all(|taken| taken.state == SnapshotState::Same);
     let is_mended = tested.faults.iter().all(|fault| snapshots::is_of_snapshot(fault.code));
     if is_accepted && is_mended && tested.verdict != Verdict::Passed {
-        // The course is true of what was accepted with it.
+        // The course is accepted together with the others, so it stays correct.
         tested.snapshots.iter_mut().try_for_each(|taken| snapshots::take(suite, taken))?;
         tested.changes.clear();
         tested.faults.clear();
@@ -97,7 +97,7 @@ fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<
     }
 }
 
-/// The accepted text and the one of now, as a unified difference.
+/// A unified difference of the accepted and the new text.
 fn difference(taken: &SnapshotResult) -> String {
     let old = taken.accepted.as_deref().unwrap_or_default();
     let diff = TextDiff::from_lines(old, taken.text.as_str());

@@ -30,10 +30,10 @@ use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_f
 use crate::config::{Flags, Settings};
 use crate::{NewThread, RunConfig};
 
-/// The most bytes of a script; the reader's own budget is lower and has better words.
+/// The most bytes of a script; the reader's own limit is lower and has better messages.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;
 
-/// The script beside a workflow that `--offline` plays.
+/// The script next to a workflow that `--offline` plays.
 const SCRIPT_NAME: &str = "script.yaml";
 
 /// Run a workflow
@@ -86,7 +86,7 @@ enum DurabilityArg {
     Log,
 }
 
-/// A script and the file that it was read from, as an absolute path.
+/// A script and its file, as an absolute path.
 pub(super) type Scripted = Option<(Script, String)>;
 
 pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -96,7 +96,7 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// Runs a workflow and records it in the file `record`, an absolute path, if there is one.
 ///
 /// # Errors
-/// What keeps it from being run; [`Code::RecordingRefused`] also for more than one input.
+/// Anything that prevents the run; also [`Code::RecordingRefused`] for more than one input.
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let durability = args.durability.map(|durability| match durability {
@@ -140,10 +140,10 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let equipment = Arc::new(Equipment::new(settings, grants));
     let approvers = approvers(is_attended);
     let run_spec = RunSpec { equipment, script, recorded, record, in_doubt: None, approvers, flags };
-    // What the operator lacks is told before a store is opened.
+    // Missing configuration is reported before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
     let Checked { workflow, policy, .. } = loaded.checked;
-    // Made one by one when their turn comes: a file of inputs may hold many thousands.
+    // Created one by one when their turn comes: a file of inputs may hold many thousands.
     let tasks = inputs.into_iter().map(move |input| {
         let (workflow, policy) = (workflow.clone(), policy.clone());
         let (file, script, run_spec) = (Some(file.clone()), script_file.clone(), run_spec.clone());

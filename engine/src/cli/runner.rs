@@ -25,7 +25,7 @@ use crate::host::{Host, Opening};
 use crate::thread::Ending;
 use crate::{Engine, SystemEnv, ThreadHandle};
 
-/// How many updates may wait to be shown before the tasks wait too.
+/// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
 
 /// Work on the engine. Its exit code becomes that of the process unless an earlier task failed.
@@ -52,7 +52,7 @@ impl TaskContext {
         self.send(Update::Said(said)).await;
     }
 
-    /// Shows the end of a thread that this process does not run.
+    /// Shows the end of a thread that does not run in this process.
     pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) {
         let store = self.engine.store().as_ref();
         let Ending { outcome, reason, result, at_ms } = ending;
@@ -64,7 +64,7 @@ impl TaskContext {
         self.send(Update::Event(Box::new(event))).await;
     }
 
-    /// Waits for preparations, such as the start of an MCP server, unless the process is told to stop.
+    /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.
     ///
     /// # Errors
     /// Those of `preparation`, or [`Code::Interrupted`].
@@ -77,8 +77,8 @@ impl TaskContext {
         }
     }
 
-    /// Shows the events of a running thread until it ends. Stops the thread when the process is told to stop or nobody
-    /// reads the events.
+    /// Shows the events of a running thread until it ends. Stops the thread when the process receives a signal to stop
+    /// or the output is closed.
     pub async fn follow(&self, mut handle: ThreadHandle) -> Exit {
         let mut is_stopping = false;
         loop {
@@ -110,9 +110,9 @@ impl TaskContext {
 
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
-    /// Show results and faults only.
+    /// Whether to show only results and faults.
     pub is_quiet: bool,
-    /// How many tasks run at once.
+    /// How many tasks run at the same time.
     pub concurrency: usize,
 }
 
@@ -121,7 +121,7 @@ pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mu
     run_tasks(std::iter::once(task), store, durability, RunOptions { is_quiet: true, concurrency: 1 }, output)
 }
 
-/// Runs tasks and shows them. The exit is that of the first task that did not end well.
+/// Runs tasks and shows them. Returns the exit of the first task that did not succeed.
 pub fn run_tasks(
     tasks: impl ExactSizeIterator<Item = Task> + Send + 'static,
     store: OwnStore,
@@ -131,7 +131,7 @@ pub fn run_tasks(
 ) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let exit = runtime.block_on(run_all(tasks, store, durability, options, output));
-    // A call that hangs must not keep the process.
+    // A hanging call must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_millis(200));
     exit
 }
@@ -172,13 +172,13 @@ async fn run_all(
     let _ = spawning.await;
     host.leave().await;
     outcome?;
-    // A task that a signal kept from starting has no exit of its own.
+    // A task that a signal prevented from starting has no exit.
     let all_done = if exits.len() < count { Exit::Interrupted } else { Exit::Done };
     let exit = exits.into_values().find(|exit| *exit != Exit::Done).unwrap_or(all_done);
     Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
 }
 
-/// Starts tasks in order, at most `concurrency` at once, and waits for all of them.
+/// Starts tasks in order, at most `concurrency` at the same time, and waits for all of them.
 async fn spawn_all(
     engine: Engine,
     tasks: impl Iterator<Item = Task> + Send + 'static,
@@ -211,7 +211,7 @@ struct Display<'a> {
 }
 
 impl Display<'_> {
-    /// Shows an update; gives the exit of a task that has ended.
+    /// Shows an update; returns the exit of a task that has ended.
     fn update(&mut self, update: Update) -> Result<Option<Exit>, Failure> {
         let Self { output, progress, is_quiet } = self;
         match update {

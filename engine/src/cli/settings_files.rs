@@ -1,4 +1,4 @@
-//! The files of settings that count for a folder, and what each may set.
+//! The settings files that apply to a folder, and what each may set.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::trust::{Ask, Kind};
 
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// The files of settings, read once: what a person is shown is what runs.
+/// The settings files, read once: what a person is shown is what runs.
 #[derive(Clone)]
 pub struct SettingsFiles {
     folder: PathBuf,
@@ -29,23 +29,23 @@ pub struct SettingsFiles {
 pub struct SettingsFile {
     pub path: PathBuf,
     pub stated: Stated,
-    /// Who besides the user can change it.
+    /// What lets other users change it.
     pub faults: Vec<Unsafe>,
 }
 
-/// Reads the files of settings for the working folder.
+/// Reads the settings files for the working folder.
 pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
     read_for(working_folder()?, flags)
 }
 
-/// Reads the files of settings for a folder.
+/// Reads the settings files for a folder.
 pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
     let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
     let project = config::find_project(&folder, home.as_deref());
     read_files(folder, project, flags)
 }
 
-/// The user's settings alone.
+/// Only the user's settings.
 pub fn settings_of_user() -> Result<Settings, Failure> {
     read_files(working_folder()?, None, &Flags::default())?.without_asking()
 }
@@ -66,7 +66,7 @@ fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Resul
     Ok(SettingsFiles { folder, flags: flags.clone(), user, project })
 }
 
-/// A variable of the environment. Where `HOME` is not set, the system knows where the user's home is.
+/// An environment variable. If `HOME` is not set, the system's entry for the user is used.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().or_else(|| {
         let home = (name == "HOME").then(std::env::home_dir).flatten()?;
@@ -83,7 +83,7 @@ impl SettingsFiles {
         self.user.as_ref()
     }
 
-    /// The settings with all that the project's file says: as they are once a person agreed to it.
+    /// The settings with everything in the project's file: as they are once a person agreed to it.
     pub fn whole(&self) -> Result<Settings, Failure> {
         if let (Some(project), Some(user)) = (&self.project, &self.user) {
             let clashes = layers::clashes(&project.stated, &user.stated);
@@ -96,7 +96,7 @@ impl SettingsFiles {
         self.with_project(project)
     }
 
-    /// The settings with what counts of the project's file before anybody agreed to it.
+    /// The settings with the parts of the project's file that apply without consent.
     pub fn without_asking(&self) -> Result<Settings, Failure> {
         let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
         self.with_project(self.project.as_ref().map(|project| layers::without_asking(&project.stated, &user)))
@@ -127,7 +127,7 @@ impl SettingsFiles {
         asks
     }
 
-    /// Refuses files that somebody else can change, whatever was agreed to.
+    /// Refuses files that other users can change, regardless of consent.
     pub fn refuse_unsafe(&self) -> Result<(), Failure> {
         let files = self.user.iter().map(|file| (file, true)).chain(self.project.iter().map(|file| (file, false)));
         for (file, is_user) in files {
@@ -158,11 +158,11 @@ impl SettingsFiles {
         Ok(())
     }
 
-    /// The settings in force for a verb that starts nothing: all of the project's if a person agreed to them, else those
-    /// that need no consent.
+    /// The settings in force for a verb that starts nothing: all of the project's if a person agreed to them, else
+    /// those that need no consent.
     pub fn in_force(&self) -> Result<Settings, Failure> {
         let mut files = self.clone();
-        // Settings of the user that others can change do not count here; the verbs that start something refuse them.
+        // User settings that others can change do not apply here; the verbs that start something refuse them.
         if let Some(user) = files.user.take_if(|user| !user.faults.is_empty()) {
             tell(&format!("{} does not count: others can change it; `rondo doctor` says how\n", user.path.display()));
         }

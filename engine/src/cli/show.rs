@@ -1,4 +1,4 @@
-//! `rondo show`: what was said in a thread, step by step.
+//! `rondo show`: the answers in a thread, step by step.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,13 +47,13 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// How many lanes of a join are named; `--json` has them all.
+/// How many lanes of a join are listed; `--json` has them all.
 const SHOWN_LANES: usize = 8;
 
-/// Figures of hooks that say how much there is, and not how often something was done.
+/// Hook metrics that measure a current amount instead of counting events.
 const GAUGES: [&str; 2] = ["bytes", "entries"];
 
-/// Figures of a thread's hooks, added up over its steps.
+/// The metrics of a thread's hooks, summed over its steps.
 #[derive(Debug, Default)]
 pub(super) struct HookFigures {
     by_node: BTreeMap<String, OfNode>,
@@ -64,7 +64,7 @@ struct OfNode {
     answered: u64,
     saved_usd: f64,
     saved_tokens: u64,
-    /// Numbers among the node's own figures, by name.
+    /// The numbers among the node's own metrics, by name.
     metrics: BTreeMap<String, i128>,
 }
 
@@ -81,13 +81,13 @@ impl HookFigures {
         for (name, value) in metrics {
             if let rondo_protocol::Value::Int(number) = value {
                 let sum = of_node.metrics.entry(name.clone()).or_default();
-                // What there is at a moment is not added up.
+                // A current amount is not summed.
                 *sum = if GAUGES.contains(&name.as_str()) { *number } else { sum.saturating_add(*number) };
             }
         }
     }
 
-    /// A line for each node that did anything: `NODE: answered 4 calls, saved $0.0120; hits 4, lookups 4`.
+    /// A line for each node with activity: `NODE: answered 4 calls, saved $0.0120; hits 4, lookups 4`.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (node, of_node) in &self.by_node {
@@ -116,7 +116,7 @@ impl HookFigures {
     }
 }
 
-/// Hands the steps of a thread to `each` in order until it says stop (`false`).
+/// Passes the steps of a thread to `each` in order until it returns `false`.
 pub(super) fn steps(
     store: &dyn Read,
     line: &ThreadLine,
@@ -124,7 +124,7 @@ pub(super) fn steps(
     each: &mut dyn FnMut(StepLine) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let beginning = rebuild::beginning(store, row)?;
-    // A definition of another version may have no readings here; its steps can be shown all the same.
+    // A definition of another version may have no body readers here; its steps can still be shown.
     let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
     let mut outcome = Ok(true);
     if row.seq == 0 {
@@ -177,7 +177,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
             Entry::Tool { name, arguments, text: result, failed, .. } => {
                 let mark = if *failed { ", failed" } else { "" };
                 let mark = notes.next().map_or_else(|| mark.to_owned(), |note| format!("{mark}{}", call_text(note)));
-                // Of a tool role the result is the answer, which is shown below.
+                // A tool role's result is its answer, which is shown below.
                 let result = if *result == step.body { "" } else { &beginning(result) };
                 block(&mut text, &format!("tool {name}{mark} >"), &format!("{arguments}\n{result}"));
             }
@@ -195,7 +195,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
     text
 }
 
-/// The lanes that a join ends, those of the same fan-out side by side.
+/// The lanes that a join ends; lanes of the same fan-out are grouped.
 fn lanes_text(text: &mut String, observation: &Observation) {
     let Observation::Join { arrived, cancelled } = observation else { return };
     for (how, lanes) in [("joins", arrived), ("cancelled", cancelled)] {
@@ -211,7 +211,7 @@ fn lanes_text(text: &mut String, observation: &Observation) {
     }
 }
 
-/// How a tool call went: `, external, 512 bytes, 1.2s`.
+/// The details of a tool call: `, external, 512 bytes, 1.2s`.
 fn call_text(note: &ToolNote) -> String {
     let by = match &note.answered_by {
         AnsweredBy::Port => String::new(),
@@ -221,7 +221,7 @@ fn call_text(note: &ToolNote) -> String {
     format!(", {}, {} bytes, {}{by}", note.effect, note.bytes, seconds(note.duration_ms))
 }
 
-/// The lines of a tool's result that are shown; `--json` has them all.
+/// How many lines of a tool's result are shown; `--json` has them all.
 const RESULT_LINES: usize = 12;
 
 fn beginning(result: &str) -> String {
@@ -272,7 +272,7 @@ pub(super) fn pretty(value: &rondo_protocol::Value) -> String {
     serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
 }
 
-/// Tokens and dollars, each with two blanks before it; nothing for what was not counted.
+/// Tokens and dollars, each after two blanks; empty for what was not counted.
 pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
     let mut text = String::new();
     if let Some(usage) = usage.filter(|usage| *usage != Usage::default()) {

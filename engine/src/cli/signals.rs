@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::tell;
 
-/// How long running calls may take to end after the first signal.
+/// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default)]
@@ -22,7 +22,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen. Must be called within a runtime.
+    /// Starts listening. Must be called within a runtime.
     pub fn listen() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::InternalFault, format!("signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `rondo simulate`: the routes of a workflow with generated answers, and what they can come to.
+//! `rondo simulate`: the routes of a workflow with generated answers, and their worst case.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,10 +24,10 @@ use crate::grant::Grants;
 use crate::graph::Graph;
 use crate::resolved_roles;
 
-/// How long a walk takes before it is told of, and how often from then on.
+/// How long a walk runs before progress is shown, and the interval from then on.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many edges that were never taken are shown.
+/// How many never-taken edges are shown.
 const SHOWN_EDGES: usize = 20;
 
 /// Walk every route of a workflow with generated answers, without a model
@@ -44,7 +44,6 @@ pub struct SimulateArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A route as a JSON line.
 #[derive(Debug, Serialize)]
 struct RouteLine<'a> {
     event: &'static str,
@@ -56,17 +55,16 @@ struct RouteLine<'a> {
     output_tokens: Option<u64>,
 }
 
-/// What was reached as a JSON line.
 #[derive(Debug, Serialize)]
 struct CoverageLine<'a> {
     event: &'static str,
     edges: usize,
     taken: usize,
-    /// `None` where the walk was cut, so that nobody knows.
+    /// `None` if the walk was cut, so that it is unknown.
     never: Option<&'a [String]>,
     states: usize,
     answers: usize,
-    /// `None` where they are more than are counted.
+    /// `None` if there are too many to count.
     ways: Option<u64>,
     all_routes: bool,
 }
@@ -114,7 +112,7 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(if has_faults { Exit::Invalid } else { Exit::Done })
 }
 
-/// What each role is told of the tools that are there without asking a server.
+/// The tool descriptions for each role, without asking a server.
 fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failure> {
     let names_tools = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if !model.tools.is_empty());
     if !workflow.roles.iter().any(|(_, role)| names_tools(&role.kind)) {
@@ -199,7 +197,7 @@ fn text(name: &str, found: &Report) -> String {
     text
 }
 
-/// What stands before a figure that may be more.
+/// The words before a figure that is a lower bound.
 fn at_least(is_exact: bool) -> &'static str {
     if is_exact { "" } else { "at least " }
 }
@@ -230,7 +228,7 @@ fn worst(worst: &Worst, text: &mut String) {
     }
 }
 
-/// A route for people: what is repeated at once is told once.
+/// A route for people: an immediate repetition is shown once.
 fn path(route: &Route) -> String {
     let mut parts = Vec::new();
     let mut rest = route.steps.as_slice();
@@ -249,7 +247,7 @@ fn path(route: &Route) -> String {
     parts.join(" -> ")
 }
 
-/// The beginning of some steps that repeats itself to the greatest length, and how often.
+/// The repeated block at the beginning of some steps that covers the most steps, and its count.
 fn repeated(steps: &[String]) -> (&[String], usize) {
     let times = |length: usize| {
         let mut blocks = steps.chunks_exact(length);
@@ -257,7 +255,7 @@ fn repeated(steps: &[String]) -> (&[String], usize) {
         1 + blocks.take_while(|block| Some(*block) == first).count()
     };
     let best = (1..=steps.len() / 2).map(|length| (length, times(length))).filter(|(_, times)| *times > 1);
-    // Of equals the shortest block.
+    // Of equals, the shortest block.
     let (length, times) = best.rev().max_by_key(|(length, times)| length * times).unwrap_or((1, 1));
     (steps.get(..length).unwrap_or_default(), times)
 }

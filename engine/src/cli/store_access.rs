@@ -1,4 +1,4 @@
-//! The store of a verb: open for reading beside the process that holds it, or the user's own for writing.
+//! The store of a verb: open for reading next to the process that holds it, or the user's own for writing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct StoreView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrivenThreads {
     These(BTreeSet<ThreadId>),
-    /// Perhaps any: the process that holds the store did not answer.
+    /// Unknown: the process that holds the store did not answer.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl DrivenThreads {
         }
     }
 
-    /// What is driven of the store in a folder; nothing where no process holds it.
+    /// The driven threads of the store in a folder; none if no process holds it.
     fn of(folder: &Path) -> Result<Self, Failure> {
         if store::holder(folder)?.is_none() {
             return Ok(Self::These(BTreeSet::new()));
@@ -65,7 +65,7 @@ pub fn view_store(args: &StoreArgs) -> Result<Option<StoreView>, Failure> {
     view_store_at(&settings.store.value)
 }
 
-/// As [`view_store`], into a folder.
+/// Like [`view_store`], for a folder.
 pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     // The owner of the files is checked before they are read.
     if folder::look(at)? == FolderState::Nothing {
@@ -84,20 +84,20 @@ pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     Ok(Some(StoreView { store: Box::new(reader), driven }))
 }
 
-/// A store that may be written to: the user's own, or one that a person agreed to use.
+/// A writable store: the user's own, or one that a person agreed to use.
 #[derive(Debug, Clone)]
 pub struct OwnStore {
     pub folder: PathBuf,
-    /// Whose it is, if it has to be made.
+    /// The owner of a new store.
     pub owner: Option<Owner>,
     /// The user's secret.
     pub secret: Secret,
 }
 
-/// The store of these settings, for writing.
+/// Opens the settings' store for writing.
 ///
 /// # Errors
-/// Exit 3 for a store that is not the user's own and that nobody agreed to use.
+/// Exit 3 for a store that is not the user's own and that no person agreed to use.
 pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     let folder = settings.store.value.clone();
     let found = folder::look(&folder)?;
@@ -141,8 +141,8 @@ pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failur
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
 }
 
-/// The user's secret, or without a usable one a random key for this process alone: then nothing that hooks have kept
-/// counts as theirs.
+/// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
+/// trusted.
 pub fn secret(settings: &Settings) -> Secret {
     read_secret(settings).ok().flatten().unwrap_or_else(|| Secret::random().unwrap_or_default())
 }
@@ -158,14 +158,14 @@ pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
     folder::sign(store, owner).map_err(Failure::from)
 }
 
-/// Whether a file of the user lies in the folder that is worked in, which could have brought it along. A home is nobody
-/// else's folder.
+/// Whether a file of the user is in the project folder, which could have brought it along. A home folder is always the
+/// user's own.
 fn lies_in_project(file: &Path, settings: &Settings) -> bool {
     let home = settings.environment.get("HOME").map(PathBuf::from);
     home.as_ref() != Some(&settings.workspace) && file.starts_with(&settings.workspace)
 }
 
-/// A new id with the tag of the user's secret, which is drawn where there is none yet; `None` where it has no place.
+/// A new id with its tag by the user's secret, which is created if there is none; `None` if there is no path for it.
 fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
     let Some(file) = settings.secret_file.as_deref() else { return Ok(None) };
     if lies_in_project(file, settings) || file.starts_with(&settings.store.value) {

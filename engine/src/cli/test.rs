@@ -1,7 +1,7 @@
-//! `rondo test`: runs the scenarios beside workflows and compares what their roles are sent with what was accepted.
+//! `rondo test`: runs the scenarios next to workflows and compares the requests of their roles with the accepted ones.
 //!
-//! Laws: an accepted snapshot is written only with `--accept` or at a person's word; `--check` writes nothing at all; an
-//! expectation is never changed.
+//! Laws: an accepted snapshot is written only with `--accept` or after a person's decision; `--check` writes nothing;
+//! an expectation is never changed.
 
 mod discover;
 mod from;
@@ -56,7 +56,7 @@ pub struct TestArgs {
     pub(super) json: JsonArgs,
 }
 
-/// What was tested of one workflow.
+/// The test run of one workflow.
 struct Run {
     suite: Suite,
     report: Report,
@@ -79,7 +79,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     let mode = match (args.accept, args.check) {
         (true, _) => Mode::Accept,
         (_, true) => Mode::Check,
-        // A review writes what is accepted in it.
+        // A review writes the accepted snapshots itself.
         _ if args.review => Mode::Check,
         _ => Mode::Pend,
     };
@@ -87,7 +87,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     for target in targets {
         match run(&target, args, output) {
             Ok(run) => runs.push(run),
-            // One workflow that cannot be read does not hide how the others do.
+            // A workflow that cannot be read does not hide the results of the others.
             Err(failure) => {
                 report::failure(&failure, output);
                 let file = target.file.display().to_string();

@@ -1,4 +1,4 @@
-//! Whole commands, from words to what is shown.
+//! Tests whole commands, from their arguments to their output.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ impl Write for Captured {
     }
 }
 
-/// What a command said on stdout, what it said of its failure, and its exit code.
+/// The stdout, failure text and exit code of a command.
 #[derive(Debug)]
 struct Said {
     exit: u8,
@@ -42,7 +42,7 @@ fn rondo(words: &[&str]) -> Said {
     Said { exit: exit.code(), out, failure }
 }
 
-/// Text with ids, digests and times made equal.
+/// Text with ids, digests and times replaced.
 fn redacted(text: &str) -> String {
     let mut redacted = String::new();
     let mut word = String::new();
@@ -205,7 +205,7 @@ fn a_script_that_runs_out_is_exit_5_and_can_be_mended() {
 fn without_a_provider_a_run_is_exit_5_and_names_offline() {
     let demo = Demo::new();
     std::fs::write(demo.path("rondo.toml"), "[provider.openai]\nkey_env = \"RONDO_TEST_NO_SUCH_KEY\"\n").unwrap();
-    // The settings of the working folder hold here, so that only a run without any key can be asked of them.
+    // The settings of the working folder apply here, so this can only be tested without any key.
     if std::env::var_os("OPENAI_API_KEY").is_none() && std::env::var_os("OPENAI_BASE_URL").is_none() {
         let run = demo.rondo(&["run", &demo.path("workflow.yaml")]);
         assert_eq!(run.exit, 5, "{run:?}");
@@ -331,7 +331,7 @@ fn another_terminal_hands_its_requests_to_the_one_that_holds_the_store() {
         std::thread::yield_now();
     };
     assert_eq!(first["status"], "running");
-    // The holder is busy for minutes, so that what follows can only be done by it for others.
+    // The holder is busy for minutes, so the following can only succeed if it serves others meanwhile.
     let other = demo.rondo(&["run", &demo.path("workflow.yaml"), "--offline", "--json"]);
     assert_eq!(other.exit, 0, "{other:?}");
     assert!(other.out.lines().last().unwrap().contains("thread_finished"), "{}", other.out);

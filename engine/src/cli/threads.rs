@@ -10,7 +10,7 @@ use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
 
-/// How many rows are read at once.
+/// How many rows are read at a time.
 const PAGE: usize = 256;
 
 /// List the threads of the store, oldest first
@@ -51,7 +51,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// Lines with the age of their threads as a table.
+/// Formats the lines, each with the age of its thread, as a table.
 pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
     let width = lines.iter().map(|(line, _)| line.name.chars().count()).max().unwrap_or(0).clamp(8, 40);
     let mut text = format!("{:<26}  {:<width$}  {:<9}  {:>6}  {:>8}\n", "THREAD", "WORKFLOW", "STATUS", "STEPS", "AGE");
@@ -69,7 +69,7 @@ pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
     text
 }
 
-/// How long ago, in the largest unit that gives a whole number.
+/// An age in the largest unit that gives a whole number.
 pub(super) fn age(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {

@@ -1,4 +1,4 @@
-//! `rondo tools`: which tools each role of a workflow would have, and why.
+//! `rondo tools`: the tools that each role of a workflow would have, and why.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,27 +27,25 @@ pub struct ToolsArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A tool, as far as a role has it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct ToolLine {
     event: &'static str,
-    /// `None` = of no role in particular.
+    /// `None` if it is not about a particular role.
     role: Option<RoleName>,
-    /// Its name in workflows; what the role names where there is no such tool.
+    /// Its name in workflows, or the name that the role uses if there is no such tool.
     tool: String,
-    /// The name by which a model calls it.
+    /// The name that models use for it.
     wire: Option<String>,
     /// `rondo`, `[tool.NAME]` or `[mcp.NAME]`.
     origin: Option<String>,
     granted: bool,
-    /// Who grants it, or why not.
+    /// What grants it, or why it is not granted.
     why: String,
     description: Option<String>,
     /// The JSON Schema of its arguments.
     parameters: Option<serde_json::Value>,
 }
 
-/// The sandbox of programs.
 #[derive(Debug, Serialize)]
 struct SandboxLine<'a> {
     event: &'static str,

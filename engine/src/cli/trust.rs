@@ -1,6 +1,6 @@
 //! `rondo trust`: shows what a folder and a workflow ask for, and records that a person agreed.
 //!
-//! Only `--server` starts anything: that one server, after its command was agreed to.
+//! Only `--server` starts anything: that server, after its command was agreed to.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -54,20 +54,18 @@ fn digest(text: &str) -> Result<Digest, String> {
         .ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
 }
 
-/// What is asked for, as a JSON line.
 #[derive(Debug, Serialize)]
 struct TrustLine<'a> {
     event: &'static str,
-    /// Of the settings, else of the workflow.
+    /// The folder of the settings, else of the workflow.
     folder: &'a str,
     /// `--yes` agrees to exactly this.
     digest: Digest,
     asks: &'a [Ask],
-    /// How that differs from what was agreed to before.
+    /// The changes since an earlier agreement.
     changed: &'a [String],
 }
 
-/// Something that was agreed to, as a JSON line.
 #[derive(Debug, Serialize)]
 struct AgreedLine<'a> {
     event: &'static str,
@@ -89,7 +87,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     settings_files.refuse_unsafe()?;
     if args.store.is_some() {
-        // Where the store is is a word of the settings; what nobody agreed to does not count.
+        // The settings choose the store; parts without consent do not apply.
         return store(args, &settings_files.in_force()?, output);
     }
     let settings = settings_files.whole()?;
@@ -110,7 +108,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     consider(args, &asked, subject, &settings, output)
 }
 
-/// Shows what is asked for, and records that a person agreed, or that `--yes` did.
+/// Shows the asks, and records the consent of a person or of `--yes`.
 fn consider(
     args: &TrustArgs,
     asked: &ConsentRequest,
@@ -133,7 +131,7 @@ fn consider(
         output.text(&format!("digest {digest}\n"))?;
     }
     asked.records_lie_outside(settings)?;
-    // A workflow of one's own can be told so although it asks for nothing yet.
+    // A person may mark a workflow as their own even if it asks for nothing yet.
     if asked.is_agreed() && !args.own {
         return Ok(Exit::Done);
     }
@@ -171,7 +169,7 @@ fn not_agreed(code: Code, digest: Digest) -> Failure {
         .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked"))
 }
 
-/// Takes back what was agreed to, whatever has become of it since: nothing is read but the records.
+/// Revokes an agreement, whatever has become of its subject: only the records are read.
 fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings_files.without_asking()?;
     let here = working_folder()?;
@@ -242,7 +240,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         view.map(|view| view.store.rows(None, usize::MAX).map_err(Failure::from)).transpose()?.unwrap_or_default();
     let own = is_own(signed, settings)?;
     let shown = at.to_string_lossy();
-    // What is in it stands for it: a thread more, and it is another store.
+    // The digest covers the contents: another thread makes it another store.
     let mut bytes = format!("rondo/store-consent/v1\n{shown}\n{signed:?}\n").into_bytes();
     for (id, row) in &rows {
         bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes());
@@ -275,7 +273,7 @@ struct ServerLine<'a> {
     /// `--yes` agrees to exactly this.
     digest: Digest,
     tools: Vec<ToolLine<'a>>,
-    /// How they differ from those that were agreed to before.
+    /// How they differ from the agreed ones.
     changed: Option<&'a str>,
 }
 
@@ -293,7 +291,7 @@ fn server(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    // Its command was shown with the settings and must have been agreed to before it is started.
+    // Its command was shown with the settings and must be agreed to before it starts.
     let by = By::of(false, can_ask(output));
     ConsentRequest::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
@@ -318,7 +316,7 @@ fn server(
         let _ = writeln!(text, "digest {digest}");
         text
     })?;
-    // Tools that were agreed to before and are unchanged need no answer.
+    // Tools that were agreed to and are unchanged need no answer.
     let is_unchanged = offered.is_pinned && offered.changed.is_none() && args.yes.is_none() && !can_ask(output);
     if !is_unchanged && !agrees(args, digest, "Agree to these tools, until they change? [y/N]: ", output) {
         return Err(not_agreed(Code::NotTrusted, digest));

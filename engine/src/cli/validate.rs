@@ -1,4 +1,4 @@
-//! `rondo validate`: every fault of workflow files, before anything is paid for.
+//! `rondo validate`: reports every fault of workflow files before a run costs anything.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
 use crate::resolved_roles;
 
-/// The most bytes that are read from stdin; the reader's own budget is lower and has better words.
+/// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
 
 /// Check workflow files and tell every fault with its place
@@ -60,7 +60,7 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut checked = 0;
     let prospects = if args.prefix { Some(Prospects::new()?) } else { None };
     let prospects = prospects.as_ref();
-    // Without settings that can be read nothing is said of prices; `doctor` says what is wrong with them.
+    // If settings cannot be read, prices are not checked; `doctor` reports their faults.
     let prices = settings(&Flags::default()).ok();
     let about = About { prospects, prices: prices.as_ref() };
     if args.stdin {
@@ -82,13 +82,13 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
-/// Settings that checks beyond the file's own rules need.
+/// The settings for checks beyond the file's own rules.
 struct About<'a> {
     prospects: Option<&'a Prospects>,
     prices: Option<&'a Settings>,
 }
 
-/// Limits on money that hold nothing, because nobody knows what a model costs.
+/// Warns about limits on money that have no effect, because the price of a model is unknown.
 fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
     let Checked { workflow, policy, places, .. } = checked;
     let mut said = BTreeSet::new();
@@ -101,7 +101,7 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
         let fallback = own.map(|own| own.fallback.as_slice()).unwrap_or_default();
         for name in std::iter::once(&model.model).chain(fallback) {
             let Ok(resolved) = settings.model(name, workflow.models.get(name), Some("")) else { continue };
-            // A model that nobody names is missed by a run before its price is.
+            // A run fails on an unnamed model before its price matters.
             let is_known =
                 resolved.price.is_some() || resolved.model.is_empty() || config::list_price(&resolved.model).is_some();
             if is_known || !said.insert((limits.clone(), name.clone())) {
@@ -137,7 +137,7 @@ fn count(
         }
         Err(Failure::Diagnostics(faulty)) => faulty,
         Err(failure) => {
-            // One file that cannot be read does not hide the faults of the others.
+            // A file that cannot be read does not hide the faults of the others.
             report::failure(&failure, output);
             *errors += 1;
             return Ok(());
@@ -157,7 +157,7 @@ fn count(
 /// Checks prefixes with the models and tools that the settings give to roles.
 struct Prospects {
     settings: Settings,
-    /// Made when the first workflow names a tool.
+    /// Created when the first workflow names a tool.
     tools: OnceCell<ToolSet>,
 }
 
@@ -172,7 +172,7 @@ impl Prospects {
             |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
         if self.tools.get().is_none() && any(workflow, &names_tools) {
             let (tools, _) = tooling::local(&self.settings)?;
-            // Nothing else fills it.
+            // It is only set here.
             let _ = self.tools.set(tools);
         }
         lint::lint(workflow, places, &|workflow| self.resolved_roles(workflow))
@@ -185,7 +185,7 @@ impl Prospects {
         let mut toolboxes = resolved_roles::toolboxes(workflow, tools, &by_settings(&self.settings));
         let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
             let spec = workflow.models.get(&role.model);
-            // No provider is asked, so none needs a key; a model that only a script has is none here.
+            // No provider is asked, so none needs a key; a model that only a script has does not count.
             let model = self.settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
             let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
             let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
@@ -195,7 +195,7 @@ impl Prospects {
     }
 }
 
-/// Whether something holds of a workflow or of one that plays a role of it.
+/// Whether a condition holds for a workflow or for one of its sub-workflows.
 fn any(workflow: &Workflow, holds: &dyn Fn(&Workflow) -> bool) -> bool {
     let mut open = vec![workflow];
     while let Some(workflow) = open.pop() {

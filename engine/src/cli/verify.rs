@@ -39,7 +39,6 @@ struct FaultLine<'a> {
     what: String,
 }
 
-/// The result.
 #[derive(Debug, Serialize)]
 struct SumLine<'a> {
     event: &'static str,

@@ -1,4 +1,4 @@
-//! From what a person calls a workflow to the checked definition.
+//! Resolves a workflow's name to the checked definition.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -15,23 +15,23 @@ use crate::shipped;
 /// The names of a workflow's file in its folder, in order of preference.
 const FILE_NAMES: [&str; 2] = ["workflow.yaml", "workflow.json"];
 
-/// The folder whose folders are workflows that can be called by name.
+/// The folder whose subfolders are workflows, which can be named directly.
 const FOLDER: &str = "workflows";
 
-/// The folder of scenarios beside a workflow.
+/// The folder of scenarios next to a workflow.
 const TESTS: &str = "tests";
 
-/// The most bytes of a workflow file; the reader's own budget is lower and has better words.
+/// The most bytes of a workflow file; the reader's own limit is lower and has better messages.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// How many names are looked at for a hint.
+/// How many names are considered for a hint.
 const MAX_NAMES: usize = 1000;
 
 #[derive(Debug)]
 pub struct Loaded {
     pub path: PathBuf,
     pub checked: Checked,
-    /// The texts that were read, by the names that diagnostics use.
+    /// The texts read, by their names in diagnostics.
     pub sources: BTreeMap<String, String>,
 }
 
@@ -40,8 +40,8 @@ impl Loaded {
         folder_of(&self.path)
     }
 
-    /// The files and folders that it is made of, as absolute paths: its file and what that includes, the script that
-    /// answers for it, its tests. Nothing of one that ships with rondo.
+    /// Its files and folders, as absolute paths: its file and what that includes, the script that answers for it, its
+    /// tests. Empty for a shipped workflow.
     pub fn files(&self, script: Option<&str>, here: &Path) -> Vec<PathBuf> {
         if self.path.to_str().is_some_and(shipped::is_one) {
             return Vec::new();
@@ -53,7 +53,7 @@ impl Loaded {
 }
 
 /// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, a name below
-/// `workflows/` in `here`, or the name of one that ships with rondo. Nothing above `here` is looked into.
+/// `workflows/` in `here`, or the name of a shipped one. Folders above `here` are not searched.
 ///
 /// # Errors
 /// [`Code::WorkflowNotFound`] with the nearest name.
@@ -61,7 +61,7 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
     let full = here.join(path);
     if let Some(shipped) = name.strip_prefix(shipped::SCHEME) {
-        // What is called so on disk is reached by `./rondo:NAME`.
+        // A file of this name is reached by `./rondo:NAME`.
         return shipped::file(shipped).map(PathBuf::from).ok_or_else(|| not_found(name, here, false));
     }
     if full.is_dir() {
@@ -121,7 +121,7 @@ pub fn check(path: PathBuf, text: String) -> Result<Loaded, Failure> {
     let file = path.to_string_lossy().into_owned();
     let files = FolderFiles::new(folder_of(&path));
     let result = workflow::read(&file, &text, &files);
-    // Diagnostics name an included file as the reader shows it: with the folder of the file that was given.
+    // Diagnostics name an included file as the reader shows it: with the folder of the given file.
     let shown_folder = file.rfind('/').and_then(|slash| file.get(..=slash)).unwrap_or_default();
     let mut sources: BTreeMap<String, String> =
         files.into_read().into_iter().map(|(name, text)| (format!("{shown_folder}{name}"), text)).collect();

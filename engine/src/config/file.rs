@@ -1,5 +1,5 @@
-//! `rondo.toml` and the user's `config.toml`: every table and key, read with its line. All faults are collected, in
-//! source order; serde would stop at the first one and would not know which key was meant.
+//! Reads `rondo.toml` and the user's `config.toml`: every table and key, with its line. All faults are collected, in
+//! source order; serde would stop at the first one and would not know the key.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,19 +24,19 @@ use crate::grant::{Ceilings, Rule};
 /// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";
 
-/// The name of the user's file, in `rondo/` of the folder for settings.
+/// The name of the user's file, in `rondo/` of the settings folder.
 pub const USER_FILE_NAME: &str = "config.toml";
 
-/// The key of a provider that says how it is asked to keep the prefix of a request.
+/// The key for how a provider is asked to cache the prefix of a request.
 pub const KEEP_PREFIX: &str = "prompt_cache";
 
-/// The key of a provider that says for how long.
+/// The key for how long.
 pub const KEEP_FOR: &str = "prompt_cache_retention";
 
-/// The key for how a provider is asked to hold an answer to its form.
+/// The key for how a provider is asked to constrain the format of an answer.
 pub const RESPONSE_FORMAT: &str = "response_format";
 
-/// What a file states. What it leaves out is `None` or empty.
+/// The contents of a file. Absent values are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stated {
     /// `[store] path`
@@ -63,7 +63,7 @@ pub struct Stated {
     pub limits: Ceilings,
 }
 
-/// What a file states of a provider.
+/// The settings of a provider in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatedProvider {
     /// The line of its table's first key, from 1.
@@ -74,17 +74,17 @@ pub struct StatedProvider {
     pub key_env: Option<Sourced<String>>,
     /// The program that prints its key.
     pub key_command: Option<Sourced<Vec<String>>>,
-    /// Milliseconds until a connection must stand.
+    /// Milliseconds until a connection must be established.
     pub connect_timeout_ms: Option<Sourced<u64>>,
-    /// Milliseconds that a reply may be silent.
+    /// Milliseconds a reply may be idle.
     pub idle_timeout_ms: Option<Sourced<u64>>,
     /// Milliseconds for a call with all its retries.
     pub total_timeout_ms: Option<Sourced<u64>>,
-    /// How it is asked to keep the prefix of a request.
+    /// How it is asked to cache the prefix of a request.
     pub keep_prefix: Option<Sourced<KeepPrefix>>,
     /// For how long.
     pub keep_for: Option<Sourced<KeepFor>>,
-    /// How it is asked to hold an answer to its form.
+    /// How it is asked to constrain the format of an answer.
     pub response_format: Option<Sourced<ResponseFormat>>,
 }
 
@@ -108,7 +108,7 @@ pub fn read(file: &str, text: &str, layer: Layer) -> Result<Stated, Vec<Diagnost
 }
 
 impl Stated {
-    /// The same with the files that it names as absolute paths: they lie beside it, in `folder`.
+    /// Returns a copy with absolute paths for the files that it names, which are relative to `folder`.
     #[must_use]
     pub fn placed(&self, folder: &Path) -> Self {
         let mut placed = self.clone();
@@ -133,8 +133,8 @@ impl Stated {
     }
 }
 
-/// Makes each word of a command that names a file beside the settings an absolute path: from a private folder it would not
-/// be found. What is looked for in `PATH` stays so.
+/// Makes each word of a command that names a file beside the settings an absolute path: a program in a private folder
+/// would not find it. Names that are looked up in `PATH` stay unchanged.
 fn place_words(words: &mut [String], folder: &Path) {
     for (at, word) in words.iter_mut().enumerate() {
         let path = folder.join(&*word);
@@ -155,7 +155,7 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Reads a table, and reports every key that `read` does not ask for. `name` is empty at the top of the file.
+    /// Reads a table, and reports every key that `read` does not use. `name` is empty at the top of the file.
     fn section<T>(&'a self, table: &'a Table<'a>, name: String, read: impl FnOnce(&Section<'a>) -> T) -> T {
         let section = Section { file: self, table, name, known: RefCell::default() };
         let value = read(&section);
@@ -201,7 +201,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// One table. A key that is asked for is a known key.
+/// One table. A key that is read becomes a known key.
 struct Section<'a> {
     file: &'a File<'a>,
     table: &'a Table<'a>,
@@ -379,7 +379,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A schema as a table, as JSON text, or the name of a file.
+    /// A schema as a table, as JSON text, or as a file name.
     fn schema(&self) -> Option<ToolSchema> {
         let value = self.get("schema")?;
         let wanted = match value.get_ref() {
@@ -438,7 +438,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Rules. One that matches no tool would silently grant nothing, or ask for nothing.
+    /// A list of rules. A rule that matches no tool is a fault, because it would silently grant nothing, or ask for
+    /// nothing.
     fn rules(&self, key: &'static str) -> Vec<String> {
         let rules = self.texts(key);
         for error in rules.iter().filter_map(|rule| rule.parse::<Rule>().err()) {
@@ -556,7 +557,7 @@ impl<'a> Section<'a> {
         self.one_of(key, &values)
     }
 
-    /// The value that a word stands for.
+    /// The value for a word.
     fn one_of<T: Clone>(&self, key: &'static str, values: &[(&str, T)]) -> Option<T> {
         self.checked(key, |text| {
             let value = values.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone());
@@ -616,7 +617,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// A value as JSON; `None` for what JSON does not have.
+/// A value as JSON; `None` if JSON cannot represent it.
 fn json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::from(text.as_ref()),

@@ -1,5 +1,5 @@
-//! Keys that a settings file may hold, told by the names they go by: of variables, of options of a command, of parts of
-//! an address. They are secrets wherever they stand, and are shown nowhere.
+//! Detects keys in a settings file by name: of variables, command options and address parts. They are secrets
+//! everywhere, and never shown.
 
 use std::fmt::Write as _;
 
@@ -7,26 +7,26 @@ use rondo_protocol::Digest;
 
 use super::Secret;
 
-/// What names of keys are made of.
+/// Words in the names of keys.
 const WORDS: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "SESSION", "SIGNATURE"];
 
-/// How names of keys end.
+/// Endings of the names of keys.
 const ENDINGS: [&str; 5] = ["PW", "PWD", "PSW", "PAT", "DSN"];
 
-/// The name of a program that asks for a password; it is a command and not a key.
+/// The name of a program that asks for a password, which is a command and not a key.
 const ASKS_FOR_ONE: &str = "ASKPASS";
 
-/// The shortest value that looks like a key whatever its name.
+/// The shortest value that looks like a key regardless of its name.
 const KEY_LIKE_BYTES: usize = 12;
 
-/// Options whose value is a program text, which must be seen before it is agreed to.
+/// Options whose value is program text, which a person must see before agreeing.
 const PROGRAM_TEXTS: [&str; 6] = ["-c", "-e", "-m", "--eval", "--exec", "--command"];
 
-/// The shortest value with a slash that is taken for a key and not for a path.
+/// The shortest value with a slash that counts as a key and not as a path.
 const KEY_WITH_SLASH_BYTES: usize = 16;
 
-/// Whether a variable holds a key: by what people call such variables, or by what its value looks like, because a
-/// variable that a setting sets by hand may be called anything.
+/// Whether a variable holds a key: by its name, or by the form of its value, because a setting may use any variable
+/// name.
 pub fn holds_a_key(name: &str, value: &str) -> bool {
     is_named(name) || has_password(value) || looks_like_a_key(value)
 }
@@ -40,13 +40,13 @@ fn is_named(name: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word)) || !is_working_folder && ENDINGS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether it is an address with a user or a password in it.
+/// Whether it is an address with a user or a password.
 fn has_password(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split('/').next());
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
-/// Letters and digits mixed without a blank, a dot, a slash or a colon: no word, no path, no address, no version.
+/// Mixed letters and digits without a blank, a dot, a slash or a colon: not a word, path, address or version.
 fn looks_like_a_key(value: &str) -> bool {
     let is_part =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '!' | '$' | '%' | '&' | '#');
@@ -58,8 +58,8 @@ fn looks_like_a_key(value: &str) -> bool {
     value.len() >= KEY_LIKE_BYTES && value.chars().all(is_part) && digits > 1 && letters > 1
 }
 
-/// The value of a variable as it may be shown. Only what can be nothing but a key is masked: a command or a path that is
-/// called one must be seen.
+/// The value of a variable in displayable form. Only what can only be a key is masked: a command or a path under such
+/// a name must be visible.
 pub fn masked(name: &str, value: &str) -> String {
     if let Some(without) = without_password(value) {
         return without;
@@ -67,7 +67,7 @@ pub fn masked(name: &str, value: &str) -> String {
     if holds_a_key(name, value) && can_be_a_key(value) { mask(value) } else { value.to_owned() }
 }
 
-/// Whether a value could be a key, and no command, no option and no path.
+/// Whether a value could be a key, and not a command, option or path.
 fn can_be_a_key(value: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '/');
     let has_slash = value.contains('/');
@@ -86,12 +86,12 @@ fn without_password(value: &str) -> Option<String> {
         .then(|| format!("{scheme}://{user}:{}@{host}{path}", mask(password)))
 }
 
-/// What stands in the place of a key: whatever is another key is seen to be one, and no key can be had from it.
+/// The replacement for a key: different keys are distinguishable, and no key can be recovered from it.
 fn mask(value: &str) -> String {
     format!("[a key, sha256 {}]", Digest::sha256(value.as_bytes()))
 }
 
-/// The words of a command as they may be shown.
+/// The words of a command in displayable form.
 pub fn masked_words(words: &[String]) -> Vec<String> {
     let mut shown = words.to_vec();
     for (at, before, key) in places(words) {
@@ -102,7 +102,7 @@ pub fn masked_words(words: &[String]) -> Vec<String> {
     shown
 }
 
-/// The keys among the words of a command, each with the option that it is given to.
+/// The keys among the words of a command, each with its option.
 pub fn in_words(words: &[String]) -> Vec<Secret> {
     let name = |at: usize, before: &str| {
         let option = if before.is_empty() { words.get(at.wrapping_sub(1)).map_or("", String::as_str) } else { before };
@@ -111,7 +111,7 @@ pub fn in_words(words: &[String]) -> Vec<Secret> {
     places(words).into_iter().map(|(at, before, value)| Secret { name: name(at, &before), value }).collect()
 }
 
-/// Where keys stand in a command: the word, what of it comes before the key, and the key. `--token KEY`, `--token=KEY`,
+/// The keys in a command: the word, the part of it before the key, and the key. `--token KEY`, `--token=KEY`,
 /// `token=KEY`, `Authorization: Bearer KEY`.
 fn places(words: &[String]) -> Vec<(usize, String, String)> {
     let mut places = Vec::new();
@@ -140,7 +140,7 @@ fn places(words: &[String]) -> Vec<(usize, String, String)> {
     places
 }
 
-/// An address as it may be shown: what looks like a key in its query is masked.
+/// An address in displayable form: values in its query that look like keys are masked.
 pub fn masked_address(address: &str) -> String {
     let Some((base, query)) = address.split_once('?') else { return address.to_owned() };
     let mut shown = format!("{base}?");

@@ -1,10 +1,9 @@
-//! Two files, and whose word counts.
+//! Merges the two settings files, and decides which of their values apply.
 //!
-//! The user's file is the operator's word. Of a project's file only what cannot harm counts before a person agreed to the
-//! rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has neither a price nor a limit on
-//! money. Everything else is
-//! [asked](asks), value by value. [`without_asking`] and [`asks`] take the file apart field by field, so that a key that
-//! is new is in one of them or does not compile.
+//! The user's file is the operator's word. Of a project's file only harmless values apply before a person agreed to
+//! the rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has neither a price nor
+//! a limit on money. All other values need [consent](asks), one by one. [`without_asking`] and [`asks`] destructure
+//! the file field by field, so that a new key is handled in one of them or does not compile.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use super::{
 use crate::grant::Ceilings;
 use crate::trust::{Ask, Kind};
 
-/// A table of a project that would take the place of one of the user's.
+/// A project's table that would replace one of the user's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "[{table}] stands in {project} of the project and in {user} of the user, and a project never replaces a user's"
@@ -27,13 +26,13 @@ use crate::trust::{Ask, Kind};
 pub struct Clash {
     /// Its name, such as `tool.build`.
     pub table: String,
-    /// Where the project has it.
+    /// Where the project defines it.
     pub project: String,
-    /// Where the user has it.
+    /// Where the user defines it.
     pub user: String,
 }
 
-/// What counts of a project's file before anybody agreed to it.
+/// The parts of a project's file that apply before anybody agreed to it.
 pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     Stated {
         durability: project.durability.clone().filter(is_sync),
@@ -43,12 +42,12 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     }
 }
 
-/// What of a project's file needs consent, one entry a value. Empty = all of it counts anyway.
+/// The parts of a project's file that need consent, one entry per value. Empty if all of it applies anyway.
 pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
-    // What stands here by `_` counts without asking, as `without_asking` has it.
+    // Fields bound to `_` here apply without asking, see `without_asking`.
     let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } =
         project;
-    // The paths that no tool writes are the user's alone. A total may be more than what holds without one.
+    // Only the user sets the paths that no tool writes. A total may exceed the default that applies without one.
     let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = sandbox;
     let mut asks = Vec::new();
     let totals = [("memory", memory_bytes), ("processes", processes), ("disk", disk_bytes)];
@@ -70,7 +69,7 @@ pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
     asks
 }
 
-/// Both files together: what the project says goes before what the user says, unless it would take something away.
+/// Merges both files: the project's values override the user's, unless that would remove a protection.
 pub fn merged(user: Stated, project: Stated) -> Stated {
     let Grant { tools, read, write, mut hosts, deny, approve, sandbox } = project.grant;
     hosts.retain(|host| !user.grant.hosts.contains(host));
@@ -82,7 +81,7 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
         mcp: joined(user.mcp, project.mcp),
         tools: joined(user.tools, project.tools),
         hooks: joined(user.hooks, project.hooks),
-        // The user's stand outside.
+        // The user's hooks are outermost.
         imposed: user.imposed.into_iter().chain(project.imposed).collect(),
         sandbox: lower_totals(user.sandbox, &project.sandbox),
         grant: Grant {
@@ -92,15 +91,15 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
             hosts: user.grant.hosts.into_iter().chain(hosts).collect(),
             deny: united(user.grant.deny, deny),
             approve: united(user.grant.approve, approve),
-            // A project may switch the sandbox on and never off.
+            // A project may turn the sandbox on, never off.
             sandbox: if sandbox == Some(true) { sandbox } else { user.grant.sandbox },
         },
         limits: lower_limits(&user.limits, &project.limits),
     }
 }
 
-/// The tables of a project that would take the place of one of the user's. A provider that only the environment describes
-/// is nobody's table.
+/// The tables of a project that would replace one of the user's. A provider described only by the environment is not a
+/// table.
 pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
     fn both<T, U>(
         kind: &str,
@@ -122,7 +121,7 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
     clashes
 }
 
-/// What a project says that never counts, in words.
+/// The project's values that never apply, as text.
 pub fn ignored(project: &Stated) -> Vec<&'static str> {
     let sandbox = (project.grant.sandbox == Some(false)).then_some("[grant] sandbox = \"off\": only the user's counts");
     let protected = project.sandbox.protected.is_some().then_some("[sandbox] protected: only the user's counts");
@@ -133,10 +132,10 @@ fn is_sync(durability: &Sourced<Durability>) -> bool {
     durability.value == Durability::Sync
 }
 
-/// The id of each model, and its price where the user has none for it.
+/// The id of each model, and its price if the user has none for it.
 fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
     let harmless = |(name, stated): (&String, &Model)| {
-        // A price of nothing would let a limit on money never be reached.
+        // With a price of zero a limit on money would never be reached.
         let has_price =
             user.models.get(name).is_some_and(|model| model.price.is_some()) || user.limits.cost_usd.is_some();
         let price = stated.price.clone().filter(|_| !has_price);
@@ -239,7 +238,7 @@ fn of_sandbox(sandbox: &Sandbox) -> Value {
 }
 
 fn of_grant(grant: &Grant) -> Vec<Ask> {
-    // `off` never counts, and `on` takes nothing from anybody, but both are a word about the sandbox.
+    // `off` never applies, and `on` is harmless, but both are statements about the sandbox.
     let Grant { tools, read, write, hosts, deny, approve, sandbox } = grant;
     let of = |kind: Kind, names: &[String]| -> Vec<Ask> {
         names.iter().map(|name| Ask::new(kind, name, Value::Null)).collect()
@@ -284,7 +283,7 @@ fn texts(members: &BTreeMap<String, String>) -> Value {
     Value::Object(members.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
 }
 
-/// Tables of both, by name. One that both have is a clash, which is told before; here the user's stays.
+/// The tables of both files, by name. A table in both is a clash, which is reported earlier; the user's is kept here.
 fn joined<T>(user: BTreeMap<String, T>, project: BTreeMap<String, T>) -> BTreeMap<String, T> {
     let mut joined = project;
     joined.extend(user);
@@ -356,7 +355,7 @@ mod tests {
     use super::super::{Layer, read};
     use super::*;
 
-    /// Every key that a settings file may have.
+    /// A settings file with every key.
     const EVERYTHING: &str = include_str!("tests/everything.toml");
 
     fn project(text: &str) -> Stated {
@@ -375,7 +374,7 @@ mod tests {
         let shown: Vec<String> =
             asks.iter().map(|ask| format!("{} {}: {}", ask.kind.word(), ask.name, ask.shown())).collect();
         insta::assert_snapshot!(shown.join("\n"));
-        // Nothing that is asked is among what counts.
+        // No value that needs consent is among those that apply.
         let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } =
             harmless;
         assert_eq!((store, durability, grant, sandbox.protected), (None, None, Grant::default(), None));

@@ -1,14 +1,14 @@
-//! List prices of common models, for where the operator says none. They are what a provider asks of everybody, and not
-//! what a contract says.
+//! List prices of common models, used if the operator sets none. They are the public prices of a provider, not those
+//! of a contract.
 
 use super::Price;
 
-/// Where the figures are from.
+/// The source of the figures.
 const SOURCE: &str = "https://platform.openai.com/docs/pricing (list price)";
-/// Of which day they are.
+/// The date of the figures.
 const DATE: &str = "2025-11-24";
 
-/// Model, then US dollars for a million tokens of the prompt, of what is kept of it, and of the reply.
+/// Model, then US dollars per million tokens of prompt, cached prompt, and reply.
 const LIST: [(&str, f64, f64, f64); 14] = [
     ("gpt-5.1", 1.25, 0.125, 10.0),
     ("gpt-5", 1.25, 0.125, 10.0),
@@ -26,7 +26,7 @@ const LIST: [(&str, f64, f64, f64); 14] = [
     ("o4-mini", 1.1, 0.275, 4.4),
 ];
 
-/// The list price of a model, by its id or by its id with a date behind it, such as `gpt-4.1-mini-2025-04-14`.
+/// The list price of a model, by its id, which may end with a date, as in `gpt-4.1-mini-2025-04-14`.
 pub fn list_price(model: &str) -> Option<Price> {
     let is_date = |rest: &str| rest.len() == 10 && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     let is_of = |name: &str| {

@@ -1,14 +1,14 @@
-//! What the operator has set: flags, environment, a project's `rondo.toml`, the user's `config.toml`, defaults, in this
+//! The operator's settings: flags, environment, a project's `rondo.toml`, the user's `config.toml`, defaults, in this
 //! order.
 //!
-//! The user's file is believed. A project's file comes with the folder that it lies in, and that folder may be a
-//! stranger's: [`layers`] says what of it counts before somebody agreed to it, and what has to be asked.
+//! The user's file is trusted. A project's file comes with its folder, which may be a stranger's: [`layers`] decides
+//! which parts apply before somebody agrees, and what needs consent.
 //!
-//! [`Settings`] is what a run needs of all that, resolved once, each value with its [`Origin`]. A key's value is here and
-//! nowhere else: `Debug` does not show it, and `rondo doctor` says only whether it is set.
+//! [`Settings`] holds all values of a run, resolved once, each with its [`Origin`]. It is the only place that holds
+//! the value of a key: `Debug` does not show it, and `rondo doctor` reports only whether it is set.
 //!
-//! This module knows nothing of workflows beyond the names of their models, and nothing of terminals. What a workflow
-//! may name and what belongs to the operator is FORMAT's last section: commands, addresses, keys and paths stand here.
+//! This module knows nothing of terminals, and of workflows only the names of their models. FORMAT's last section
+//! lists what a workflow may name and what belongs to the operator: commands, addresses, keys and paths are here.
 
 mod file;
 pub mod keys;
@@ -37,10 +37,10 @@ pub use resolve::{
     Files, Flags, Resolved, Unresolved, VariableFault, find_project, folder_of, home, resolve, user_file,
 };
 
-/// The provider that is asked when nothing names another.
+/// The default provider.
 pub const DEFAULT_PROVIDER: &str = "openai";
 
-/// The id of a model that nothing names, where no provider is asked.
+/// The id of an unnamed model when no provider is asked.
 pub const SCRIPTED_MODEL: &str = "scripted";
 
 /// A value and where it came from.
@@ -48,11 +48,11 @@ pub const SCRIPTED_MODEL: &str = "scripted";
 pub struct Sourced<T> {
     /// The value in force.
     pub value: T,
-    /// Who set it.
+    /// Where it was set.
     pub from: Origin,
 }
 
-/// Who set a value.
+/// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A flag of the command line, such as `--store`.
@@ -63,7 +63,7 @@ pub enum Origin {
     User(u32),
     /// A line of the project's `rondo.toml`, from 1.
     Project(u32),
-    /// Nobody.
+    /// The built-in default.
     Default,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whose file it is.
+/// Which settings file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
     /// The user's `config.toml`.
@@ -89,7 +89,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// A line of its file, from 1.
+    /// The origin of a line of this file, counted from 1.
     pub fn line(self, line: u32) -> Origin {
         match self {
             Self::User => Origin::User(line),
@@ -98,32 +98,33 @@ impl Layer {
     }
 }
 
-/// What is in force.
+/// The settings in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The project's `rondo.toml`, if there is one, whether or not all of it is in force.
+    /// The project's `rondo.toml`, if there is one, even if only parts of it apply.
     pub file: Option<PathBuf>,
     /// The user's `config.toml`, if there is one.
     pub user_file: Option<PathBuf>,
     /// The folder of the store.
     pub store: Sourced<PathBuf>,
-    /// How far an acknowledged step is safe.
+    /// How durable an acknowledged step is.
     pub durability: Sourced<Durability>,
     /// Providers by name; [`DEFAULT_PROVIDER`] is always among them.
     pub providers: BTreeMap<String, Provider>,
-    /// What the operator says of logical models, by name.
+    /// The operator's settings for logical models, by name.
     pub models: BTreeMap<String, Model>,
-    /// The model for a logical name that neither the operator nor the workflow gives one.
+    /// The model for a logical name that neither the operator nor the workflow resolves.
     pub default_model: Option<Sourced<String>>,
-    /// Limits that hold besides a workflow's own.
+    /// Limits in addition to a workflow's own.
     pub limits: Ceilings,
     /// The folder that tools work in: that of `rondo.toml`, else the working folder.
     pub workspace: PathBuf,
-    /// The variables of the environment that outside programs are given.
+    /// The environment variables passed to outside programs.
     pub environment: BTreeMap<String, String>,
-    /// The file of trust records, which belongs to the user and not to the project; `None` = there is no place for one.
+    /// The file of trust records, which belongs to the user and not to the project; `None` if there is no place for
+    /// one.
     pub trust: Option<PathBuf>,
-    /// The file of the user's secret; `None` = there is no place for one.
+    /// The file of the user's secret; `None` if there is no place for one.
     pub secret_file: Option<PathBuf>,
     /// What workflows are granted.
     pub grant: Grant,
@@ -135,15 +136,15 @@ pub struct Settings {
     pub hooks: BTreeMap<String, HookProgram>,
     /// Hooks around every workflow, outermost first.
     pub imposed: Vec<Imposed>,
-    /// What programs may use, and which paths no tool writes.
+    /// Resource limits of programs, and paths that no tool may write.
     pub sandbox: SandboxSettings,
-    /// Files and folders of the running workflow, which no tool writes.
+    /// Files and folders of the running workflow, which no tool may write.
     pub held: Vec<PathBuf>,
-    /// Every key that is known, for the redactor.
+    /// Every known key, for the redactor.
     pub secrets: Vec<Secret>,
 }
 
-/// A value that must not be seen, with the name that is shown in its place.
+/// A secret value, and the name shown in its place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The variable it was read from.
@@ -158,7 +159,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where models are asked: a server that speaks the OpenAI chat completions protocol.
+/// A server that speaks the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
     /// Its address, without a slash at the end.
@@ -167,30 +168,30 @@ pub struct Provider {
     pub key_env: Sourced<String>,
     /// The program that prints its key, in place of a variable.
     pub key_command: Option<Sourced<Vec<String>>>,
-    /// The key, if that variable is set.
+    /// The key, if its variable is set.
     pub key: Option<Secret>,
-    /// Milliseconds until a connection must stand.
+    /// Milliseconds until a connection must be established.
     pub connect_timeout_ms: Sourced<u64>,
-    /// Milliseconds that a reply may be silent.
+    /// Milliseconds a reply may be idle.
     pub idle_timeout_ms: Sourced<u64>,
-    /// Milliseconds for a call with all its retries, where somebody set them.
+    /// Milliseconds for a call with all its retries, if set.
     pub total_timeout_ms: Option<Sourced<u64>>,
-    /// How it is asked to keep the prefix of a request.
+    /// How it is asked to cache the prefix of a request.
     pub keep_prefix: Sourced<KeepPrefix>,
-    /// For how long, where the operator says so.
+    /// For how long, if the operator sets it.
     pub keep_for: Option<Sourced<KeepFor>>,
-    /// How it is asked to hold an answer to its form: as the operator says, else as its address does.
+    /// How it is asked to constrain the format of an answer: the operator's setting, else the default for its address.
     pub response_format: Sourced<ResponseFormat>,
 }
 
 impl Provider {
-    /// Whether it can be asked at all: it has a key, or somebody gave an address that may need none.
+    /// Whether it can be asked: it has a key, or an address was set, which may need none.
     pub fn is_usable(&self) -> bool {
         self.key.is_some() || self.key_command.is_some() || self.base_url.from != Origin::Default
     }
 }
 
-/// What the operator says of a logical model.
+/// The operator's settings for a logical model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     /// The provider that serves it.
@@ -201,39 +202,39 @@ pub struct Model {
     pub price: Option<Price>,
 }
 
-/// US dollars for a million tokens.
+/// US dollars per million tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Price {
-    /// Of the prompt.
+    /// Prompt tokens.
     pub input: f64,
-    /// Of the prompt, kept by the provider from an earlier request.
+    /// Prompt tokens read from the provider's cache.
     pub cached_input: f64,
-    /// Of the prompt, kept by the provider for later requests.
+    /// Prompt tokens written to the provider's cache.
     pub cache_write: f64,
-    /// Of the reply.
+    /// Reply tokens.
     pub output: f64,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub source: Option<String>,
-    /// Of which day they are.
+    /// The date of the figures.
     pub date: Option<String>,
 }
 
 /// What workflows are granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Tools that roles may use: names, `server.*` or `*`; `None` = those that only read below the workspace.
+    /// Tools that roles may use: names, `server.*` or `*`; `None` allows those that only read below the workspace.
     pub tools: Option<Vec<String>>,
-    /// Files and folders that tools may read; `None` = the workspace.
+    /// Files and folders that tools may read; `None` means the workspace.
     pub read: Option<Vec<String>>,
-    /// Files and folders that tools may write; `None` = the workspace.
+    /// Files and folders that tools may write; `None` means the workspace.
     pub write: Option<Vec<String>>,
     /// Hosts that tools may reach.
     pub hosts: Vec<String>,
-    /// Calls that are never made, as [`crate::grant`] reads them.
+    /// Calls that are never made, in the syntax of [`crate::grant`].
     pub deny: Vec<String>,
     /// Calls that ask a person first.
     pub approve: Vec<String>,
-    /// Whether outside programs run in a sandbox; `None` = on.
+    /// Whether outside programs run in a sandbox; `None` means on.
     pub sandbox: Option<bool>,
 }
 
@@ -242,23 +243,23 @@ pub struct Grant {
 pub struct Mcp {
     /// The line of its first key, from 1.
     pub line: u32,
-    /// The program that is started.
+    /// The program to start.
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables that it is given.
+    /// Its environment variables.
     pub env: BTreeMap<String, String>,
-    /// The address, of a server that is not started here.
+    /// The address of a server that rondo does not start.
     pub url: Option<String>,
     /// The variable that holds its key.
     pub key_env: Option<String>,
-    /// Headers of each request, by name: the variable that holds the value.
+    /// Headers of each request: name to the variable that holds the value.
     pub headers_env: BTreeMap<String, String>,
-    /// Where the program starts; `None` = in a private folder.
+    /// Where the program starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
-    /// Milliseconds that a call may take.
+    /// Milliseconds a call may take.
     pub timeout_ms: Option<u64>,
-    /// The sandbox around it; `None` = none.
+    /// The sandbox around it, if any.
     pub sandbox: Option<Sandbox>,
 }
 
@@ -267,42 +268,42 @@ pub struct Mcp {
 pub enum Cwd {
     /// In the workspace.
     Workspace,
-    /// In an empty folder of its own that is gone afterwards.
+    /// In an empty private folder, removed afterwards.
     Private,
 }
 
-/// What a server or a hook program may reach from within its sandbox.
+/// What a server or a hook program may reach from its sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Files and folders that it may read.
+    /// Files and folders it may read.
     pub read: Vec<String>,
-    /// Files and folders that it may write.
+    /// Files and folders it may write.
     pub write: Vec<String>,
-    /// Hosts that it may reach.
+    /// Hosts it may reach.
     pub hosts: Vec<String>,
 }
 
-/// What programs may use in all, and which paths no tool writes.
+/// Resource limits of programs, and paths that no tool may write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// Path patterns, in place of the list that ships with rondo. Only the user's count.
+    /// Path patterns that replace rondo's default list. Only the user's file may set them.
     pub protected: Option<Vec<String>>,
-    /// Bytes of memory of all programs of a call.
+    /// Bytes of memory for all programs of a call.
     pub memory_bytes: Option<u64>,
-    /// Processes of a call.
+    /// Processes per call.
     pub processes: Option<u64>,
-    /// Bytes that a call may write.
+    /// Bytes a call may write.
     pub disk_bytes: Option<u64>,
 }
 
-/// A hook that the operator puts around every workflow: what a workflow file writes under `hooks`.
+/// A hook that the operator adds to every workflow, in the form of an entry under `hooks`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imposed {
-    /// As it was read.
+    /// The hook as read.
     pub hook: rondo_protocol::workflow::HookUse,
     /// The keys of the table as JSON.
     pub stated: rondo_protocol::Value,
-    /// Who set it.
+    /// Where it was set.
     pub from: Origin,
 }
 
@@ -313,23 +314,23 @@ pub struct Tool {
     pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// The JSON Schema of its arguments; without one it takes none.
+    /// The JSON Schema of its arguments; without one it takes no arguments.
     pub schema: Option<ToolSchema>,
     /// `pure`, `reads`, `writes` or `external`.
     pub effect: Option<String>,
     /// What it reads or writes.
     pub paths: Vec<String>,
-    /// Where it starts; `None` = in the workspace.
+    /// Where it starts; `None` means the workspace.
     pub cwd: Option<Cwd>,
-    /// Milliseconds that it may take.
+    /// Milliseconds it may take.
     pub timeout_ms: Option<u64>,
-    /// Bytes that it may answer.
+    /// Bytes its answer may have.
     pub output_max_bytes: Option<u64>,
     /// `retry`, `ask` or `skip`.
     pub in_doubt: Option<String>,
 }
 
-/// Where the schema of a tool's arguments stands.
+/// Where the schema of a tool's arguments is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolSchema {
     /// In `rondo.toml`, as JSON text.
@@ -345,12 +346,12 @@ pub struct HookProgram {
     pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where it starts; `None` = in a private folder.
+    /// Where it starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
-    /// Milliseconds that it may take.
+    /// Milliseconds it may take.
     pub timeout_ms: Option<u64>,
     /// `bypass` or `fail`.
     pub on_error: Option<String>,
-    /// What its sandbox lets it reach beside what every program reaches.
+    /// What its sandbox may reach besides what every program reaches.
     pub sandbox: Option<Sandbox>,
 }

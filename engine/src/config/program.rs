@@ -1,4 +1,4 @@
-//! From a table `[tool.NAME]` of the operator to the program behind it.
+//! Converts a table `[tool.NAME]` of the operator to the settings of its program.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rondo_protocol::{Value, canonical};
 
 use super::{Cwd, Tool};
 
-/// How long a program may take where the operator does not say: less than a step, so that its role is told.
+/// The default timeout of a program: less than that of a step, so that its role gets the error.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What a table declares. `schema` is the text of its schema, wherever it stands.
+/// The settings in a table. `schema` is the text of its schema, inline or from a file.
 pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSettings {
     // Settings hold one of the four words, or none.
     let effect = tool.effect.as_deref().and_then(EffectWord::read).unwrap_or(EffectWord::External);
@@ -37,7 +37,7 @@ pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSetti
     }
 }
 
-/// What a model is told of a program: what its schema says of itself, else what is run.
+/// The description of a program for models: from its schema, else its command line.
 fn description(schema: Option<&str>, argv: &[String]) -> String {
     let schema: Option<Value> = schema.and_then(|schema| canonical::from_slice(schema.as_bytes()).ok());
     let said = schema.as_ref().and_then(|schema| schema.get("description")?.as_str());

@@ -1,4 +1,4 @@
-//! From what flags, environment and file state to what is in force.
+//! Resolves flags, environment and files to the settings in force.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const DEFAULT_KEY_ENV: &str = "OPENAI_API_KEY";
 const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 const DEFAULT_IDLE_TIMEOUT_MS: u64 = 60_000;
 
-/// What a command line sets of the operator's settings.
+/// Settings from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--store`
@@ -28,7 +28,7 @@ pub struct Flags {
     pub durability: Option<Durability>,
 }
 
-/// A variable of the environment that cannot be used.
+/// An unusable environment variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("${variable}: {what}")]
 pub struct VariableFault {
@@ -38,10 +38,10 @@ pub struct VariableFault {
     pub what: String,
 }
 
-/// A logical model for which nobody names a model.
+/// A logical model that cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
-    /// No id of a model.
+    /// No model id is set.
     #[error("no model is set for `{name}`")]
     NoModel {
         /// The logical name.
@@ -55,7 +55,7 @@ pub enum Unresolved {
         /// What the operator wrote.
         provider: String,
     },
-    /// A provider without key and address.
+    /// A provider with neither key nor address.
     #[error("provider `{provider}` has no key: ${key_env} is not set")]
     NoKey {
         /// Its name.
@@ -65,18 +65,18 @@ pub enum Unresolved {
     },
 }
 
-/// A logical model with what serves it.
+/// A logical model with its provider and model id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
     /// The provider's name.
     pub provider: String,
     /// The provider's id of the model.
     pub model: String,
-    /// What it costs, where somebody said so.
+    /// Its price, if set.
     pub price: Option<Price>,
 }
 
-/// The files of settings that were read.
+/// The settings files that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     /// The project's `rondo.toml`.
@@ -85,25 +85,25 @@ pub struct Files {
     pub user: Option<PathBuf>,
 }
 
-/// The `rondo.toml` of the project that `folder`, an absolute path, lies in: the nearest in `folder` or above it. `home`
-/// itself is no project of what lies below it, and neither is the root of the file system.
+/// The `rondo.toml` of the project that contains `folder`, an absolute path: the nearest one in `folder` or above it.
+/// A file in `home` itself or in the root of the file system does not count for folders below.
 pub fn find_project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let above = folder.ancestors().skip(1).take_while(|above| Some(*above) != home && above.parent().is_some());
     std::iter::once(folder).chain(above).map(|folder| folder.join(FILE_NAME)).find(|file| is_there(file))
 }
 
-/// Whether something stands there, if only a link that leads nowhere, which is told when it is read.
+/// Whether a file or link exists, even a dangling link, which is reported when it is read.
 fn is_there(file: &Path) -> bool {
     std::fs::symlink_metadata(file).is_ok_and(|about| !about.is_dir())
 }
 
-/// Where the user's settings file would stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).
+/// The path of the user's settings file (<https://specifications.freedesktop.org/basedir-spec/latest/>).
 pub fn user_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let folder = base_folder(variable, "XDG_CONFIG_HOME", ".config")?;
     Some(folder.join("rondo").join(USER_FILE_NAME))
 }
 
-/// The user's home: `HOME`, else what the system says of the user.
+/// The user's home: `HOME`, else the system's entry for the user.
 pub fn home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
@@ -113,11 +113,11 @@ fn base_folder(variable: &dyn Fn(&str) -> Option<String>, name: &str, below_home
     stated.or_else(|| Some(home(variable)?.join(below_home)))
 }
 
-/// Puts together what is in force. `folder` is the working folder; `stated` is what the files say as far as it counts;
-/// `variable` looks into the environment, where an empty value is as good as none.
+/// Resolves the settings. `folder` is the working folder; `stated` holds the settings of the files that apply;
+/// `variable` reads the environment, where an empty value counts as unset.
 ///
 /// # Errors
-/// Every variable that cannot be used.
+/// Every unusable variable.
 pub fn resolve(
     folder: &Path,
     files: &Files,
@@ -191,18 +191,18 @@ pub fn resolve(
     })
 }
 
-/// Where the user's trust records stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).
+/// The path of the user's trust records (<https://specifications.freedesktop.org/basedir-spec/latest/>).
 fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/trust.json"))
 }
 
-/// Where the user's secret stands, by which stores are known as the user's own.
+/// The path of the user's secret, which identifies stores as the user's own.
 fn secret_file(folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let stated = variable("RONDO_SECRET_FILE").filter(|file| !file.is_empty()).map(|file| folder.join(file));
     stated.or_else(|| Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/secret")))
 }
 
-/// The variables that outside programs are given: what programs need to find their way, and no key.
+/// The environment of outside programs: what they need to find their way, and no key.
 fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     const PASSED_ON: [&str; 12] = [
         "PATH",
@@ -222,11 +222,11 @@ fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, Stri
 }
 
 impl Settings {
-    /// The model and the provider that serve a logical model. With `unnamed` no provider is asked, and a model that
-    /// nobody names has that id; else the id is the same, so that heads are comparable with those of a real run.
+    /// The model and the provider for a logical model. With `unnamed` no provider is asked, and a model without an id
+    /// gets this one. Ids are otherwise the same, so heads compare with those of a real run.
     ///
     /// # Errors
-    /// [`Unresolved`] says what is missing.
+    /// [`Unresolved`]: what is missing.
     pub fn model(&self, name: &str, spec: Option<&ModelSpec>, unnamed: Option<&str>) -> Result<Resolved, Unresolved> {
         let stated = self.models.get(name);
         let model = stated
@@ -251,10 +251,10 @@ impl Settings {
     }
 }
 
-/// An address without a slash at its end.
+/// Returns an address without a trailing slash.
 ///
 /// # Errors
-/// When it is not http or https, or holds a user name, which would be shown wherever the address is.
+/// If it is not http or https, or contains a user name, which would show wherever the address does.
 pub(super) fn address(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
@@ -270,7 +270,7 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Milliseconds of a duration such as `250ms`, `30s`, `10m`, `2h` or `3d`.
+/// Parses a duration such as `250ms`, `30s`, `10m`, `2h` or `3d`.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let excerpt = || text.chars().take(40).collect::<String>();
     match duration_ms(text) {
@@ -320,7 +320,7 @@ fn store_folder(
     }
     let beside = files.project.as_deref().map_or(folder, folder_of);
     match stated {
-        // The user's path is below the user's own folder, or the one of all stores.
+        // A path in the user's file is relative to that file's folder, or the one of all stores.
         Some(store) => {
             let beside = if store.from.is_project() { Some(beside) } else { files.user.as_deref().map(folder_of) };
             Sourced { value: beside.unwrap_or(folder).join(&store.value), from: store.from.clone() }
@@ -337,7 +337,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         .unwrap_or_else(|| Sourced { value: DEFAULT_BASE_URL.to_owned(), from: Origin::Default });
     let key_env =
         stated.key_env.unwrap_or_else(|| Sourced { value: DEFAULT_KEY_ENV.to_owned(), from: Origin::Default });
-    // A key is given to another server than its own only when the operator says so.
+    // A key goes to another server than its own only if the operator sets this.
     let is_own_key = (name == DEFAULT_PROVIDER || key_env.from != Origin::Default) && stated.key_command.is_none();
     let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
     let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
@@ -362,7 +362,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
     }
 }
 
-/// The folder that a file lies in, as it can be opened: `.` for a bare name.
+/// The folder of a file, in a form that can be opened: `.` for a bare name.
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

@@ -1,7 +1,7 @@
-//! The conversations of a thread's roles, one for each role and lane, extended visit by visit.
+//! The conversations of a thread's roles, one per role and lane, extended visit by visit.
 //!
-//! Whatever is forgotten here is recollected with the same bytes: a role's own visits from its steps, and what it was
-//! told in between from their notes, or from the other roles' steps where a note has it not.
+//! A conversation that was dropped from memory is rebuilt with the same bytes: a role's own visits from its steps, and
+//! the reports in between from their notes, or from the other roles' steps if a note lacks them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,28 +24,28 @@ pub struct Conversations {
     kept: BTreeMap<Key, Builder>,
 }
 
-/// A visit to be opened.
+/// A visit to open.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
-    /// In which lane.
+    /// The lane.
     pub lane: &'a LanePath,
-    /// Whose.
+    /// The role.
     pub role: &'a RoleName,
-    /// What it is given.
+    /// The prompt.
     pub prompt: &'a str,
     /// The steps that it follows.
     pub prev: &'a [Digest],
-    /// The number of its step, or of one after those that it follows.
+    /// The number of its step, or of a step after its predecessors.
     pub before: u64,
     /// For each part of the lane's path the step that opened its first round.
     pub first_opened_by: &'a [u64],
 }
 
-/// A visit that has been opened.
+/// An opened visit.
 pub struct Opened {
     /// The messages of its first request.
     pub conversation: Arc<Conversation>,
-    /// The steps since its last visit that the prompt reports; `None` where they are not needed again.
+    /// The report in the prompt of the steps since its last visit; `None` if it is not needed again.
     pub told: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Conversations {
     /// Opens a role's next visit.
     ///
     /// # Errors
-    /// When a step that it needs is missing or damaged.
+    /// If a step that it needs is missing or damaged.
     pub fn open(
         &mut self,
         opening: &Opening<'_>,
@@ -72,26 +72,26 @@ impl Conversations {
         Ok(Opened { conversation, told })
     }
 
-    /// Closes the visit that was opened last with its answer.
+    /// Closes the last opened visit with its answer.
     pub fn close(&mut self, role: &RoleName, place: StepLocation, answer: &str, transcript: Option<&Transcript>) {
         if let Some(builder) = self.kept.get_mut(&Key::new(role, &place.round.lane)) {
             builder.close(place, answer, transcript);
         }
     }
 
-    /// Forgets a role's conversation after a visit without an answer.
+    /// Drops a role's conversation after a visit without an answer.
     pub fn forget(&mut self, role: &RoleName, lane: &LanePath) {
         self.kept.remove(&Key::new(role, lane));
     }
 
-    /// Forgets every conversation of a lane and of those within it: it has ended.
+    /// Drops every conversation of an ended lane and of the lanes within it.
     pub fn forget_lane(&mut self, lane: &LanePath) {
         let within = format!("{lane}/");
         self.kept.retain(|key, _| key.lane != *lane && !key.lane.as_str().starts_with(&within));
     }
 }
 
-/// The steps of a role's own history: those of the lanes around from before this lane was first opened, then its own.
+/// The steps of a role's own history: those of the enclosing lanes from before this lane first opened, then its own.
 fn own_history(opening: &Opening<'_>, steps: &Steps<'_>) -> Result<Vec<u64>, Error> {
     let mut own = Vec::new();
     let through = opening.first_opened_by.iter().copied().chain([opening.before.saturating_sub(1)]);
@@ -128,7 +128,7 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
     Ok(builder)
 }
 
-/// A lane and those around it, the trunk first.
+/// A lane and its enclosing lanes, the trunk first.
 fn around(lane: &LanePath) -> Vec<LanePath> {
     let mut lanes: Vec<LanePath> = lane.outward().collect();
     lanes.reverse();

@@ -1,6 +1,6 @@
 //! The conversations of a thread's roles, built from its steps: one builder for running, rebuilding and replaying.
 //!
-//! It follows each step's predecessors, so that a conversation depends on the steps alone and never on the order in which
+//! It follows each step's predecessors, so a conversation depends on the steps alone and never on the order in which
 //! lanes ended.
 
 mod builder;

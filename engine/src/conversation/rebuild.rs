@@ -1,7 +1,7 @@
-//! Rebuilds what was sent: every request of every transcript from the steps and the objects they name.
+//! Rebuilds every request of every transcript from the steps and the objects they name.
 //!
-//! Law `rebuild`: the digest of each rebuilt request is the one that the transcript names. Nothing here trusts what a
-//! run kept in memory; it starts from the store.
+//! Law `rebuild`: the digest of each rebuilt request equals the one in the transcript. This code uses only the store,
+//! and nothing that a run kept in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,30 +26,30 @@ pub struct Request {
     pub seq: u64,
     /// The role's visit.
     pub visit: u64,
-    /// Who asked.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
-    /// The digest that the transcript names.
+    /// The digest in the transcript.
     pub recorded: Digest,
     /// The digest of the rebuilt request.
     pub rebuilt: Digest,
-    /// The request before a hook rewrote it, as the transcript names it.
+    /// The digest of the request before a hook rewrote it, from the transcript.
     pub asked: Option<Digest>,
     /// The digest of the head.
     pub head_digest: Digest,
     /// The head.
     pub head: Head,
-    /// The messages as they were sent.
+    /// The messages as sent.
     pub messages: Vec<Message>,
     /// The messages before a hook rewrote them.
     pub asked_messages: Option<Vec<Message>>,
-    /// What else is wrong with it.
+    /// Any other defect.
     pub fault: Option<String>,
 }
 
 impl Request {
-    /// Whether what was sent is what the steps say.
+    /// Whether the request sent follows from the steps.
     pub fn is_proven(&self) -> bool {
         self.rebuilt == self.recorded && self.fault.is_none()
     }
@@ -64,24 +64,24 @@ pub enum Error {
     /// The definition does not fit this version.
     #[error(transparent)]
     ResolvedRoles(#[from] resolved_roles::Error),
-    /// The thread pins a layout that this version cannot write.
+    /// The thread pins a layout that this version does not support.
     #[error(transparent)]
     Layout(#[from] conversation::UnknownLayout),
 }
 
-/// What a thread was begun with.
+/// The start of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beginning {
     /// The workflow.
     pub workflow: Workflow,
-    /// The beginning.
+    /// The start object.
     pub start: Start,
 }
 
-/// The object of that digest, read as a `T`.
+/// Reads the object with a digest as a `T`.
 ///
 /// # Errors
-/// When it is missing, damaged or of another shape.
+/// If it is missing, damaged or of another shape.
 pub fn object<T: serde::de::DeserializeOwned>(store: &dyn Read, kind: Kind, digest: Digest) -> Result<T, store::Error> {
     let damaged = |what: String| store::Error::from(store::Damage::new(what).of_object(digest));
     let bytes = store
@@ -91,10 +91,10 @@ pub fn object<T: serde::de::DeserializeOwned>(store: &dyn Read, kind: Kind, dige
         .map_err(|error| damaged(format!("the {} object {digest} cannot be read: {error}", kind.name())))
 }
 
-/// What a thread was begun with.
+/// Reads the start of a thread.
 ///
 /// # Errors
-/// When an object is missing or damaged.
+/// If an object is missing or damaged.
 pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error> {
     Ok(Beginning {
         workflow: object(store, Kind::Workflow, row.workflow)?,
@@ -102,43 +102,43 @@ pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error>
     })
 }
 
-/// A thread's policy.
+/// Reads a thread's policy.
 ///
 /// # Errors
-/// When the object is missing or damaged.
+/// If the object is missing or damaged.
 pub fn policy(store: &dyn Read, row: &Row) -> Result<Policy, store::Error> {
     object(store, Kind::Policy, row.policy)
 }
 
-/// One request as it is rebuilt: borrowed, so that one of a long conversation costs no more than one of a short one.
+/// A rebuilt request, borrowed, so that its cost does not depend on the length of the conversation.
 #[derive(Debug)]
 pub struct Sent<'a> {
     /// The step.
     pub stored: &'a StoredStep,
-    /// The digest that the transcript names.
+    /// The digest in the transcript.
     pub recorded: Digest,
     /// The digest of the rebuilt request.
     pub rebuilt: Digest,
-    /// The request before a hook rewrote it, as the transcript names it.
+    /// The digest of the request before a hook rewrote it, from the transcript.
     pub asked: Option<Digest>,
     /// The digest of the head.
     pub head_digest: Digest,
     /// The head.
     pub head: &'a Arc<Head>,
-    /// The messages as the steps make them.
+    /// The messages built from the steps.
     pub plain: &'a [Message],
-    /// How many of `plain` stand in front of the visit.
+    /// How many of `plain` precede the visit.
     pub before: usize,
-    /// How many messages `plain` shares with that of the request of this role that was handed out before it.
+    /// How many messages `plain` shares with the previously visited request of this role.
     pub kept: usize,
-    /// The messages that were sent in place of `plain`, where a hook rewrote them.
+    /// The messages sent in place of `plain`, if a hook rewrote them.
     pub rewritten: Option<Vec<Message>>,
-    /// What else is wrong with it.
+    /// Any other defect.
     pub fault: Option<String>,
 }
 
 impl Sent<'_> {
-    /// The messages as they were sent.
+    /// The messages as sent.
     pub fn messages(&self) -> &[Message] {
         self.rewritten.as_deref().unwrap_or(self.plain)
     }
@@ -166,20 +166,20 @@ impl Sent<'_> {
     }
 }
 
-/// A visit of a role that a model plays, after its requests.
+/// A visit of a model role, after its requests.
 #[derive(Debug)]
 pub struct RebuiltVisit<'a> {
     /// The step.
     pub stored: &'a StoredStep,
-    /// What is known of it and not hashed.
+    /// Its note, which is not hashed.
     pub note: &'a Note,
     /// The message that opened it.
     pub opening: &'a Message,
-    /// What was said in it.
+    /// Its transcript.
     pub transcript: Option<&'a Transcript>,
 }
 
-/// What a walk through a thread meets, in order.
+/// What [`walk`] visits, in order.
 #[derive(Debug)]
 pub enum RebuildEvent<'a> {
     /// A request.
@@ -188,11 +188,11 @@ pub enum RebuildEvent<'a> {
     Visit(RebuiltVisit<'a>),
 }
 
-/// Rebuilds every request of a thread in order and hands each to `each` until it says stop (`false`). `wanted` says
-/// of which steps: the requests of the others are not made, only their place in the history.
+/// Rebuilds every request of a thread in order and passes each to `each` until it returns `false`. `wanted` selects
+/// the steps: requests of the others are not built, only their place in the history.
 ///
 /// # Errors
-/// When a step or an object is missing or damaged.
+/// If a step or an object is missing or damaged.
 pub fn requests(
     store: &dyn Read,
     thread: &ThreadId,
@@ -206,7 +206,7 @@ pub fn requests(
     })
 }
 
-/// As [`requests`], without a copy of their messages, and with the ends of visits.
+/// Like [`requests`], without a copy of the messages, and with the ends of visits.
 ///
 /// # Errors
 /// As [`requests`].
@@ -240,19 +240,19 @@ pub fn walk(
     fault.map_or(Ok(()), Err)
 }
 
-/// What a role's answer says beside its fields; empty where there is no answer or it cannot be read.
+/// The body of a role's answer; empty if there is no answer or it cannot be read.
 pub fn body(body_readers: &BTreeMap<RoleName, BodyReader>, role: &RoleName, answer: &str) -> String {
     body_readers.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
-/// A role's history policy, and what its heads hold.
+/// A role's history policy, and the contents of its heads.
 struct RoleHistory {
     history_policy: conversation::HistoryPolicy,
     script: resolved_roles::Script,
 }
 
 impl RoleHistory {
-    /// The request with what is wrong with it: a head that no hook rewrote is the one that the workflow gives.
+    /// Checks that a head that no hook rewrote is the one of the workflow.
     fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
         let schema = self.script.response_format.as_deref();
         let held = sent.head.response_format.as_deref();
@@ -264,12 +264,11 @@ impl RoleHistory {
     }
 }
 
-/// A role's conversation in one lane.
 struct WalkState {
     builder: Builder,
-    /// The messages up to what was handed out last, side by side.
+    /// The messages up to the last request visited, in one list.
     plain: Vec<Message>,
-    /// How many of them have stood since a request was last handed out.
+    /// How many of them are unchanged since the last request visited.
     kept: usize,
 }
 
@@ -291,7 +290,7 @@ struct Rebuilding<'a> {
     heads: BTreeMap<Digest, Arc<Head>>,
     walked: BTreeMap<Key, WalkState>,
     rounds: Rounds,
-    /// Lanes that have spoken.
+    /// Lanes with at least one step.
     lanes: BTreeSet<LanePath>,
 }
 
@@ -345,7 +344,7 @@ impl<'a> Rebuilding<'a> {
         Ok(goes_on)
     }
 
-    /// A lane that was first opened goes on with the conversations of the lane that it was opened in.
+    /// A lane that opens for the first time continues the conversations of the lane that opened it.
     fn enter(&mut self, place: &StepLocation) {
         let lane = &place.round.lane;
         let Some(parent) = lane.parent() else { return };

@@ -1,4 +1,4 @@
-//! Earlier steps of a thread: the newest at hand, the others from the store.
+//! Earlier steps of a thread: the newest from memory, the others from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use crate::resolved_roles::BodyReader;
 use crate::store::{Damage, Error, Read, StoredStep};
 use crate::thread::{self, EdgeCount, OwnVisits, PastLane, StepLookup};
 
-/// How many bytes of steps stay at hand.
+/// How many bytes of steps stay in memory.
 const AT_HAND_BYTES: usize = 8 << 20;
 
-/// How many steps stay at hand.
+/// How many steps stay in memory.
 const AT_HAND: usize = 4096;
 
 /// The steps of one thread.
@@ -28,7 +28,7 @@ pub struct Steps<'a> {
     roles: Vec<RoleName>,
     body_readers: BTreeMap<RoleName, BodyReader>,
     at_hand: Mutex<StepCache>,
-    /// Rounds as they follow from the steps alone, without trusting notes.
+    /// Rounds derived from the steps alone, without trusting notes.
     proven: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
@@ -37,7 +37,7 @@ struct StepCache {
     steps: BTreeMap<u64, PastStep>,
     seqs: BTreeMap<Digest, u64>,
     size_bytes: usize,
-    /// Steps behind this one may not be in the store yet.
+    /// Later steps may not be in the store yet.
     synced: u64,
 }
 
@@ -65,7 +65,7 @@ fn size_bytes(episode: &Episode) -> usize {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps of `thread`, whose roles' answers are read by `body_readers`.
+    /// The steps of `thread`; `body_readers` read its roles' answers.
     pub fn new(
         store: &'a dyn Read,
         thread: ThreadId,
@@ -80,25 +80,25 @@ impl<'a> Steps<'a> {
         self.store
     }
 
-    /// Keeps a step at hand that was just made.
+    /// Keeps a new step in memory.
     pub fn add(&self, step: PastStep) {
         self.at_hand().add(step);
     }
 
-    /// Which steps opened the rounds of step `seq`, whatever its note says.
+    /// Records which steps opened the rounds of step `seq`, regardless of its note.
     pub fn prove(&self, seq: u64, opened_by: Vec<u64>) {
         if !opened_by.is_empty() {
             self.proven.lock().unwrap_or_else(PoisonError::into_inner).insert(seq, opened_by);
         }
     }
 
-    /// The store has every step up to `seq`.
+    /// Records that the store has every step up to `seq`.
     pub fn synced(&self, seq: u64) {
         let mut at_hand = self.at_hand();
         at_hand.synced = at_hand.synced.max(seq);
     }
 
-    /// Keeps a stored step at hand.
+    /// Keeps a stored step in memory.
     pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
         let StoredStep { seq, digest, step, .. } = stored;
         let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
@@ -112,10 +112,10 @@ impl<'a> Steps<'a> {
         step
     }
 
-    /// The step of that number as it is stored, with its note.
+    /// The stored step with a number, with its note.
     ///
     /// # Errors
-    /// When it is missing or damaged.
+    /// If it is missing or damaged.
     pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
         let missing =
             || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
@@ -125,7 +125,7 @@ impl<'a> Steps<'a> {
     /// The numbers of a role's visits in a lane up to step `through`, oldest first.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// If the index is damaged.
     pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<u64>, Error> {
         let visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
         Ok(visits.into_iter().map(|(_, seq)| seq).filter(|seq| *seq <= through).collect())
@@ -179,7 +179,7 @@ impl Past for Steps<'_> {
         if let Some(seq) = self.at_hand().seqs.get(&digest) {
             return Ok(*seq);
         }
-        // In a thread without lanes it is the one before.
+        // In a thread without lanes it is the previous one.
         if before > 1 && self.step(before - 1)?.digest == digest {
             return Ok(before - 1);
         }

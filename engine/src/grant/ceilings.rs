@@ -3,24 +3,24 @@
 use rondo_protocol::workflow::Limits;
 use serde::{Deserialize, Serialize};
 
-/// The operator's limits; where the workflow has one too, the lower holds.
+/// The operator's limits; the lower of these and a workflow's applies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
-    /// US dollars of a thread.
+    /// US dollars per thread.
     pub cost_usd: Option<f64>,
-    /// How deep child workflows may nest.
+    /// The depth of nested child workflows.
     pub depth: Option<u64>,
-    /// Model calls of one step.
+    /// Model calls per step.
     pub model_calls: Option<u64>,
-    /// Steps of a thread.
+    /// Steps per thread.
     pub steps: Option<u64>,
-    /// Tokens of a thread.
+    /// Tokens per thread.
     pub tokens: Option<u64>,
-    /// Tool calls of one step.
+    /// Tool calls per step.
     pub tool_calls: Option<u64>,
-    /// Visits of one role.
+    /// Visits per role.
     pub visits: Option<u64>,
-    /// Milliseconds of a thread.
+    /// Milliseconds per thread.
     pub wall_time_ms: Option<u64>,
 }
 

@@ -1,10 +1,10 @@
 //! Grants: what the operator lets the roles of a workflow do.
 //!
-//! What a role may call is what the operator grants, the workflow asks for and the role lists. The last two are one
-//! thing here, because a workflow asks for what its roles list; this module holds the first. Each entry is a [`Rule`].
-//! `deny` is asked before `approve`, and `approve` before `tools`.
+//! A role may make calls that the operator grants, the workflow asks for and the role lists. The last two are the
+//! same, because a workflow asks for what its roles list; this module handles the first. Each entry is a [`Rule`].
+//! `deny` takes precedence over `approve`, and `approve` over `tools`.
 //!
-//! This module knows no file and no terminal: who was asked, and what they said before, is for the command line.
+//! This module uses no file and no terminal: the command line handles questions and earlier answers.
 
 mod ceilings;
 mod rule;
@@ -22,33 +22,33 @@ pub use rule::{InvalidRule, Rule};
 /// What the operator grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
-    /// Calls that may be made.
+    /// Calls that are allowed.
     pub tools: Vec<Rule>,
     /// Calls that are never made.
     pub deny: Vec<Rule>,
-    /// Calls that are shown to a person first.
+    /// Calls that a person has to approve first.
     pub approve: Vec<Rule>,
 }
 
-/// What becomes of a call.
+/// The decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be made.
+    /// It is allowed.
     Granted,
-    /// A person is asked.
+    /// A person has to approve it.
     Asked,
-    /// It may not be made, and why.
+    /// It is not allowed, with the reason.
     Denied(String),
 }
 
 impl Grants {
-    /// Grants every tool, without asking: for a caller that has decided by other means.
+    /// Grants every tool without approval: for a caller that decides by other means.
     pub fn everything() -> Self {
         Self { tools: vec![Rule::everything()], deny: Vec::new(), approve: Vec::new() }
     }
 
-    /// Why no call of a tool by a role (`None` = by a role of which nothing is known) may be made, in words that name the
-    /// missing grant; `None` = some may.
+    /// The reason why no call of a tool by a role may be made, which names the missing grant; `None` if some calls
+    /// may. Without `role` the role is unknown.
     pub fn denied(&self, role: Option<&RoleName>, tool: &Spec) -> Option<String> {
         let name = &tool.name;
         if let Some(rule) = self.deny.iter().find(|rule| rule.is_of(role, name) && rule.covers_all()) {
@@ -60,12 +60,13 @@ impl Grants {
         Some(format!("the tool {name} is not granted; add {name:?} to `tools` in [grant], or agree with `rondo trust`"))
     }
 
-    /// Whether a person is asked about some calls of a tool by a role.
+    /// Whether some calls of a tool by a role need approval.
     pub fn asks_about(&self, role: &RoleName, tool: &str) -> bool {
         self.approve.iter().any(|rule| rule.is_of(Some(role), tool))
     }
 
-    /// What becomes of a call. What cannot be told of its arguments counts for `deny` and `approve`, and against `tools`.
+    /// Decides on a call. A rule that the arguments do not decide applies for `deny` and `approve`, and does not apply
+    /// for `tools`.
     pub fn decide(&self, call: &ToolCall) -> Decision {
         let (role, name) = (Some(&call.site.role), call.name.as_str());
         let of_tool =
@@ -83,12 +84,12 @@ impl Grants {
     }
 }
 
-/// Asks a person about single calls.
+/// Asks a person to approve single calls.
 pub trait Approver: Send + Sync {
     /// Whether this call may be made.
     ///
     /// # Errors
-    /// When no person can be asked: a fault of class `Denied`.
+    /// If no person can be asked: a fault of class `Denied`.
     fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<bool, Fault>>;
 }
 

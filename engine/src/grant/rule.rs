@@ -12,20 +12,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::words;
 
-/// The tool whose calls rules select by their first words.
+/// The tool whose calls rules select by their leading words.
 const SHELL: &str = "shell";
 
-/// The tools whose calls rules select by their path.
+/// The tools whose calls rules select by path.
 const WITH_PATH: [&str; 5] = ["list_files", "read_file", "search_files", "write_file", "edit_file"];
 
-/// The member of their arguments.
+/// The argument that holds the path.
 const PATH: &str = "path";
 
-/// Which calls an entry is about.
+/// Which calls an entry covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     text: String,
-    /// `None` = of every role.
+    /// `None` means every role.
     role: Option<RoleName>,
     /// A name, `server.*` or `*`.
     tool: String,
@@ -36,17 +36,17 @@ pub struct Rule {
 enum Only {
     /// Every call of the tool.
     All,
-    /// Calls of `shell` that begin with these words; `*` stands for anything within a word.
+    /// Calls of `shell` that begin with these words; `*` matches anything within a word.
     Words(Vec<String>),
-    /// Calls with this path; `*` stands for anything within a name.
+    /// Calls with this path; `*` matches anything within a name.
     Path(Vec<String>),
 }
 
-/// An entry that means no tool.
+/// An entry that names no tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} {why}")]
 pub struct InvalidRule {
-    /// The entry, cut.
+    /// The entry, shortened.
     pub text: String,
     /// What is wrong, and what to write.
     pub why: &'static str,
@@ -96,47 +96,47 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// About every call of every tool.
+    /// Covers every call of every tool.
     pub fn everything() -> Self {
         Self { text: "*".to_owned(), role: None, tool: "*".to_owned(), only: Only::All }
     }
 
-    /// About every call of a tool that a workflow names: a name or `server.*`.
+    /// Covers every call of a tool as a workflow names it: a name or `server.*`.
     pub fn of_tool(tool: &str) -> Self {
         Self { text: tool.to_owned(), role: None, tool: tool.to_owned(), only: Only::All }
     }
 
-    /// As the operator wrote it.
+    /// The text that the operator wrote.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The tools that it is about: a name, `server.*` or `*`.
+    /// The tools it covers: a name, `server.*` or `*`.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// Whether it is about some calls of a tool by a role; `None` = by any role.
+    /// Whether it covers some calls of a tool by a role; `None` means any role.
     pub fn is_of(&self, role: Option<&RoleName>, tool: &str) -> bool {
         self.role.as_ref().is_none_or(|own| Some(own) == role) && means(&self.tool, tool)
     }
 
-    /// Whether it is about all calls of its tool.
+    /// Whether it covers all calls of its tool.
     pub fn covers_all(&self) -> bool {
         self.only == Only::All
     }
 
-    /// Whether it covers a call of its tool, also where that cannot be told.
+    /// Whether it covers a call of its tool, or may cover it.
     pub fn may_cover(&self, call: &ToolCall) -> bool {
         self.covers(call).unwrap_or(true)
     }
 
-    /// Whether it is certain that it covers a call of its tool.
+    /// Whether it certainly covers a call of its tool.
     pub fn surely_covers(&self, call: &ToolCall) -> bool {
         self.covers(call).unwrap_or(false)
     }
 
-    /// `None` = that cannot be told from the arguments.
+    /// `None` if the arguments do not decide it.
     fn covers(&self, call: &ToolCall) -> Option<bool> {
         match &self.only {
             Only::All => Some(true),
@@ -157,7 +157,7 @@ fn arguments(call: &ToolCall) -> Option<Value> {
     canonical::from_slice(call.arguments.as_bytes()).ok()
 }
 
-/// The names of a relative path, without `.` and `..`; `None` for one that leads out.
+/// The names of a relative path, without `.` and `..`; `None` if it leads out of its folder.
 fn names(path: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for part in Path::new(path.trim()).components() {
@@ -173,7 +173,7 @@ fn names(path: &str) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Whether `pattern`, in which `*` stands for anything, means the whole of `text`.
+/// Whether `pattern`, in which `*` matches anything, matches the whole of `text`.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

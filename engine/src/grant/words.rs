@@ -1,11 +1,11 @@
-//! The words of a call of `shell`, split as the shell splits them.
+//! Splits a call of `shell` into words like the shell.
 //!
-//! Only a command that is nothing but words can be told by its words. One with an operator, an expansion or a pattern
-//! may run anything, and so may one whose program runs another one that it is given.
+//! Only a command that consists of plain words can be identified by them. One with an operator, an expansion or a
+//! pattern may run anything, and so may a program that runs another one.
 
 use rondo_protocol::Value;
 
-/// Programs that run what they are given as arguments or read.
+/// Programs that run their arguments or input as programs.
 const RUN_OTHERS: [&str; 47] = [
     "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "busybox", "toybox", "env", "command",
     "builtin", "exec", "eval", "source", ".", "nice", "nohup", "time", "timeout", "setsid", "stdbuf", "ionice", "chrt",
@@ -13,14 +13,14 @@ const RUN_OTHERS: [&str; 47] = [
     "flock", "strace", "ssh", "trap", "awk", "gawk", "mawk", "nawk",
 ];
 
-/// Programs that run a text that they are given, by how their names begin, and the options before that text.
+/// Name prefixes of programs that run program text, and the options before that text.
 const INTERPRETERS: [&str; 8] = ["perl", "python", "ruby", "node", "deno", "php", "lua", "tclsh"];
 const PROGRAM_TEXTS: [&str; 5] = ["-c", "-e", "-E", "-r", "--eval"];
 
-/// What has a meaning to the shell where it is not quoted.
+/// Characters with a special meaning to the shell outside quotes.
 const SPECIAL: &str = ";&|<>()$`{}[]*?!~#\n";
 
-/// The words of the command that the arguments of `shell` mean; `None` where that cannot be told.
+/// The words of the command in the arguments of `shell`; `None` if they cannot be determined.
 pub(super) fn of_command(arguments: &Value) -> Option<Vec<String>> {
     let words = match (arguments.get("argv"), arguments.get("script")) {
         (Some(Value::List(argv)), None | Some(Value::Null)) => {
@@ -32,11 +32,11 @@ pub(super) fn of_command(arguments: &Value) -> Option<Vec<String>> {
     named_by_its_file(words)
 }
 
-/// The words with the program by the name of its file, because `/usr/bin/git` is `git`.
+/// The words with the program reduced to its file name, because `/usr/bin/git` is `git`.
 fn named_by_its_file(mut words: Vec<String>) -> Option<Vec<String>> {
     let program = words.first_mut()?;
     let name = program.rsplit('/').next()?.to_owned();
-    // `A=b program` sets a variable, which may say what the program does.
+    // `A=b program` sets a variable, which may change what the program does.
     if name.is_empty() || program.contains('=') || RUN_OTHERS.contains(&name.as_str()) {
         return None;
     }
@@ -48,7 +48,7 @@ fn named_by_its_file(mut words: Vec<String>) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// A line of the shell as words (POSIX.1-2024, Shell Command Language, 2.2 Quoting and 2.3 Token Recognition).
+/// Splits a shell line into words (POSIX.1-2024, Shell Command Language, 2.2 Quoting and 2.3 Token Recognition).
 fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

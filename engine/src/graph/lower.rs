@@ -1,4 +1,4 @@
-//! From the checked definition to the graph.
+//! Lowers the checked definition to the graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, RoleP
 
 use super::{Bound, Branch, Condition, Each, Edge, EdgeId, FanOut, Graph, Join, Link, Node, RoleNode, To};
 
-/// Why a definition cannot be lowered. A file that passed the checker always can.
+/// Why a definition cannot be lowered. A file that passed the checker always can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A template or expression cannot be parsed.
@@ -129,7 +129,7 @@ fn default_policy() -> RolePolicy {
     }
 }
 
-/// Roles of which a template asks for every visit.
+/// Roles for which a template reads every visit.
 fn told_whole<'a>(
     inner: &StableDiGraph<Node, Link>,
     values: impl Iterator<Item = &'a ValueTemplate>,
@@ -139,7 +139,7 @@ fn told_whole<'a>(
     let mut look = |uses: Vec<Use<'_>>| {
         for path in uses.iter().map(|found| found.path).filter(|path| !path.is_local() && path.root() == "steps") {
             match path.segments() {
-                // A step taken as a whole holds all its visits too.
+                // A step read as a whole includes all its visits.
                 [Segment::Name(role)] => asked.insert(role.to_string()),
                 [Segment::Name(role), Segment::Name(field), ..] if &**field == "all" => asked.insert(role.to_string()),
                 _ => false,
@@ -172,7 +172,7 @@ struct Lowering {
     fail: NodeIndex,
     roles: BTreeMap<RoleName, NodeIndex>,
     edges: u32,
-    /// For each node, which roles lead to it: where `back` may lead.
+    /// For each node the roles that lead to it: the possible targets of `back`.
     targets: BTreeMap<NodeIndex, Vec<NodeIndex>>,
 }
 
@@ -200,7 +200,7 @@ impl Lowering {
     ) -> Result<Arc<Edge>, Error> {
         let id = EdgeId(self.edges);
         self.edges += 1;
-        // The parser of workflow files bounds how deep `on_max` edges nest.
+        // The parser of workflow files limits the nesting of `on_max` edges.
         let on_max = edge.on_max.as_ref();
         let on_max = on_max.map(|next| self.route(from, status, (order, edge.max), key(&part, "on_max"), next));
         let on_max = on_max.transpose()?;

@@ -1,9 +1,9 @@
-//! The graph that a workflow is lowered to: roles, hooks and ports as nodes, edges with their templates parsed.
+//! The graph that a workflow is lowered to: roles, hooks and ports as nodes, and edges with parsed templates.
 //!
-//! Names stand outside, petgraph inside: no index leaves this module but [`EdgeId`], which counts edges in the order
-//! of the file and so means the same in every process.
+//! The interface uses names and hides petgraph: the only index that leaves this module is [`EdgeId`], which numbers
+//! edges in the order of the file and so is the same in every process.
 //!
-//! This module decides nothing: `thread` chooses the edge that is taken.
+//! This module decides nothing: `thread` chooses the edge to take.
 
 mod lower;
 pub mod view;
@@ -37,7 +37,6 @@ pub struct Graph {
     policy: Policy,
 }
 
-/// What a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     Start,
@@ -48,94 +47,93 @@ enum Node {
     Fail,
 }
 
-/// What joins two nodes.
 #[derive(Debug)]
 enum Link {
-    /// An edge of the file. `order` is its place among those of its status; `after` is the bound of the edge in whose
-    /// place it is taken.
+    /// An edge of the file. `order` is its place among those of its status; `after` is the bound of the edge that it
+    /// replaces.
     Route { status: Option<Status>, order: u32, after: Option<u32>, edge: Arc<Edge> },
-    /// A stretch of a call path.
+    /// A segment of a call path.
     Calls(CallKind),
 }
 
-/// A role and what was known of it before anything ran.
+/// A role and its static data.
 #[derive(Debug)]
 struct RoleNode {
     role: Role,
     policy: RolePolicy,
-    /// Of a tool role: what its tool is given.
+    /// The arguments of a tool role's tool.
     args: Option<ValueTemplate>,
-    /// For each status its edges in declared order.
+    /// The edges of each status in declared order.
     routes: BTreeMap<Status, Vec<Arc<Edge>>>,
-    /// For each call kind the nodes that a call passes, outermost first.
+    /// The nodes that calls of each kind pass, outermost first.
     paths: BTreeMap<CallKind, Vec<usize>>,
 }
 
-/// An edge with its templates parsed.
+/// An edge with parsed templates.
 #[derive(Debug)]
 pub struct Edge {
     /// Its number.
     pub id: EdgeId,
-    /// Which part of the workflow it is, such as `graph.writer.drafted[0].on_max`; a path as in
+    /// Its path in the workflow, such as `graph.writer.drafted[0].on_max`, in the form of
     /// [`places`](rondo_protocol::workflow::places).
     pub part: Arc<str>,
-    /// The condition; `None` = always.
+    /// The condition, if any.
     pub when: Option<Condition>,
-    /// Where to.
+    /// The target.
     pub to: To,
-    /// What the next role is given.
+    /// The prompt for the next role.
     pub prompt: Template,
     /// A line for the user.
     pub say: Option<Template>,
-    /// Why, at `fail`.
+    /// The reason, for an edge to `fail`.
     pub reason: Option<Template>,
-    /// What the run gives back, at `end`.
+    /// The result of the run, for an edge to `end`.
     pub result: Option<ValueTemplate>,
-    /// How often it may be taken, and where it leads then.
+    /// How often it may be taken, and the edge taken after that.
     pub bound: Option<Bound>,
 }
 
-/// When an edge is taken.
+/// The condition of an edge.
 #[derive(Debug)]
 pub struct Condition {
     /// The expression.
     pub expr: Expr,
-    /// As it was written.
+    /// Its source text.
     pub source: String,
 }
 
 /// How often an edge may be taken.
 #[derive(Debug)]
 pub struct Bound {
-    /// This often.
+    /// The maximum.
     pub max: u32,
-    /// Counted anew at each step of this role.
+    /// The count restarts at each step of this role.
     pub per: Option<RoleName>,
-    /// Where it leads after that.
+    /// The edge taken once the maximum is reached.
     pub on_max: Arc<Edge>,
 }
 
 /// Where an edge leads.
 #[derive(Debug, Clone)]
 pub enum To {
-    /// To a role.
+    /// A role.
     Role(RoleName),
-    /// To the end.
+    /// The end.
     End,
-    /// To the end, as a failure.
+    /// The end, as a failure.
     Fail,
-    /// To the role from which this one was entered.
+    /// The role from which this one was entered.
     Back,
-    /// Into several lanes at once.
+    /// Several lanes at once.
     Fan(Arc<FanOut>),
 }
 
 /// Several lanes at once, and where they meet.
 #[derive(Debug)]
 pub struct FanOut {
-    /// A lane for each branch, or one branch whose lanes are made by `each`.
+    /// One lane per branch, or one branch whose lanes `each` creates.
     pub branches: Vec<Branch>,
-    /// A lane for each element of a list.
+    /// One lane per element of a list, if set.
     pub each: Option<Each>,
     /// Where the lanes meet.
     pub join: Join,
@@ -144,44 +142,44 @@ pub struct FanOut {
 /// One branch of a fan-out.
 #[derive(Debug)]
 pub struct Branch {
-    /// Which part of the workflow it is.
+    /// Its path in the workflow.
     pub part: Arc<str>,
     /// Its first role.
     pub to: RoleName,
-    /// What that role is given.
+    /// The prompt for that role.
     pub prompt: Template,
-    /// Whether it is opened at all; `None` = always.
+    /// The condition for opening it, if any.
     pub when: Option<Condition>,
 }
 
-/// A lane for each element of a list.
+/// One lane per element of a list.
 #[derive(Debug)]
 pub struct Each {
     /// The name of the element in the lane's prompts.
     pub name: FieldName,
     /// The list.
     pub over: Expr,
-    /// As it was written.
+    /// The source text of the list expression.
     pub source: String,
-    /// How many lanes run at once.
+    /// How many lanes run at the same time.
     pub parallel: u32,
 }
 
 /// Where lanes meet.
 #[derive(Debug)]
 pub struct Join {
-    /// The role that goes on.
+    /// The role that continues.
     pub to: RoleName,
-    /// What it is given; `None` = the parts with a blank line between.
+    /// Its prompt; without one it gets the parts with a blank line between them.
     pub prompt: Option<Template>,
     /// How many lanes must arrive.
     pub need: Need,
-    /// What a failed lane does.
+    /// The effect of a failed lane.
     pub failed: FailedLanes,
 }
 
 impl To {
-    /// The roles that it leads to at once.
+    /// The roles that it leads to directly.
     pub fn roles(&self) -> Vec<&RoleName> {
         match self {
             Self::Role(role) => vec![role],
@@ -195,7 +193,7 @@ impl Graph {
     /// Lowers a checked workflow with the hooks before its roles, outermost first.
     ///
     /// # Errors
-    /// When a template that was checked cannot be parsed, which a stored workflow of another version may cause.
+    /// If a template cannot be parsed, which a workflow stored by another version may cause.
     pub fn new(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) -> Result<Self, Error> {
         lower::lower(workflow, policy, hooks)
     }
@@ -205,12 +203,12 @@ impl Graph {
         &self.name
     }
 
-    /// What may change between runs.
+    /// The policy, which may change between runs.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What the run gives back at an `end` without a result of its own.
+    /// The result at an `end` without its own.
     pub fn result(&self) -> Option<&ValueTemplate> {
         self.result.as_ref()
     }
@@ -220,12 +218,12 @@ impl Graph {
         self.routes_from(self.start)
     }
 
-    /// The edges of a role's status in declared order, or `None` when the status leads nowhere.
+    /// The edges of a role's status in declared order, or `None` if it has none.
     pub fn routes(&self, role: &RoleName, status: &Status) -> Option<&[Arc<Edge>]> {
         self.roles.get(role)?.routes.get(status).map(Vec::as_slice)
     }
 
-    /// Every edge by its number, also those that are taken in the place of a bounded one.
+    /// Every edge by its number, including `on_max` edges.
     pub fn edges(&self) -> BTreeMap<EdgeId, &Arc<Edge>> {
         self.sources().map(|(_, edge)| (edge.id, edge)).collect()
     }
@@ -235,8 +233,8 @@ impl Graph {
         self.roles.iter().map(|(name, node)| (name, &node.role))
     }
 
-    /// Roles that may speak in a lane whose fan-out goes on without it: a fault of theirs that nothing routes is the end
-    /// of the lane and not of the thread.
+    /// Roles in lanes whose fan-out continues without a failed lane: an unrouted fault of theirs ends the lane and not
+    /// the thread.
     pub fn absorbed(&self) -> BTreeSet<&RoleName> {
         let mut found = BTreeSet::new();
         for (source, edge) in self.sources() {
@@ -262,7 +260,7 @@ impl Graph {
         found
     }
 
-    /// Every edge with the role that it leaves; `None` = `start`.
+    /// Every edge with the role that it leaves; `None` means `start`.
     fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
         let of_roles =
             self.roles.values().flat_map(|node| node.routes.values().flatten().map(move |edge| (Some(node), edge)));
@@ -270,17 +268,17 @@ impl Graph {
         first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
     }
 
-    /// A role.
+    /// The role and its policy.
     pub fn role(&self, name: &RoleName) -> Option<(&Role, &RolePolicy)> {
         self.roles.get(name).map(|node| (&node.role, &node.policy))
     }
 
-    /// Of a tool role: what its tool is given.
+    /// The arguments of a tool role's tool.
     pub fn args(&self, name: &RoleName) -> Option<&ValueTemplate> {
         self.roles.get(name).and_then(|node| node.args.as_ref())
     }
 
-    /// Roles whose every visit a template asks for (`steps.ROLE.all`).
+    /// Roles for which a template reads every visit (`steps.ROLE.all`).
     pub fn roles_told_whole(&self) -> Arc<[RoleName]> {
         Arc::clone(&self.told_whole)
     }
@@ -290,13 +288,13 @@ impl Graph {
         &self.hooks
     }
 
-    /// The hooks that a role's calls of one kind pass, outermost first, as places in [`hooks`](Self::hooks).
+    /// The hooks on a role's calls of one kind, outermost first, as indexes into [`hooks`](Self::hooks).
     pub fn call_path(&self, role: &RoleName, kind: CallKind) -> &[usize] {
         self.roles.get(role).and_then(|node| node.paths.get(&kind)).map_or(&[], Vec::as_slice)
     }
 
     fn routes_from(&self, node: NodeIndex) -> Vec<&Arc<Edge>> {
-        // petgraph gives edges newest first, so the declared order is stored with each.
+        // petgraph returns edges newest first, so each stores its declared order.
         let mut routes: Vec<_> = self
             .inner
             .edges(node)
@@ -318,7 +316,7 @@ impl Graph {
     }
 }
 
-/// An edge, and those that are taken in its place once it was taken as often as it may be.
+/// An edge, and the edges that replace it once its bound is reached.
 fn chain(edge: &Arc<Edge>) -> impl Iterator<Item = &Arc<Edge>> {
     std::iter::successors(Some(edge), |edge| edge.bound.as_ref().map(|bound| &bound.on_max))
 }

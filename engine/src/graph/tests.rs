@@ -30,7 +30,7 @@ graph:
 
 #[test]
 fn a_graph_is_drawn_in_three_ways() {
-    // Without the `per` the cycle has its bound in every visit of the editor.
+    // Without `per` the cycle is bounded across all visits of the editor.
     let graph = graph(&LOOP.replace(", per: writer", ""));
     insta::assert_snapshot!("mermaid", draw(&graph, Format::Mermaid));
     insta::assert_snapshot!("dot", draw(&graph, Format::Dot));

@@ -1,5 +1,5 @@
-//! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them. A fan-out is drawn as a line to each
-//! of its branches, and a thick one to the role at which its lanes meet.
+//! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them. A fan-out is drawn as a line to
+//! each of its branches, and a thick one to its join role.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use rondo_protocol::workflow::{FailedLanes, Need};
 
 use super::{Edge, FanOut, Graph, Link, Node, To};
 
-/// How a graph is drawn.
+/// The format of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// <https://mermaid.js.org/syntax/flowchart.html>
@@ -22,7 +22,6 @@ pub enum Format {
     Json,
 }
 
-/// A node as it is drawn.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     id: String,
@@ -30,7 +29,6 @@ struct Shape {
     label: String,
 }
 
-/// A line as it is drawn.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     order: (u8, u32, usize),
@@ -45,7 +43,7 @@ struct Line {
 pub fn draw(graph: &Graph, format: Format) -> String {
     let (shapes, lines) = picture(graph);
     match format {
-        // Pictures are read by people; what is not seen in a file is not drawn either.
+        // Pictures are for people; characters that are invisible in a file are not drawn either.
         Format::Mermaid => plain(&mermaid(&shapes, &lines)).into_owned(),
         Format::Dot => plain(&dot(graph.name(), &shapes, &lines)).into_owned(),
         Format::Json => json(graph.name(), &shapes, &lines),
@@ -84,7 +82,7 @@ fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
     (shapes, lines)
 }
 
-/// The lines of a fan-out to the branches that begin with a role, and to the role at which its lanes meet.
+/// The lines of a fan-out to the branches that start with a role, and to its join role.
 fn fan_lines(from: &str, label: &str, (edge, fan): (&Edge, &FanOut), role: &RoleName) -> Vec<Line> {
     let max = edge.bound.as_ref().map(|bound| bound.max);
     let line = |place: usize, to: &RoleName, kind: &'static str, words: String| Line {
@@ -174,7 +172,7 @@ fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
             "port" => ("[(", ")]"),
             _ => ("[", "]"),
         };
-        // `end` is a word of Mermaid, so every id carries a mark.
+        // `end` is a keyword of Mermaid, so every id has a prefix.
         let _ = writeln!(text, "  n_{}{open}\"{label}\"{close}", id(&shape.id));
     }
     for line in lines {
@@ -193,8 +191,8 @@ fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
     text
 }
 
-/// A label as Mermaid takes it between quotes: what could end the label, begin a directive (`%%{`), markup or a link
-/// stands as an entity (<https://mermaid.js.org/syntax/flowchart.html#entity-codes-to-escape-characters>).
+/// Escapes a label for Mermaid quotes: whatever could end the label, or start a directive (`%%{`), markup or a link,
+/// becomes an entity (<https://mermaid.js.org/syntax/flowchart.html#entity-codes-to-escape-characters>).
 fn escape(label: &str) -> String {
     let mut escaped = String::with_capacity(label.len());
     for c in label.chars() {

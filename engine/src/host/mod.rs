@@ -1,4 +1,4 @@
-//! The host: what a process that runs threads has once, and shares between them.
+//! The host: the resources that a process has once and shares between its threads.
 
 pub(crate) mod recording;
 pub(crate) mod run_config;
@@ -17,7 +17,7 @@ use crate::shared_store::{Cancel, SharedStore};
 use crate::store::{self, Row};
 use crate::trust::secret::Secret;
 
-/// What a process that runs threads has once.
+/// The resources of a process that runs threads.
 #[derive(Clone)]
 pub struct Host {
     engine: Engine,
@@ -25,10 +25,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host over a store that processes share. Gives what is to be said of its opening as well, a sentence each.
+    /// A host over a store that processes share. Also returns notices about its opening, one sentence each.
     ///
     /// # Errors
-    /// [`store::Error::Busy`] when the process that holds the store does not answer, or the store cannot be opened.
+    /// [`store::Error::Busy`] if the process that holds the store does not answer, or any error of opening the store.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -46,42 +46,42 @@ impl Host {
         Ok((Self { engine, shared: Some(shared) }, notices))
     }
 
-    /// A host over what `engine` runs on.
+    /// A host over the store of `engine`.
     pub fn new(engine: Engine) -> Self {
         Self { engine, shared: None }
     }
 
-    /// The same host, whose engine has the user's secret: see [`Engine::with_secret`].
+    /// The same host, whose engine has the user's secret, see [`Engine::with_secret`].
     #[must_use]
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { engine: self.engine.with_secret(secret), ..self }
     }
 
-    /// What runs its threads.
+    /// The engine that runs its threads.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Threads with their rows, oldest first: at most `limit`, and only those behind `after`.
+    /// Threads with their rows, oldest first: at most `limit`, and only those after `after`.
     ///
     /// # Errors
-    /// When the store is damaged.
+    /// If the store is damaged.
     pub fn list(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, store::Error> {
         self.engine.store().rows(after, limit)
     }
 
-    /// As [`Engine::subscribe`].
+    /// Like [`Engine::subscribe`].
     ///
     /// # Errors
-    /// As [`Engine::subscribe`].
+    /// Like [`Engine::subscribe`].
     pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
         self.engine.subscribe(thread, after)
     }
 
-    /// Gives the store to other processes. Threads that still run here stop with a fault of the store.
+    /// Releases the store to other processes. Threads that still run here stop with a fault of the store.
     pub async fn leave(&self) {
         let Some(shared) = self.shared.clone() else { return };
-        // A panic in it has been reported where it happened.
+        // A panic in it was reported where it happened.
         let _ = tokio::task::spawn_blocking(move || shared.leave()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Recordings as a command line names them: one that answers instead of models, and one that is written.
+//! Recordings on a command line: one to replay, and one to write.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -13,10 +13,10 @@ use rondo_protocol::diagnostic::Code;
 use crate::failure::{Failure, Faulty};
 use crate::files::{absolute, read_text};
 
-/// Whoever may read and write a recording: it holds what the models were asked.
+/// The file mode of a recording, which holds the requests to models.
 const MODE: u32 = 0o600;
 
-/// A recording that answers instead of models.
+/// A recording that answers in place of models.
 #[derive(Debug, Clone)]
 pub struct Recording {
     pub file: String,
@@ -32,16 +32,16 @@ impl Recording {
 fn read(file: &Path) -> Result<Arc<Cassette>, Failure> {
     let text = read_text(file, MAX_BYTES)?;
     let name = file.to_string_lossy().into_owned();
-    // The lines of a recording are long, and are not shown around a fault.
+    // The lines of a recording are long, and are not shown with a fault.
     Cassette::read(&name, &text)
         .map(Arc::new)
         .map_err(|faults| Faulty { faults, sources: std::collections::BTreeMap::new() }.into())
 }
 
-/// Where a run is to be recorded, as an absolute path.
+/// The path for recording a run, made absolute.
 ///
 /// # Errors
-/// [`Code::RecordingRefused`] when there is a file already, or no folder for it.
+/// [`Code::RecordingRefused`] if the file exists, or its folder does not.
 pub fn place(file: &Path, here: &Path) -> Result<PathBuf, Failure> {
     if std::fs::symlink_metadata(file).is_ok() {
         return Err(exists(file));
@@ -56,10 +56,10 @@ pub fn place(file: &Path, here: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Begins a recording in a new file.
+/// Starts a recording in a new file.
 ///
 /// # Errors
-/// [`Code::RecordingRefused`] when the file cannot be made, [`Code::RecordingFailed`] when it cannot be written.
+/// [`Code::RecordingRefused`] if the file cannot be created, [`Code::RecordingFailed`] if it cannot be written.
 pub fn begin(file: &Path, workflow: &str) -> Result<Arc<Recorder>, Failure> {
     let title = Title { workflow: workflow.to_owned(), start: None };
     Recorder::new(&title, create(file)?).map(Arc::new).map_err(failed)
@@ -79,11 +79,11 @@ fn exists(file: &Path) -> Failure {
 
 /// Removes the file of a recording whose run never started.
 pub fn discard(file: Option<&Path>) {
-    // What is left holds nothing.
+    // A file that remains contains no answers.
     let _ = file.map(std::fs::remove_file);
 }
 
-/// The failure of a recording that could not be written.
+/// The failure for a recording that could not be written.
 pub fn failed(fault: Fault) -> Failure {
     Failure::new(fault.code, fault.message)
 }

@@ -1,5 +1,5 @@
-//! From the operator's settings to what a run is given: who answers for each model, what must never enter a thread,
-//! which limits hold.
+//! Builds the configuration of a run from the operator's settings: which provider serves each model, what must never
+//! enter a thread, and which limits apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ use crate::hook::{HookProgram, HookResources};
 use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use crate::{RunConfig, resolved_roles};
 
-/// What the operator's settings come to: made once, and shared by every thread of the process. Providers are reached,
-/// tools made and servers started when a thread first needs them.
+/// The resources that the settings describe, built once and shared by every thread of the process. Providers, tools
+/// and servers are started when a thread first needs them.
 pub struct Equipment {
     settings: Settings,
     grants: Grants,
@@ -38,51 +38,51 @@ pub struct Equipment {
     providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     local: Mutex<Option<Local>>,
     hook_programs: Mutex<Option<BTreeMap<String, HookProgram>>>,
-    /// By name, and whether it is started only when a tool of it is called.
+    /// By name, and whether the server starts only when one of its tools is called.
     servers: tokio::sync::Mutex<BTreeMap<(String, bool), Arc<Server>>>,
 }
 
-/// The tools that are there without any server, and the files that they see.
+/// The tools available without a server, and the files that they see.
 type Local = (ToolSet, Arc<Workspace>);
 
-/// Makes the approver of each thread's tool calls.
+/// Creates the approver of each thread's tool calls.
 pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 
-/// What a run needs besides the workflow.
+/// The inputs of a run besides the workflow.
 #[derive(Clone)]
 pub struct RunSpec {
     /// Shared resources that the settings describe.
     pub equipment: Arc<Equipment>,
-    /// Answers in place of models.
+    /// Answers in place of models, from a script.
     pub script: Option<Script>,
     /// Answers in place of models, from a recording.
     pub recorded: Option<Recording>,
-    /// Where the run is recorded, as an absolute path.
+    /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
-    /// What happens with calls that may have had their effect, in place of what each tool says.
+    /// The policy for calls that may have had their effect, overriding that of each tool.
     pub in_doubt: Option<InDoubt>,
-    /// Makes approvers, if there is a person to ask.
+    /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
-/// The roles of a workflow that a script answers for.
+/// The roles of a workflow that a script can answer for.
 pub fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
     resolved_roles::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
-/// The configuration of a run, and notices to print, a sentence each.
+/// The configuration of a run, and notices to print, one sentence each.
 pub type Given = (RunConfig, Vec<String>);
 
-/// Makes the configuration of a run of `workflow`, and starts its MCP servers.
+/// Builds the configuration of a run of `workflow`, and starts its MCP servers.
 ///
 /// # Errors
-/// Exit 5 when a model that a role uses has no id or no provider, exit 3 when a tool that a role names is not there or
-/// not granted. With answers from a script or a recording such a tool is missed only when it is called.
+/// Exit 5 if a model that a role uses has no id or no provider; exit 3 if a tool that a role names does not exist or
+/// is not granted. With answers from a script or a recording a missing tool fails only when it is called.
 ///
 /// # Cancel safety
-/// A server that is being started ends; the next run starts it again.
+/// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
     let run_config = speaking(workflow, run_spec)?;
     let Equipment { settings, grants, .. } = &*run_spec.equipment;
@@ -105,8 +105,8 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
     Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
 }
 
-/// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
-/// are there without starting a server.
+/// The configuration for sending a thread's calls through hooks again: the current models, and the tools available
+/// without a server.
 pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (tools, files) = run_spec.equipment.local()?;
     let backends = tooling::backends(&run_spec.equipment.settings);
@@ -118,15 +118,15 @@ pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, F
 #[derive(Default)]
 struct Tools {
     set: ToolSet,
-    /// The files that they see; `None` where there are no tools.
+    /// The files that they see; `None` if there are no tools.
     files: Option<Arc<Workspace>>,
-    /// The servers behind some of them.
+    /// The servers of some of them.
     servers: Vec<Arc<Server>>,
     notices: Vec<String>,
 }
 
 impl Equipment {
-    /// Makes the resources on first use, not here.
+    /// Resources are created on first use, not here.
     pub fn new(settings: Settings, grants: Grants) -> Self {
         let redactor = Arc::new(redactor(&settings));
         let (providers, local, hook_programs, servers) = Default::default();
@@ -163,8 +163,8 @@ impl Equipment {
         Ok(programs.insert(tooling::hook_programs(&self.settings)?).clone())
     }
 
-    /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
-    /// granted. A server of a run that is played from a script or a recording is started when a tool of it is called.
+    /// The tools of a run of `workflow`: the local ones, and those of each server with a granted tool that a role
+    /// names. In a run from a script or a recording a server starts when one of its tools is called.
     async fn tools(&self, workflow: &Workflow, is_played: bool) -> Result<Tools, Failure> {
         if tooling::named(workflow).is_empty() {
             return Ok(Tools::default());
@@ -172,7 +172,7 @@ impl Equipment {
         let settings = &self.settings;
         let asked = tooling::asked(workflow, settings, &self.grants);
         let (mut tools, files) = self.local()?;
-        // Held while servers start: who needs the same ones waits for these.
+        // Held while servers start: others that need the same ones wait for these.
         let mut known = self.servers.lock().await;
         let is_known = |name: &&&str| known.contains_key(&((**name).to_owned(), is_played));
         let (mut servers, new): (Vec<&str>, Vec<&str>) = asked.iter().partition(is_known);
@@ -208,7 +208,7 @@ impl Equipment {
 /// The configuration of a run of `workflow` without tools.
 ///
 /// # Errors
-/// Exit 5 when a model that a role uses has no id or no provider.
+/// Exit 5 if a model that a role uses has no id or no provider.
 pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let RunSpec { equipment, script, recorded, .. } = run_spec;
     let Equipment { settings, redactor, .. } = &**equipment;
@@ -230,12 +230,12 @@ pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Fa
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut models = BTreeMap::new();
     for name in names.collect::<BTreeSet<_>>() {
-        // A recording knows which model was asked, so that it can be played where nothing is set.
+        // A recording contains the model ids, so it can be played without settings.
         let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
         let unnamed = runtime.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
         let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
             Ok(resolved) => resolved,
-            // A model that no role asks first is missed when it is needed, and not before.
+            // A model that no role uses first fails only when it is needed.
             Err(_) if !used.contains(name) => continue,
             Err(error) => return Err(unresolved(&error)),
         };
@@ -251,7 +251,7 @@ pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Fa
                 provider: resolved.provider.clone(),
             },
         };
-        // A script and a recording cost nothing, or what was recorded.
+        // A script costs nothing, and a recording costs what was recorded.
         let listed = runtime.is_none().then(|| config::list_price(&resolved.model)).flatten();
         let price = resolved.price.or(listed).as_ref().map(price_of);
         let response_format = cassette
@@ -274,8 +274,8 @@ pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Fa
     })
 }
 
-/// Where models are served when a script or a recording answers. One that was edited is another provider: what the old
-/// one said is not its answer, and neither is what a provider said.
+/// Identifies the endpoint of a script or a recording. An edited one is another provider: answers of the old one or of
+/// a real provider are not its answers.
 fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Option<ServedBy> {
     let (provider, digest) = match (cassette, script) {
         (Some(cassette), _) => (RECORDING_PROVIDER, cassette.digest()),
@@ -295,7 +295,7 @@ pub fn price_of(stated: &config::Price) -> Price {
     }
 }
 
-/// Removes every known key from what enters a thread.
+/// Removes every known key from text that enters a thread.
 pub fn redactor(settings: &Settings) -> Redactor {
     Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
 }

@@ -1,4 +1,5 @@
-//! The operator's tools as the settings have them: the sandboxes around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
+//! The tools in the operator's settings: their sandboxes, rondo's own tools, programs that `rondo.toml` declares, and
+//! servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,12 +29,12 @@ use crate::trust::{Records, server_key};
 
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
-/// The sandbox around programs that are tools.
+/// The sandbox of programs that are tools.
 pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
     confined(settings, hidden_from_tools(settings))
 }
 
-/// The programs that are hooks, each with the sandbox around it: that of its own `sandbox`, else that of tools, but for the
+/// The programs that are hooks, each with its sandbox: its own `sandbox`, else that of tools, but with access to the
 /// files of hooks, which no tool may replace.
 pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
     let program = |(name, hook): (&String, &config::HookProgram)| {
@@ -67,7 +68,7 @@ fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>,
     Ok(Arc::new(Processes::new(process_settings)))
 }
 
-/// A sandbox that reaches these paths.
+/// A sandbox with access to these paths.
 fn process_settings(
     settings: &Settings,
     read: Option<&[String]>,
@@ -98,7 +99,7 @@ fn launcher() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::new(Code::InternalFault, format!("this program's file: {error}")))
 }
 
-/// The tools that are there without asking any server: those of rondo, and programs.
+/// The tools available without a server: rondo's own, and programs.
 pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> {
     let refused = |what: String| Failure::new(Code::SettingsValue, what);
     let Settings { workspace, grant, .. } = settings;
@@ -127,7 +128,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     Ok((tools, workspace))
 }
 
-/// The gate of everybody, and those of roles that may reach more: `ROLE/host` is granted to that role alone.
+/// The gate for all roles, and those of roles with more hosts: `ROLE/host` is granted to that role alone.
 fn gates(hosts: &[String]) -> Result<(Gate, BTreeMap<String, Gate>), HostError> {
     let gate = |hosts: Vec<String>| Gate::new(GateSettings { hosts, ..GateSettings::default() });
     let of_role = |host: &String| host.split_once('/').map(|(role, host)| (role.to_owned(), host.to_owned()));
@@ -141,7 +142,7 @@ fn gates(hosts: &[String]) -> Result<(Gate, BTreeMap<String, Gate>), HostError> 
     Ok((gate(common)?, of_roles))
 }
 
-/// The servers of which a role of `workflow` names a tool that is granted. No other one is ever started.
+/// The servers with a granted tool that a role of `workflow` names. No other server is ever started.
 pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -> Vec<&'s str> {
     let named = named(workflow);
     let is_of = |server: &str, tool: &str| tool.strip_prefix(server).is_some_and(|tool| tool.starts_with('.'));
@@ -153,7 +154,7 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
     settings.mcp.keys().map(String::as_str).filter(wanted).collect()
 }
 
-/// A server of the settings that is started when a tool of it is called; its tools are those that were pinned.
+/// A server of the settings that starts when one of its tools is called; its tools are the pinned ones.
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
     let book = Records::read(settings.trust.as_deref())?;
@@ -170,13 +171,13 @@ pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
 
 /// Why a server is not available.
 pub enum NoServer {
-    /// It could not be started; its tools are missed when they are called.
+    /// It could not be started; calls of its tools fail.
     Unusable(Failure),
-    /// Its tools differ from those that were agreed to.
+    /// Its tools differ from the agreed ones.
     Refused(Failure),
 }
 
-/// A server of the settings, started and held to what was agreed to. Gives what is to be said of it as well.
+/// Starts a server of the settings and checks its tools against the agreed ones. Also returns a notice, if any.
 pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Option<String>), NoServer> {
     let mcp = declared(name, settings).map_err(NoServer::Refused)?;
     let server = start(name, mcp, settings).await.map_err(NoServer::Unusable)?;
@@ -195,7 +196,7 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, F
     })
 }
 
-/// The tools that can be seen without starting anything: the local ones, and what was pinned of servers.
+/// The tools known without starting anything: the local ones, and pinned ones of servers.
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let book = book(settings)?;
     let (mut tools, _) = local(settings)?;
@@ -207,7 +208,7 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     Ok(tools)
 }
 
-/// The trust records, which are not read where no server needs them.
+/// The trust records, which are only read if a server needs them.
 fn book(settings: &Settings) -> Result<Records, Failure> {
     Ok(Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()))?)
 }
@@ -254,7 +255,7 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
                 args: mcp.args.clone(),
                 env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
                 working_dir: match mcp.cwd {
-                    // In a sandbox a folder is one below the workspace that it is made for.
+                    // In a sandbox the working folder is below its own workspace.
                     Some(Cwd::Workspace) if mcp.sandbox.is_some() => WorkingDir::workspace(),
                     Some(Cwd::Workspace) => WorkingDir::Folder(settings.workspace.clone()),
                     Some(Cwd::Private) | None => WorkingDir::Private,
@@ -284,7 +285,7 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
     Ok(server)
 }
 
-/// The sandbox that the operator puts around one program: it reads and writes what the table names.
+/// The sandbox of one program, with the paths that its table names.
 fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
     let processes = Processes::new(process_settings(settings, Some(&sandbox.read), Some(&sandbox.write))?);
     if sandbox.hosts.is_empty() {
@@ -295,7 +296,7 @@ fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result
     Ok(processes.with_hosts(gate))
 }
 
-/// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
+/// Checks the tools of a server against the agreed ones; those of a new server are pinned.
 fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<Option<String>, Failure> {
     if settings.trust.is_none() {
         let notice = "without HOME there is no place for trust records, so a change is not noticed";
@@ -321,9 +322,9 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
 
 pub struct Offered {
     key: String,
-    /// By the server's name for them.
+    /// By the server's name for each.
     pub pins: BTreeMap<String, mcp::Pin>,
-    /// How they differ from those that were agreed to; `None` = they do not, or nobody was asked.
+    /// How they differ from the agreed ones; `None` if they do not, or nobody was asked.
     pub changed: Option<String>,
     pub is_pinned: bool,
 }
@@ -358,7 +359,7 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
-/// A digest of what runs behind each table of tools: see [`HookResources::backends`](HookResources::backends).
+/// A digest of the program behind each table of tools, see [`HookResources::backends`](HookResources::backends).
 pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
     let of_text = |text: String| Digest::sha256(text.as_bytes());
     let programs =
@@ -376,32 +377,33 @@ fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Resul
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
 }
 
-/// Granted paths: `~` is the user's home, the rest is relative to the workspace, which is granted by default.
+/// Granted paths: `~` is the user's home, others are relative to the workspace, which is granted by default.
 pub fn granted_paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
     let Some(granted) = granted else { return vec![PathBuf::from(".")] };
     let home = settings.environment.get("HOME").map(Path::new);
     granted
         .iter()
         .filter_map(|path| match path.strip_prefix('~') {
-            // Without a home there is nothing that this means.
+            // Without a home this path means nothing.
             Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(home?.join(rest.trim_start_matches('/'))),
             _ => Some(PathBuf::from(path)),
         })
         .collect()
 }
 
-/// The names that no tool writes at any depth.
+/// The names that no tool may write at any depth.
 fn protected_names(settings: &Settings) -> Vec<String> {
     settings.sandbox.protected.clone().unwrap_or_else(protected)
 }
 
-/// What tools read and do not write: the running workflow, and the files that declared programs are made of.
+/// What tools may read and not write: the running workflow, and the files of declared programs.
 fn read_only(settings: &Settings) -> Vec<PathBuf> {
     let words = settings.tools.values().flat_map(|tool| &tool.argv);
     files_among(words, &settings.workspace).chain(settings.held.iter().cloned()).collect()
 }
 
-/// What no tool reaches: also the code of hooks, which decide what tools may do, where a tool could write it.
+/// What no tool may access: this includes the code of hooks, which decide what tools may do, where a tool could write
+/// it.
 fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, hooks, .. } = settings;
     let writable = writable(settings);
@@ -416,8 +418,7 @@ fn writable(settings: &Settings) -> Vec<PathBuf> {
     written.iter().map(|path| settings.workspace.join(path)).collect()
 }
 
-/// What is closed with a script: the folder that it lies in, which it loads its other parts from, unless that is the
-/// workspace itself.
+/// The path to hide with a script: its folder, from which it loads its other parts, unless that is the workspace.
 fn closed_with(file: PathBuf, workspace: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if folder != workspace && folder.starts_with(workspace) => folder.to_owned(),
@@ -425,7 +426,7 @@ fn closed_with(file: PathBuf, workspace: &Path) -> PathBuf {
     }
 }
 
-/// Servers and hook programs whose code lies where tools may write, a sentence each: what they load from beside their
+/// Servers and hook programs whose code is where tools may write, one sentence each: what they load from beside their
 /// script could be replaced.
 pub fn code_in_reach(settings: &Settings) -> Vec<String> {
     let Settings { workspace, mcp, hooks, .. } = settings;
@@ -446,17 +447,17 @@ pub fn code_in_reach(settings: &Settings) -> Vec<String> {
     servers.chain(hooks).filter_map(told).collect()
 }
 
-/// The files that words of a command name, seen from the workspace.
+/// The files named by words of a command, relative to the workspace.
 fn files_among<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path) -> impl Iterator<Item = PathBuf> {
     words.map(move |word| workspace.join(word)).filter(|path| path.is_file())
 }
 
-/// What no program and no tool reaches: what it keeps, and what says what it may do.
+/// What no program and no tool may access: rondo's data, and the files that define permissions.
 fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, .. } = settings;
     let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    // This binary starts programs and servers outside every sandbox, and so does the operator's word start servers: what
-    // lies in the workspace of these could be replaced.
+    // This binary starts programs and servers outside every sandbox, and so do servers in the operator's settings:
+    // their files in the workspace could be replaced.
     let this = std::env::current_exe().ok();
     let schemas = settings.tools.values().filter_map(|tool| match &tool.schema {
         Some(ToolSchema::File(file)) => Some(PathBuf::from(file)),
@@ -470,14 +471,14 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
     let home = settings.environment.get("HOME");
     let keys = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
-    // What is not granted need not be hidden: programs keep more of the system the less is masked.
+    // Paths without a grant need not be hidden: the less is masked, the more of the system programs keep.
     let granted = [settings.grant.read.as_deref(), settings.grant.write.as_deref()];
     let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| granted_paths(settings, list)).collect();
     let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
     reached(in_workspace.chain(keys), &granted)
 }
 
-/// The tools that the roles of a workflow name, with the roles.
+/// The tools that a workflow's roles name, with the roles.
 pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
     let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
     for (name, role) in &workflow.roles {

@@ -29,14 +29,14 @@ use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
 use crate::trust::secret::Secret;
 
-/// How long to wait for a run that is stopping: the longest that draining takes.
+/// How long to wait for a stopping run: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs threads over one store.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) parts: Arc<Parts>,
-    /// Authenticates what hooks keep in the store.
+    /// Authenticates hooks' entries in the store.
     secret: Secret,
 }
 
@@ -46,32 +46,31 @@ pub(super) struct Parts {
     pub(super) registry: Registry,
     pub(super) running: Arc<Running>,
     pub(super) hub: Hub,
-    /// Where the store is shared with other processes.
+    /// Set if the store is shared with other processes.
     shared: Option<SharedStore>,
 }
 
 impl Engine {
-    /// An engine over `store`, whose hooks are of the kinds of `registry`.
+    /// An engine over `store`, with the hook kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
         let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), shared: None };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 
-    /// An engine over a store that is shared with other processes; `running` is what they end threads by.
+    /// An engine over a shared store; other processes end threads through `running`.
     pub(crate) fn shared(shared: SharedStore, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
         let store = Arc::new(shared.clone());
         let parts = Parts { store, env, registry, running, hub: Hub::default(), shared: Some(shared) };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 
-    /// The same engine, whose hooks authenticate what they keep with the user's secret. Without one, entries are protected
-    /// against damage only.
+    /// The same engine, whose hooks authenticate their entries with the user's secret. Without one, entries are
+    /// protected against damage only.
     #[must_use]
     pub fn with_secret(self, secret: Secret) -> Self {
         Self { secret, ..self }
     }
 
-    /// The key space of a hook kind.
     pub(crate) fn space(&self, kind: &str) -> KeySpace {
         KeySpace::new(Arc::clone(&self.parts.store), kind).with_secret(self.secret.clone())
     }
@@ -84,7 +83,7 @@ impl Engine {
     /// Starts a new thread.
     ///
     /// # Errors
-    /// When the definition cannot be run or the store cannot be written.
+    /// If the definition cannot be run or the store cannot be written.
     ///
     /// # Durability
     /// The thread's row is durable when this returns.
@@ -148,11 +147,11 @@ impl Engine {
         self.run(ready, driven, started, StartedRun { row, origin, machine, first, may_be_journaled: false })
     }
 
-    /// Goes on with a thread that stopped. `run_config` is asked for once the workflow is known; `file` and `script`
-    /// say where it came from.
+    /// Continues a thread that stopped. `run_config` is called once the workflow is known; `file` and `script`
+    /// identify its sources.
     ///
     /// # Errors
-    /// When there is no such thread, it runs already, or what is stored of it is damaged.
+    /// If there is no such thread, it is already running, or its data is damaged.
     pub async fn resume<E: From<Error>>(
         &self,
         thread: &ThreadId,
@@ -167,7 +166,7 @@ impl Engine {
             return Err(Error::Running { thread: thread.clone() }.into());
         }
         let driven = self.drive(thread)?;
-        // Read again: from here on no other process changes it.
+        // Read again: no other process changes it from here on.
         (row, origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
@@ -201,17 +200,16 @@ impl Engine {
     /// The definition and the origin of a thread.
     ///
     /// # Errors
-    /// When there is no such thread, or what is stored of it is damaged.
+    /// If there is no such thread, or its data is damaged.
     pub fn definition(&self, thread: &ThreadId) -> Result<(Workflow, Origin), Error> {
         let (row, origin) = self.row(thread)?;
         Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
     }
 
-    /// Ends a thread for good: tells its run to stop, in whichever process that is, and waits until it has, or writes the
-    /// end into the row.
+    /// Ends a thread for good: stops its run, in any process, and waits for it, or writes the end into the row.
     ///
     /// # Errors
-    /// When there is no such thread, or it has ended in another way.
+    /// If there is no such thread, or it has ended in another way.
     pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
         let (mut row, mut origin) = self.row(thread)?;
         if origin.ending.is_none() {
@@ -220,7 +218,7 @@ impl Engine {
                 return Ok(Cancelled::Stopping);
             }
             (row, origin) = self.row(thread)?;
-            // The run has written its end, unless the store failed it.
+            // The run has written its end, unless the store failed.
             let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
             if let Some(ending) = ending {
                 return Ok(Cancelled::Ended { ending, head: row.head });
@@ -238,25 +236,25 @@ impl Engine {
         Ok(Cancelled::Ended { ending, head: row.head })
     }
 
-    /// The events of a thread: every durable one after `after`, and what follows for as long as it runs in this process.
-    /// With [`EventId::NONE`] it begins with the first.
+    /// The events of a thread: every durable one after `after`, and new ones for as long as it runs in this process.
+    /// With [`EventId::NONE`] it starts with the first.
     ///
     /// # Errors
-    /// When there is no such thread or event.
+    /// If there is no such thread or event.
     pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
         self.parts.hub.subscribe(&self.parts.store, thread, after)
     }
 
-    /// The kinds of hooks that this engine has.
+    /// The hook kinds of this engine.
     pub fn registry(&self) -> &Registry {
         &self.parts.registry
     }
 
-    /// Sends what the roles of a thread once asked along the nodes of the hook kind `kind`, with ports that answer what
-    /// they answered then; gives how many calls that were. The thread stays as it is.
+    /// Sends the recorded calls of a thread's roles through the nodes of the hook kind `kind`, with ports that return
+    /// the recorded answers. Returns the number of calls. The thread is unchanged.
     ///
     /// # Errors
-    /// When the thread cannot be read, or `run_config` does not fit it.
+    /// If the thread cannot be read, or `run_config` does not fit it.
     pub async fn replay(&self, thread: &ThreadId, run_config: RunConfig, kind: &str) -> Result<u64, Error> {
         let store = &self.parts.store;
         let (row, _) = self.row(thread)?;
@@ -295,7 +293,7 @@ impl Engine {
         Ok(DriveLease { shared, thread: thread.clone() })
     }
 
-    /// Asks the run of a thread, in whichever process, to end it for good, and waits until it has.
+    /// Asks the run of a thread, in any process, to end it for good, and waits until it has.
     async fn free(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
         let running = self.parts.running.all().get(thread).cloned();
         if let Some(stopper) = running {
@@ -393,7 +391,7 @@ impl Engine {
     }
 }
 
-/// A thread as it begins or goes on.
+/// A thread that starts or continues.
 struct StartedRun {
     row: Row,
     origin: Origin,
@@ -402,7 +400,7 @@ struct StartedRun {
     may_be_journaled: bool,
 }
 
-/// Whether every model that a limit on money is about has a price.
+/// Checks that every model under a limit on money has a price.
 fn priced(
     resolved_roles: &ResolvedRoles,
     limits: &Limits,
@@ -423,7 +421,7 @@ fn priced(
     Ok(())
 }
 
-/// What a run needs, before anything is stored.
+/// The parts of a run, before anything is stored.
 pub(super) struct PreparedRun {
     pub(super) thread: ThreadId,
     graph: Arc<Graph>,

@@ -1,4 +1,4 @@
-//! Why the engine did not do what was asked.
+//! The errors of the engine.
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::canonical;
@@ -6,22 +6,22 @@ use rondo_protocol::id::{RoleName, ThreadId};
 
 use crate::thread::Ending;
 use crate::{graph, resolved_roles, store};
-/// Why the engine did not do what was asked.
+/// An error of the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The store.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// What is stored of the thread does not let it go on.
+    /// The stored data of the thread does not allow it to continue.
     #[error("{}", .0.message)]
     Fault(Fault),
-    /// No thread has that id.
+    /// There is no thread with this id.
     #[error("there is no thread {thread}")]
     NoThread {
         /// The id.
         thread: ThreadId,
     },
-    /// The thread is driven already, by this process or another.
+    /// The thread is already driven, by this process or another.
     #[error("thread {thread} is running already")]
     Running {
         /// The id.
@@ -32,7 +32,7 @@ pub enum Error {
     HasEnded {
         /// The id.
         thread: ThreadId,
-        /// How.
+        /// Its ending.
         ending: Box<Ending>,
     },
     /// The definition cannot be lowered.
@@ -46,23 +46,23 @@ pub enum Error {
     Hook {
         /// Its node.
         node: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// A hook works by a program that the operator has not declared.
+    /// The operator has not declared the program of a hook.
     #[error("the hook {node} needs the program {program:?}, and rondo.toml has no [hook.{program}]")]
     HookProgram {
         /// Its node.
         node: String,
-        /// The program's name, cut to what can be shown.
+        /// The program's name, shortened for display.
         program: String,
     },
-    /// A limit on money cannot be held where the price of a call is unknown.
+    /// A limit on money cannot be enforced if the price of a call is unknown.
     #[error(
         "a limit on money needs a price: the role {role} asks the model {model:?} ({id}), and no price of it is known"
     )]
     Unpriced {
-        /// A role that asks it.
+        /// A role that uses the model.
         role: RoleName,
         /// The logical model.
         model: String,
@@ -72,7 +72,7 @@ pub enum Error {
     /// A value has no canonical form.
     #[error("the input cannot be stored: {0}")]
     Input(#[from] canonical::Error),
-    /// The thread pins a layout that this version cannot write.
+    /// The thread pins a layout that this version does not support.
     #[error(transparent)]
     Layout(#[from] rondo_agent_kit::conversation::UnknownLayout),
 }

@@ -1,4 +1,4 @@
-//! The durable events of a thread, read from its store: functions of its row, its steps and their notes.
+//! The durable events of a thread, computed from its row, its steps and their notes.
 
 use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
@@ -8,22 +8,22 @@ use super::Position;
 use crate::store::{Damage, Error, Read, Row, StoredStep};
 use crate::thread::Origin;
 
-/// How many steps are read at once.
+/// How many steps are read at a time.
 const PAGE_STEPS: u64 = 64;
 
 /// A part of a thread's durable events.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// In order.
+    /// The events, in order.
     pub events: Vec<Event>,
-    /// Whether these are the last ones now.
+    /// Whether these are the last ones so far.
     pub is_last: bool,
 }
 
-/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps. `None` when there is no such thread.
+/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps. `None` if there is no such thread.
 ///
 /// # Errors
-/// When the store is damaged.
+/// If the store is damaged.
 pub fn after(
     store: &dyn Read,
     durability: Durability,
@@ -73,20 +73,20 @@ pub fn after(
     Ok(Some(Page { events, is_last }))
 }
 
-/// The last durable event of `thread`, and how far its steps have been told of without its end.
+/// The last durable event of `thread`; `None` if there is no such thread.
 ///
 /// # Errors
-/// When the store is damaged.
+/// If the store is damaged.
 pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error> {
     let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
     let id = position(store, &row, thread, &origin)?.id;
     Ok(Some(if origin.ending.is_some() { id.next() } else { id }))
 }
 
-/// The position behind everything that follows from a thread's last step, its end apart.
+/// The position after everything that follows from a thread's last step, except its end.
 ///
 /// # Errors
-/// When the store is damaged.
+/// If the store is damaged.
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
     let last = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
     Ok(match last {

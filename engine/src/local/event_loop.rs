@@ -1,7 +1,7 @@
-//! The driver of one thread: carries out what its machine says, and tells the machine what came of it.
+//! The driver of one thread: carries out the actions of its machine, and reports the results back to it.
 //!
-//! It decides nothing. Lanes are visited at the same time; commits are handed to the store in the order in which the
-//! machine asks for them, and come back to it in that order.
+//! It decides nothing. Lanes are visited concurrently; commits go to the store in the order in which the machine
+//! requests them, and complete in that order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -39,43 +39,43 @@ use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
 use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Notice, Object, Origin, Stop, Visit, VisitEnd};
 
-/// What visits of a run are made with.
+/// What the visits of a run share.
 pub struct Parts {
     /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
     /// Its workflow.
     pub graph: Arc<Graph>,
-    /// Its roles, ready to be played.
+    /// Its resolved roles.
     pub resolved_roles: ResolvedRoles,
-    /// What the operator gives.
+    /// The operator's configuration.
     pub run_config: RunConfig,
-    /// What takes keys and an author's patterns out of what enters.
+    /// Remove keys and an author's patterns from text that enters the thread.
     pub redactors: Redactors,
     /// The hooks before each role's calls.
     pub paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
-    /// Where events go.
+    /// Receives the events.
     pub sink: Sink,
-    /// Tells the run to stop.
+    /// Stops the run.
     pub cancel: CancellationToken,
-    /// Whether a stop means the end of the thread for good.
+    /// Whether a stop ends the thread for good.
     pub for_good: Arc<AtomicBool>,
 }
 
 /// One run of a thread.
 pub struct Run {
-    /// What its visits are made with.
+    /// What its visits share.
     pub parts: Parts,
     /// The thread's row as it is stored.
     pub row: Row,
     /// What is known of the thread and not hashed.
     pub origin: Origin,
-    /// Decides.
+    /// Makes the decisions.
     pub machine: Machine,
-    /// What the machine has said already.
+    /// The machine's pending actions.
     pub first: Vec<Action>,
     /// Whether an earlier process may have left journals.
     pub may_be_journaled: bool,
@@ -91,7 +91,7 @@ pub enum Ended {
 }
 
 impl Run {
-    /// Runs the thread until it ends or stops. Every way out leaves the store whole.
+    /// Runs the thread until it ends or stops. Every exit leaves the store consistent.
     pub async fn go(self) -> Ended {
         let Self { parts, row, origin, machine, first, may_be_journaled } = self;
         let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
@@ -111,7 +111,7 @@ impl Run {
     }
 }
 
-/// Locks what no panic can leave half done.
+/// Locks data that a panic cannot leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -121,13 +121,13 @@ struct Driver<'a> {
     steps: Steps<'a>,
     machine: Mutex<Machine>,
     conversations: Mutex<Conversations>,
-    /// Tells the visit of a lane to stop.
+    /// Stops the visit of a lane.
     lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
     stored: Mutex<Stored>,
     stored_heads: Mutex<BTreeSet<Digest>>,
     /// Transcripts of visits whose roles have `history: exact`, until their steps are made.
     transcripts: Mutex<BTreeMap<LanePath, Transcript>>,
-    /// Lanes that have committed a step since an earlier process may have left journals; `None` = there is none.
+    /// Lanes with a commit since an earlier process may have left journals; `None` if there are none.
     journaled: Mutex<Option<BTreeSet<LanePath>>>,
 }
 
@@ -140,7 +140,6 @@ struct Stored {
 /// A commit on its way: the row's version and the thread's last step after it.
 type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
-/// What is under way in a run.
 struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd, Vec<JournalRecord>)>>,
     commits: FuturesOrdered<PendingCommit<'a>>,
@@ -181,14 +180,14 @@ impl<'a> Driver<'a> {
                 },
                 Some((lane, end, unwritten)) = run.visits.next() => {
                     let mut has_step = false;
-                    // What was answered is kept also when the run stops; what was broken off goes on when it resumes.
+                    // Answers are kept even if the run stops; interrupted visits continue when it resumes.
                     if run.stop.is_none() || end.outcome.is_ok() {
                         let actions = self.on(Input::Ended { lane, end: Box::new(end) });
                         has_step = actions.iter().any(|action| matches!(action, Action::Commit(_)));
                         run.actions.extend(actions);
                     }
                     if !has_step && !unwritten.is_empty() {
-                        // The fault that ended the visit says more than a store that fails on top of it.
+                        // The fault that ended the visit is more useful than a store failure on top of it.
                         let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
                     }
                 }
@@ -202,7 +201,7 @@ impl<'a> Driver<'a> {
             match action {
                 Action::Commit(commit) => {
                     let mut commit = self.commit(*commit);
-                    // Handed over here, so that commits reach the store in their order.
+                    // Polled here, so that commits reach the store in order.
                     let on_its_way: PendingCommit<'a> = match poll_immediate(&mut commit).await {
                         Some(done) => Box::pin(future::ready(done)),
                         None => commit,
@@ -227,7 +226,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Stops every visit; the first reason stands.
+    /// Stops every visit; the first reason counts.
     fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
         if run.stop.is_none() {
             run.stop = Some(fault);
@@ -239,7 +238,7 @@ impl<'a> Driver<'a> {
         lock(&self.machine).on(input, self.parts.env.elapsed_ms(), &self.steps)
     }
 
-    /// Hands a commit to the store.
+    /// Passes a commit to the store.
     fn commit(&'a self, commit: Commit) -> PendingCommit<'a> {
         let Commit { version, step, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
         let now_ms = self.parts.env.now_ms();
@@ -289,7 +288,7 @@ impl<'a> Driver<'a> {
         Box::pin(async move { (version, seq, committed.await) })
     }
 
-    /// A step was made: conversations go on from it.
+    /// Records a new step, which conversations continue from.
     fn made(&self, new: crate::thread::NewStep) -> NewStep {
         let crate::thread::NewStep { seq, digest, bytes, step, visit, note, episode } = new;
         let said = lock(&self.transcripts).remove(&step.lane);
@@ -308,7 +307,7 @@ impl<'a> Driver<'a> {
         NewStep { seq, digest, bytes, role: step.role, lane: step.lane, visit, note }
     }
 
-    /// The heads that a transcript of a role names and that were not stored by this run yet.
+    /// The heads that a role's transcript names and this run has not stored yet.
     fn new_heads(&self, role: &RoleName, transcript: &Transcript) -> Vec<Object> {
         let Some(runtime) = self.parts.resolved_roles.model_roles.get(role) else { return Vec::new() };
         let stored = lock(&self.stored_heads);
@@ -337,7 +336,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Visits a role in a lane.
     async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitEnd, Vec<JournalRecord>) {
         let lane = visit.lane.clone();
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
@@ -441,7 +439,7 @@ impl<'a> Driver<'a> {
         Ok(end)
     }
 
-    /// What a visit of a role is carried out with.
+    /// The context for a role's visit.
     fn context<'s>(
         &'s self,
         visit: &Visit,
@@ -471,7 +469,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What the hooks before a role's calls did in a visit that has ended.
+    /// What the hooks did in an ended visit.
     async fn hook_notes(&self, site: &Site, hook_notes: HookNotes) -> Vec<HookNote> {
         let visit = visit::visit_of(site);
         let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)
@@ -490,7 +488,7 @@ impl<'a> Driver<'a> {
         hook_notes.into_notes(metrics)
     }
 
-    /// Tells of the end, which is stored.
+    /// Reports the end, which is stored.
     fn finished(&self, ending: Ending) -> Ended {
         let at_ms = lock(&self.stored).origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
         let ending = Ending { at_ms, ..ending };
@@ -507,7 +505,7 @@ impl<'a> Driver<'a> {
         Ended::Finished(ending)
     }
 
-    /// Leaves the thread so that it can be resumed, or ends it for good if that was wanted.
+    /// Leaves the thread resumable, or ends it for good if requested.
     async fn stopped(&'a self, fault: Fault) -> Ended {
         if fault.class == FaultClass::Cancelled && self.parts.for_good.load(Ordering::SeqCst) {
             let mut ended = None;
@@ -531,7 +529,7 @@ impl<'a> Driver<'a> {
         self.tell_stop(fault)
     }
 
-    /// Writes into the row why the thread stopped.
+    /// Writes the reason for the stop into the row.
     async fn keep_stop(&self, fault: &Fault) -> Result<(), Fault> {
         let row = {
             let mut stored = lock(&self.stored);
@@ -569,7 +567,7 @@ fn paths<'p>(parts: &'p Parts, role: &RoleName) -> &'p BTreeMap<CallKind, CallPa
     parts.paths.get(role).unwrap_or(&NONE)
 }
 
-/// How a row says that a thread ended.
+/// The row status for an outcome.
 pub fn status(outcome: Outcome) -> store::Status {
     match outcome {
         Outcome::Done => store::Status::Done,
@@ -578,7 +576,7 @@ pub fn status(outcome: Outcome) -> store::Status {
     }
 }
 
-/// The end of a thread that was cancelled.
+/// The ending of a cancelled thread.
 pub fn cancelled_ending(at_ms: u64) -> Ending {
     Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Value::Null, at_ms }
 }
@@ -588,7 +586,7 @@ fn unknown_role(role: &RoleName) -> Fault {
     Fault::new(Code::NotYetRun, FaultClass::Denied, message)
 }
 
-/// A thread in which nothing is under way has ended or stopped; this is a fault of the program.
+/// A thread with nothing under way must have ended or stopped; anything else is a bug.
 fn nothing_to_do() -> Fault {
     let message = "the run has nothing left to do and no end; this is a fault of rondo, and the thread can be resumed";
     Fault::new(Code::Interrupted, FaultClass::Cancelled, message)

@@ -1,4 +1,4 @@
-//! What hooks did in one visit, on its way into the step's note.
+//! Collects what hooks did in one visit, for the step's note.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,15 +13,15 @@ use super::sink::Sink;
 use super::visit::visit_of;
 use crate::hook::ShortCircuit;
 
-/// The answers that hooks gave in one visit. Calls side by side share it.
+/// The answers that hooks gave in one visit. Concurrent calls share it.
 #[derive(Debug, Default)]
 pub(super) struct HookNotes {
     answered: Mutex<BTreeMap<String, Vec<HookAnswer>>>,
-    /// How many tools have begun to change something and have not ended.
+    /// How many tools have started an effect and have not ended.
     effects: watch::Sender<usize>,
 }
 
-/// A tool that has begun to change something, until this is dropped.
+/// Marks a tool as having started an effect, until it is dropped.
 pub(super) struct Effect<'n>(&'n HookNotes);
 
 impl Drop for Effect<'_> {
@@ -31,18 +31,18 @@ impl Drop for Effect<'_> {
 }
 
 impl HookNotes {
-    /// A tool begins to change something.
+    /// Registers a tool that starts an effect.
     pub(super) fn effect(&self) -> Effect<'_> {
         self.effects.send_modify(|effects| *effects += 1);
         Effect(self)
     }
 
-    /// How many tools have begun to change something and have not ended.
+    /// How many tools have started an effect and have not ended.
     pub(super) fn effects_under_way(&self) -> usize {
         *self.effects.borrow()
     }
 
-    /// Waits until there is none.
+    /// Waits until no effect is in progress.
     pub(super) async fn no_effect_under_way(&self) {
         // The sender lives as long as this does.
         let _ = self.effects.subscribe().wait_for(|effects| *effects == 0).await;
@@ -58,7 +58,7 @@ impl HookNotes {
         answered.entry(node.to_owned()).or_default().push(answer);
     }
 
-    /// The notes, with what each node says of the visit.
+    /// The notes, with each node's metrics of the visit.
     pub(super) fn into_notes(self, metrics: Vec<(String, Value)>) -> Vec<HookNote> {
         let answered = self.answered.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut notes: BTreeMap<String, HookNote> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The hooks of a run: a workflow lowered with them, one hook set up for each node, and the paths through them.
+//! The hooks of a run: lowers the workflow with them, sets up one hook per node, and computes the paths through them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::hook::{BuildContext, CallPath, Context, ModelView, Node, Past, Redact
 use crate::models::ServedBy;
 use crate::resolved_roles::ResolvedRoles;
 
-/// How many characters of a name that a file chose are shown.
+/// How many characters of a name from a file are shown.
 const SHOWN_NAME: usize = 60;
 
 impl Engine {
-    /// Lowers a workflow with the hooks of this engine's registry, and around them those that the operator imposes.
+    /// Lowers a workflow with the hooks of this engine's registry, and those that the operator imposes around them.
     ///
     /// # Errors
-    /// When a stored definition does not fit this version.
+    /// If a stored definition does not fit this version.
     pub fn graph(&self, workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Result<Arc<Graph>, Error> {
         let hooks = self.parts.registry.nodes(workflow, policy, imposed);
         Ok(Arc::new(Graph::new(workflow, policy, hooks)?))
     }
 
-    /// Whether a node changes what is said on its way. One whose patterns act at the port does not.
+    /// Whether a node changes requests or replies on their way. One whose patterns act at the port does not.
     fn alters(&self, hook: &HookUse) -> bool {
         let acts_at_port = self
             .parts
@@ -46,7 +46,7 @@ impl Engine {
             .map_err(|(node, what)| Error::Hook { node, what })
     }
 
-    /// Sets up the hooks of a graph, one of each node, and the paths through them.
+    /// Sets up one hook per node of a graph, and the paths through them.
     pub(super) fn paths(
         &self,
         graph: &Graph,
@@ -117,17 +117,16 @@ impl Engine {
     }
 }
 
-/// What surrounds the hooks of a run.
+/// The environment of a run's hooks.
 pub(super) struct HookSurroundings {
     pub(super) reports: Arc<dyn Reports>,
     pub(super) past: Arc<dyn Past>,
-    /// The time as hooks are to see it; `None` = the engine's.
+    /// The time for hooks; `None` means the engine's.
     pub(super) env: Option<Arc<dyn Env>>,
-    /// The one kind whose hooks stand here, when a thread's calls are sent along them once more.
+    /// The only kind of hooks to set up, when a thread's calls are replayed through them.
     pub(super) replayed: Option<String>,
 }
 
-/// Lets all reports go.
 pub(super) struct NoReports;
 
 impl Reports for NoReports {

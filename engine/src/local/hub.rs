@@ -1,8 +1,9 @@
-//! The event hub: passes the events of runs on to their readers.
+//! The event hub: passes the events of runs to their readers.
 //!
-//! Laws. A run never waits for a reader: each reader has a queue of its own, bounded in number and bytes. What is not
-//! durable is dropped when it fills, deltas first; a durable event that finds no room is left out, and the reader gets it from the
-//! store later, in its place. So a reader that is slow, suspended or gone costs a run nothing, and one that reads on sees
+//! Laws. A run never waits for a reader: each reader has its own queue, bounded in number and bytes. Events that are
+//! not durable are dropped when it is full, deltas first. A durable event without room is left out, and the reader
+//! gets it from the store later, in its place. So a slow, suspended or closed reader costs a run nothing, and one that
+//! keeps reading sees every durable event once, in order.
 //! every durable event once, in order.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,16 +18,16 @@ use tokio::sync::Notify;
 use super::event_log;
 use crate::store::{self, StepStore};
 
-/// How many events wait for one reader.
+/// How many events one reader's queue holds.
 const QUEUE_LENGTH: usize = 1024;
 
-/// How many bytes of text wait for one reader, about.
+/// Approximately how many bytes of text one reader's queue holds.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// What wait at most of provisional events, as a share of the queue: the rest is for what a reader should see.
+/// Divides the queue limits for provisional events; the rest of the queue is for what a reader should see.
 const PROVISIONAL_SHARE: usize = 2;
 
-/// Why nothing can be read.
+/// Why a subscription is not possible.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SubscribeError {
     /// No thread has that id.
@@ -38,11 +39,11 @@ pub enum SubscribeError {
     /// The thread has no such event yet.
     #[error("thread {thread} has no event {asked}; its last is {last}")]
     NoEvent {
-        /// Which thread.
+        /// The thread.
         thread: ThreadId,
-        /// What was asked for.
+        /// The requested event.
         asked: EventId,
-        /// What there is.
+        /// The last event.
         last: EventId,
     },
     /// The store.
@@ -56,14 +57,14 @@ pub struct Hub {
     topics: Mutex<BTreeMap<ThreadId, Arc<Topic>>>,
 }
 
-/// The events of one thread that runs.
+/// The events of one running thread.
 #[derive(Default)]
 pub struct Topic {
     readers: Mutex<Vec<Arc<Reader>>>,
     heard_by: AtomicUsize,
 }
 
-/// What one reader has before it.
+/// The queue of one reader.
 #[derive(Default)]
 struct Reader {
     queue: Mutex<Queue>,
@@ -74,51 +75,51 @@ struct Reader {
 struct Queue {
     events: VecDeque<Arc<Event>>,
     size_bytes: usize,
-    /// Whether durable events were left out, or never came this way: then the store is read up to `end`.
+    /// Whether durable events were left out, or never reached the queue: the store is then read up to `end`.
     lags: bool,
-    /// The last durable event that there was, as far as it came this way.
+    /// The last durable event that reached the topic.
     end: Option<EventId>,
-    /// Nothing comes any more.
+    /// No more events follow.
     has_ended: bool,
-    /// Nobody reads any more.
+    /// The reader has closed it.
     is_closed: bool,
 }
 
-/// The events of one thread, as one reader gets them.
+/// The events of one thread for one reader.
 pub struct Subscription {
     store: Arc<dyn StepStore>,
     thread: ThreadId,
     reader: Arc<Reader>,
-    /// The last durable event that was given out, or asked to be known already.
+    /// The last durable event returned, or the one the reader already knows.
     cursor: EventId,
-    /// What was read from the store and is not given out yet.
+    /// Events read from the store and not returned yet.
     replayed: VecDeque<Event>,
 }
 
 impl Hub {
-    /// A thread begins to run.
+    /// Registers a thread that starts to run.
     pub fn open(&self, thread: &ThreadId, topic: Arc<Topic>) {
         self.topics().insert(thread.clone(), topic);
     }
 
-    /// The run of a thread has ended: its readers get what is left.
+    /// Ends a thread's topic: its readers get the remaining events.
     pub fn close(&self, thread: &ThreadId) {
         if let Some(topic) = self.topics().remove(thread) {
             topic.end();
         }
     }
 
-    /// Every durable event of a thread after `after`, and what follows for as long as it runs in this process.
+    /// Every durable event of a thread after `after`, and new ones for as long as it runs in this process.
     ///
     /// # Errors
-    /// When there is no such thread or event.
+    /// If there is no such thread or event.
     pub fn subscribe(
         &self,
         store: &Arc<dyn StepStore>,
         thread: &ThreadId,
         after: EventId,
     ) -> Result<Subscription, SubscribeError> {
-        // Listened first, so that nothing falls between what is stored and what is heard.
+        // Listens first, so that no event is lost between reading the store and listening.
         let topic = self.topics().get(thread).cloned();
         let subscription = match &topic {
             Some(topic) => topic.subscribe(store, thread, after),
@@ -139,7 +140,7 @@ impl Hub {
 }
 
 impl Topic {
-    /// Events from now on. A reader that falls behind goes on after `cursor` from the store.
+    /// Events from now on. A reader that falls behind continues from the store after `cursor`.
     pub fn subscribe(&self, store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Subscription {
         let subscription = Subscription::over(store, thread, cursor);
         subscription.reader.queue().has_ended = false;
@@ -163,12 +164,11 @@ impl Topic {
 }
 
 impl Topic {
-    /// Whether anybody reads.
     pub(super) fn is_heard(&self) -> bool {
         self.heard_by.load(Ordering::Acquire) > 0
     }
 
-    /// Takes an event at once: a run never waits for its readers.
+    /// Queues an event without waiting: a run never waits for its readers.
     pub(super) fn hear(&self, event: Event) {
         let event = Arc::new(event);
         let mut readers = self.readers();
@@ -206,7 +206,7 @@ impl Queue {
                     return;
                 }
                 if !has_room(1, self) {
-                    // All of it is had from the store; what is not stored is older than what the reader will see next.
+                    // The store has all of it; what is not stored is older than what the reader will see next.
                     self.lags = true;
                     self.events.clear();
                     self.size_bytes = 0;
@@ -233,7 +233,7 @@ impl Queue {
     }
 }
 
-/// How much an event holds, about: what can be large in it.
+/// The approximate size of an event: its large fields.
 fn size_bytes(what: &What) -> usize {
     match what {
         What::Said { text, .. } | What::ModelDelta { text, .. } | What::Error { message: text, .. } => text.len(),
@@ -264,7 +264,7 @@ impl Subscription {
         Self { store, thread, reader, cursor, replayed: VecDeque::new() }
     }
 
-    /// The next event; `None` when the run has ended and all of it was given out, or when there is none.
+    /// The next event; `None` when the run has ended and all events were returned, or if there is none.
     ///
     /// # Cancel safety
     /// No event is lost.
@@ -285,13 +285,13 @@ impl Subscription {
             } else if has_ended {
                 return None;
             } else {
-                // A permit is kept for what came since the queue was looked at.
+                // The permit remembers a notification since the queue was checked.
                 self.reader.ready.notified().await;
             }
         }
     }
 
-    /// The next event, if it is there already.
+    /// The next event, if it is available.
     pub fn try_recv(&mut self) -> Option<Event> {
         loop {
             let event = if let Some(event) = self.replayed.pop_front() {
@@ -314,7 +314,7 @@ impl Subscription {
         }
     }
 
-    /// Whether the reader has closed it: nothing is queued any more.
+    /// Closes the subscription: nothing is queued any more.
     pub fn close(&mut self) {
         let mut queue = self.reader.queue();
         (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
@@ -322,7 +322,7 @@ impl Subscription {
         self.replayed.clear();
     }
 
-    /// Reads on from the store, until the reader has caught up with what it left out.
+    /// Reads from the store until the reader has caught up with what was left out.
     async fn replay(&mut self) {
         let (store, thread, after) = (Arc::clone(&self.store), self.thread.clone(), self.cursor);
         let told = self.reader.queue().end;
@@ -335,13 +335,13 @@ impl Subscription {
         };
         self.replayed.extend(page.events);
         let mut queue = self.reader.queue();
-        // An event is sent after it is stored, so that a last page holds all that was sent before it was read.
+        // An event is sent after it is stored, so a last page holds all events sent before it was read.
         if page.is_last && queue.end == told {
             queue.lags = false;
         }
     }
 
-    /// The stored events cannot be read: the reader gets one error, and then new events only.
+    /// Reports that stored events cannot be read: the reader gets one error, and then new events only.
     fn failed(&mut self, error: &store::Error) {
         let place = Some(Location::Thread { thread: self.thread.clone(), role: None, visit: None });
         self.replayed.push_back(Event {

@@ -1,7 +1,8 @@
-//! The journal of a step in flight: what it has already been answered, so that a crash repeats nothing.
+//! The journal of a step in flight: the answers it already has, so that a crash repeats nothing.
 //!
-//! A record is written before what it says is acted on. Model replies are synced, and intents and results of tools that
-//! change something; the reply that ends the step is kept by the commit itself. A record of failed attempts says how far a script has been used up.
+//! A record is written before the run acts on it. Model replies are synced, as are intents and results of tools with
+//! effects. The commit itself stores the reply that ends the step. A record of failed attempts tells how much of a
+//! script was used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{self, JournalRecord, Read};
 
-/// Results of tools that may be had again and wait to be written.
+/// The most bytes of repeatable tool results that wait to be written.
 const MOST_PENDING_BYTES: usize = 4 << 20;
 
-/// What one record says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Record {
     /// A model answered.
     Model(Box<ModelRecord>),
-    /// A tool that changes something is about to be called.
+    /// A tool with effects is about to be called.
     Intent {
         /// The position of the call in the step.
         position: u32,
@@ -32,21 +32,20 @@ pub(super) enum Record {
         /// The tool, by its name in workflows.
         tool: String,
     },
-    /// The call of an intent was not made after all.
+    /// The call of an intent was not made.
     Unmade {
         /// The position of the call in the step.
         position: u32,
     },
     /// A tool answered.
     Tool(ToolRecord),
-    /// Attempts that failed, of a call that was given up, or whose answer could not be taken.
+    /// Failed attempts of a call that was given up, or whose answer was not usable.
     Failed {
         /// How many.
         attempts: u64,
     },
 }
 
-/// A tool's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToolRecord {
     /// The position of the call in the step.
@@ -57,28 +56,28 @@ pub(super) struct ToolRecord {
     pub reply: ToolReply,
     /// Milliseconds that it took.
     pub duration_ms: u64,
-    /// Whether the call could be made again without changing anything, so that nothing is lost with this record.
+    /// Whether the call can be repeated without effects, so that losing this record loses nothing.
     pub is_repeatable: bool,
 }
 
-/// What the journal says of a tool call.
+/// What the journal holds about a tool call.
 pub(super) enum JournaledCall {
     /// It was answered.
     Result(ToolRecord),
-    /// It was begun and may have had its effect.
+    /// It was started and may have had its effect.
     Intent,
-    /// It was never begun.
+    /// It was never started.
     Nothing,
 }
 
-/// A model's answer with what was sent.
+/// A model's answer and the request that was sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelRecord {
     /// The position of the call in the step.
     pub position: u32,
-    /// The digest of the request as the loop asked it.
+    /// The digest of the request before hooks.
     pub asked: Digest,
-    /// Attempts that it took.
+    /// The number of attempts.
     pub attempts: u64,
     /// The answer.
     pub answer: ModelAnswer,
@@ -88,7 +87,7 @@ pub(super) struct ModelRecord {
     pub request: Digest,
     /// Whether a hook rewrote it.
     pub rewritten: bool,
-    /// What no commit has stored yet: the head, with the first answer to it, and what rewriting made.
+    /// Objects that no commit has stored yet: the head, with the first answer to it, and the rewritten request.
     pub objects: Vec<JournaledObject>,
     /// The resolved model.
     pub model: String,
@@ -96,7 +95,6 @@ pub(super) struct ModelRecord {
     pub fallback: Option<String>,
 }
 
-/// An object that waits for its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournaledObject {
     /// Whether it is a head; otherwise it is a request.
@@ -108,7 +106,6 @@ pub(super) struct JournaledObject {
 }
 
 impl ModelRecord {
-    /// What was sent.
     pub(super) fn sent(&self) -> Sent {
         Sent {
             head: self.head,
@@ -120,30 +117,29 @@ impl ModelRecord {
     }
 }
 
-/// The journal of one step.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     models: BTreeMap<u32, ModelRecord>,
     tools: BTreeMap<u32, ToolRecord>,
-    /// Calls that an earlier process began: position and use.
+    /// Calls that an earlier process started: position and use.
     intents: BTreeMap<u32, String>,
-    /// Calls without a result, of this and of earlier processes: position and tool.
+    /// Calls without a result, by this and earlier processes: position and tool.
     open: BTreeMap<u32, String>,
-    /// Heads that are kept with an answer.
+    /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
-    /// Attempts that all records speak of.
+    /// Attempts in all records.
     pub(super) attempts: u64,
     /// The number of the next record.
     next: u32,
-    /// Records that are not written yet, and whether one of them must be synced before anything is done on it.
+    /// Records to write, and whether one of them must be synced before the run acts on it.
     pending: Vec<Record>,
     pending_bytes: usize,
     must_sync: bool,
 }
 
 impl Journal {
-    /// What the store has kept of the step in flight in `lane`. Whoever knows that nothing can be there takes an empty
-    /// one.
+    /// Reads what the store has kept of the step in flight in `lane`. A caller that knows there is nothing uses an
+    /// empty journal.
     pub(super) fn read(store: &dyn Read, thread: &ThreadId, lane: &LanePath) -> Result<Self, store::Error> {
         let mut journal = Self::default();
         for stored in store.journal(thread, lane)? {
@@ -175,35 +171,35 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The answer that the model call at `position` has already had. It holds whatever has changed since: another
-    /// model, another description of a tool. What was acted on is not asked again.
+    /// The answer that the model call at `position` already has. It is valid even if the model or the description of a
+    /// tool has changed since: a call that was acted on is not repeated.
     pub(super) fn model(&mut self, position: u32) -> Option<ModelRecord> {
         let record = self.models.remove(&position)?;
         self.heads.insert(record.head);
         Some(record)
     }
 
-    /// Whether an earlier process has left anything of this step.
+    /// Whether an earlier process left records of this step.
     pub(super) fn has_begun(&self) -> bool {
         self.attempts > 0 || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
     }
 
-    /// The answers that an earlier process has left.
+    /// The answers that an earlier process left.
     pub(super) fn models(&self) -> impl Iterator<Item = &ModelRecord> {
         self.models.values()
     }
 
-    /// Whether a head has to be kept with the next answer, because no commit has stored it yet.
+    /// Whether a head has to be stored with the next answer, because no commit has stored it yet.
     pub(super) fn lacks_head(&mut self, head: Digest) -> bool {
         self.heads.insert(head)
     }
 
-    /// Calls that were begun and have no result: what a run does not know whether it did.
+    /// Calls that were started and have no result: it is unknown whether they had their effect.
     pub(super) fn open_intents(&self) -> impl Iterator<Item = &str> {
         self.open.values().map(String::as_str)
     }
 
-    /// What is known of the tool call at `position`.
+    /// What the journal holds about the tool call at `position`.
     pub(super) fn tool(&mut self, position: u32, id: &str) -> JournaledCall {
         if let Some(record) = self.tools.remove(&position).filter(|record| record.id == id) {
             return JournaledCall::Result(record);
@@ -214,11 +210,11 @@ impl Journal {
         }
     }
 
-    /// Adds a record, to be written before anything is done on it.
+    /// Adds a record, to be written before the run acts on it.
     pub(super) fn add(&mut self, record: Record) {
         if let Record::Tool(ToolRecord { reply, is_repeatable: true, .. }) = &record {
-            // What such results say can be had again, so they wait for the next record that must be synced, but not
-            // until they fill the memory.
+            // These results can be obtained again, so they wait for the next record that must be synced, up to a limit
+            // of memory.
             self.pending_bytes = self.pending_bytes.saturating_add(reply.text.len());
             self.must_sync |= self.pending_bytes > MOST_PENDING_BYTES;
         } else {
@@ -236,13 +232,13 @@ impl Journal {
         self.pending.push(record);
     }
 
-    /// Counts an attempt that failed for good.
+    /// Counts a call that failed for good.
     pub(super) fn failed_attempt(&mut self) {
         self.attempts += 1;
         self.add(Record::Failed { attempts: 1 });
     }
 
-    /// Of an answer that is not written yet, keeps only the attempts that it took: it is not to be given again.
+    /// Replaces an answer that is not written yet by the number of its attempts: it must not be given again.
     pub(super) fn give_up_pending(&mut self) {
         for record in &mut self.pending {
             if let Record::Model(model) = record {
@@ -252,8 +248,8 @@ impl Journal {
         }
     }
 
-    /// The records to be written and synced now. Results of tools that may be repeated wait for the next record that
-    /// must be; what the step's own commit keeps is never written.
+    /// The records to write and sync now. Results of repeatable tools wait for the next record that must be synced.
+    /// What the step's own commit stores is never written.
     ///
     /// # Errors
     /// [`store::Error::Malformed`] when a record has no canonical form; none is taken then.

@@ -1,8 +1,9 @@
 //! The local driver: runs threads in this process.
 //!
-//! [`Engine`] starts, resumes and cancels threads; one event loop a thread carries out what its machine decides, and
-//! decides nothing itself; a visit carries out one visit. Law `durable_first`: no acknowledgement, non-provisional event or
-//! further call that depends on a step precedes its sync. Law `one_effect`: what reached the journal is never asked again.
+//! [`Engine`] starts, resumes and cancels threads. One event loop per thread carries out what its machine decides, and
+//! decides nothing itself; `visit` carries out one visit. Law `durable_first`: no acknowledgement, non-provisional
+//! event or further call that depends on a step precedes its sync. Law `one_effect`: a journaled call is never
+//! repeated.
 //!
 //! This module knows nothing of terminals, settings, or what a hook does.
 

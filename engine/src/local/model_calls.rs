@@ -1,4 +1,4 @@
-//! Model calls of one visit: the journal in front, then retries and fallback, then the path of hooks, then the provider.
+//! Model calls of one visit: first the journal, then retries and fallback, then the path of hooks, then the provider.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,33 +27,32 @@ use crate::models::ResolvedModel;
 use crate::resolved_roles::ModelHead;
 use crate::thread::CallEstimate;
 
-/// The effects of one visit.
 pub(super) struct VisitEffects<'a> {
     context: &'a VisitContext<'a>,
     pub(super) model_context: &'a ModelContext<'a>,
     pub(super) tool_runner: ToolRunner<'a>,
     attempts_before: u64,
     pub(super) attempts: u64,
-    /// Which of the role's heads is asked: a step stays with the model that answered it.
+    /// The index of the role's head in use: a step stays with the model that answered it.
     model: usize,
     pub(super) model_calls: u64,
-    /// Tool calls of a turn that a hook gave whole.
+    /// Tool calls of a turn that a hook answered as a whole.
     pub(super) tool_calls_given: u64,
     pub(super) usage: Option<Usage>,
     pub(super) cost_usd: Option<f64>,
-    /// The last model call and its reply, until the loop has settled it.
+    /// The last model call and its reply, until the loop settles it.
     last: Option<UnsettledCall>,
     pub(super) objects: Vec<Object>,
     /// Whether a hook rewrote the turn, so that no request of it follows from the steps.
     pub(super) turn_is_rewritten: bool,
 }
 
-/// A model call that was answered and not settled yet.
+/// A model call that was answered but not settled.
 struct UnsettledCall {
     call: ModelCall,
     answer: ModelAnswer,
     answered_by: AnsweredBy,
-    /// How many hooks it came to.
+    /// How many hooks it reached.
     passed: usize,
     served: Served,
 }
@@ -112,11 +111,10 @@ impl Effects for VisitEffects<'_> {
     }
 }
 
-/// What an attempt came to.
 struct AttemptResult {
     answer: ModelAnswer,
     answered_by: AnsweredBy,
-    /// How many hooks it came to.
+    /// How many hooks it reached.
     passed: usize,
     sent: Sent,
     attempt: u32,
@@ -124,7 +122,7 @@ struct AttemptResult {
 }
 
 impl<'a> VisitEffects<'a> {
-    /// The effects of a visit before which the role made `attempts_before` attempts in its lane.
+    /// The effects of a visit; `attempts_before` is the number of the role's earlier attempts in its lane.
     pub(super) fn new(
         context: &'a VisitContext<'a>,
         model_context: &'a ModelContext<'a>,
@@ -148,8 +146,8 @@ impl<'a> VisitEffects<'a> {
         }
     }
 
-    /// Counts what a turn holds that a hook gave whole, as if it had been taken: an attempt for each reply, so that a
-    /// script goes on where it would.
+    /// Counts the contents of a turn that a hook answered as a whole, as if they had been requested: one attempt per
+    /// reply, so that a script continues at the right entry.
     pub(super) fn count_turn(&mut self, turn: &TurnReply) {
         let (replies, uses) = turn.transcript.counts();
         self.attempts = self.attempts.saturating_add(turn.attempts.max(replies));
@@ -206,7 +204,7 @@ impl<'a> VisitEffects<'a> {
         let mut objects: Vec<JournaledObject> = self.objects.iter().skip(objects_before).map(kept).collect();
         let own = self.model_context.runtime.heads.iter().find(|head| head.digest == sent.head);
         if let Some(head) = own.filter(|_| self.tool_runner.journal.lacks_head(sent.head)) {
-            // A later process may have another one for the role; the step names this.
+            // A later process may have another head for the role; the step names this one.
             objects.push(kept(&(Kind::Head, head.digest, head.bytes.to_vec())));
         }
         self.tool_runner.journal.add(Record::Model(Box::new(ModelRecord {
@@ -227,13 +225,13 @@ impl<'a> VisitEffects<'a> {
         Ok(performed(answer, answered_by, sent))
     }
 
-    /// The provider of the model that is asked now.
+    /// The provider of the current model.
     fn provider(&self) -> Option<String> {
         let head = self.model_context.runtime.heads.get(self.model)?;
         Some(self.model_context.models.0.get(&head.model)?.served_by.provider.clone())
     }
 
-    /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
+    /// Tries the role's model, then each fallback, until one answers or none is left.
     async fn attempts(&mut self, call: ModelCall) -> Result<AttemptResult, Fault> {
         let deadline = Deadline::of_call(self.model_context.call_total_ms).or_earlier(self.context.deadline.clone());
         let retry = &self.model_context.policy.retry;
@@ -269,12 +267,12 @@ impl<'a> VisitEffects<'a> {
                 Err(fault) => fault,
             };
             if fault.class == FaultClass::ScriptEnd || !was_reached.into_inner() {
-                // Nothing of a script was used up, be it that it has ended, so that the entry that its author adds
-                // answers the resumed run, or that the call got no further than a hook.
+                // The script was not used: either it has ended, and the entry that its author adds answers the resumed
+                // run, or the call got no further than a hook.
                 self.attempts -= 1;
             }
             let passed = deadline.left() == Duration::ZERO;
-            // A provider that was given until the deadline gives up with it; the deadline says which limit that was.
+            // A provider times out at the deadline; the deadline names the limit.
             let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault() } else { fault };
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
@@ -319,7 +317,7 @@ impl<'a> VisitEffects<'a> {
         let mut sent = Sent {
             head: call.head_digest,
             request: call.request(),
-            // After a fallback the request differs from the one that was asked by its head alone, which is no rewrite.
+            // After a fallback the request differs from the original only in its head, which is not a rewrite.
             asked: None,
             model: head.head.model.clone(),
             fallback: (self.model > 0).then(|| head.model.clone()),
@@ -368,7 +366,7 @@ impl<'a> VisitEffects<'a> {
         Ok(AttemptResult { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
     }
 
-    /// Keeps a request that no steps lead to: as it was sent, under its digest, and its head.
+    /// Stores a request that does not follow from steps, and its head: as it was sent, under its digest.
     fn keep_rewritten(&mut self, call: &ModelCall, sent: &mut Sent) -> Result<(), Fault> {
         let object = |error: canonical::Error| Fault::new(Code::HookFailed, FaultClass::Hook, error.to_string());
         let (head, bytes) = Digest::of::<Head>(Kind::Head, &call.head).map_err(object)?;
@@ -381,7 +379,7 @@ impl<'a> VisitEffects<'a> {
     }
 }
 
-/// The most that a call may use, as far as it is known before it is made.
+/// The most that a call may use, as known before it is made.
 fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> CallEstimate {
     let of_messages = call.conversation.size_bytes();
     let of_tools: usize = call.head.tools.iter().map(|tool| tool.description.len() + tool.parameters.len()).sum();
@@ -403,7 +401,7 @@ fn whole(value: &Value) -> Option<u64> {
     }
 }
 
-/// Asks a provider, and writes down what it is asked and says where that is wanted.
+/// Asks a provider, and records the exchange if requested.
 async fn complete(
     resolved: &ResolvedModel,
     recorder: Option<&Recorder>,
@@ -421,14 +419,15 @@ async fn complete(
     outcome
 }
 
-/// What an answer costs, where its provider did not say.
+/// The cost of an answer, if its provider did not report it.
 fn price(resolved: &ResolvedModel, answer: &mut ModelAnswer) {
     if answer.cost_usd.is_none() {
         answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
     }
 }
 
-/// Asks a provider; what it says is redacted before any hook sees it. Its own redactor knows every key already.
+/// Asks a provider; its answer is redacted before any hook sees it. The provider's own redactor knows every key
+/// already.
 async fn ask(
     resolved: &ResolvedModel,
     redactor: &Redactor,
@@ -441,7 +440,7 @@ async fn ask(
     resolved.provider.complete(call, deltas).await
 }
 
-/// Sends the parts of a reply on as provisional events.
+/// Emits the parts of a reply as provisional events.
 struct StepDeltas<'a> {
     sink: &'a Sink,
     visit: Visit,

@@ -1,4 +1,4 @@
-//! What was asked in a thread before this run of it.
+//! The stored past of a thread, before this run.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::thread::InFlight;
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
-    /// Where they are.
+    /// The store.
     pub store: Arc<dyn StepStore>,
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
 }
 
@@ -59,11 +59,11 @@ impl Past for StoredPast {
     }
 }
 
-/// What an earlier process left of the visit in flight in a lane. `asks` says whether calls that are in doubt are for
-/// somebody to decide about.
+/// The state that an earlier process left of the visit in flight in a lane. `asks` says whether calls in doubt need a
+/// decision.
 ///
 /// # Errors
-/// When the journal is damaged.
+/// If the journal is damaged.
 pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane)?;
     if !journal.has_begun() {

@@ -1,6 +1,6 @@
-//! Sends what the roles of a thread once asked along the hooks of one kind again, with ports that answer what they
-//! answered then: so a kind that has lost what it kept learns it anew. Nothing is asked of a provider or a tool, and
-//! nothing of the thread is changed.
+//! Sends the recorded calls of a thread's roles through the hooks of one kind again, with ports that return the
+//! recorded answers: a kind that has lost its entries learns them again. No provider or tool is called, and the thread
+//! is unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::env::Env;
 use crate::hook::{CallPath, RoleView};
 use crate::store::{self, Row, StepStore, StoredStep};
 
-/// How many rebuilt requests may wait.
+/// How many rebuilt requests may be queued.
 const WAITING: usize = 16;
 
-/// The hooks of a thread, ready to be sent its calls.
+/// The hooks of a thread, ready to receive its calls.
 pub(crate) struct Replay {
     pub(crate) store: Arc<dyn StepStore>,
     pub(crate) thread: ThreadId,
     pub(crate) row: Row,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
-    /// Where the first model of each role is served now, as notes say it.
+    /// Where the first model of each role is served now, in the form used in notes.
     pub(crate) served_by: BTreeMap<RoleName, String>,
     pub(crate) then: Arc<ReplayClock>,
 }
 
-/// The time at which a step was made: an answer is as old as it is, whenever it is learnt.
+/// The time of a step: an answer keeps its age, regardless of when it is learned.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayClock(AtomicU64);
 
@@ -65,7 +65,7 @@ struct Visit {
 }
 
 impl Replay {
-    /// Sends every call; gives how many were sent.
+    /// Sends every call; returns their number.
     pub(crate) async fn go(&self) -> Result<u64, rebuild::Error> {
         let (sender, mut requests) = mpsc::channel::<Request>(WAITING);
         let (store, thread, row) = (Arc::clone(&self.store), self.thread.clone(), self.row.clone());
@@ -94,7 +94,7 @@ impl Replay {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
         let served_by = self.served_by.get(&stored.step.role);
         if served_by.is_some() && note.served_by.as_ref() != served_by {
-            // Answered by another model than the one that would be asked now, or by an unknown one.
+            // Answered by another model than the current one, or by an unknown one.
             return Ok(0);
         }
         self.then.0.store(note.ended_at_ms, Ordering::Relaxed);
@@ -131,11 +131,11 @@ impl Replay {
 }
 
 impl Visit {
-    /// The whole visit, if a model made it and no hook rewrote what it asked.
+    /// The whole visit, if a model made it and no hook rewrote its requests.
     fn turn(&self) -> Option<(Call, Reply, Verdict)> {
         let Self { site, stored, note, transcript, requests } = self;
         let first = requests.first().filter(|_| requests.iter().all(|request| request.asked.is_none()))?;
-        // A fallback that answered is said by the step; a turn that is given whole says of none.
+        // The step names a fallback that answered; a turn answered as a whole has none.
         if requests.iter().any(|request| request.head_digest != first.head_digest)
             || !stored.step.observations.is_empty()
         {
@@ -155,7 +155,7 @@ impl Visit {
             cost_usd: note.cost_usd,
             model: note.model.clone(),
             attempts: note.attempts,
-            // What its tools read then is not stored.
+            // The files that its tools read then are not stored.
             seen: (!asked_tools).then(Default::default),
             ..TurnReply::said(stored.step.status.clone(), stored.step.answer.clone())
         };
@@ -195,7 +195,7 @@ impl Visit {
                         conversation: conversation(request),
                         time_left: std::time::Duration::MAX,
                     };
-                    // Of a step's usage it is not known which reply it was for.
+                    // A step's usage does not tell which reply it was for.
                     let (usage, cost_usd) = (note.usage.filter(|_| is_last), note.cost_usd.filter(|_| is_last));
                     let answer = ModelAnswer { reply: reply.clone(), usage, cost_usd };
                     let is_refused = matches!(following, Some(Entry::Repair { .. }));
@@ -213,7 +213,7 @@ impl Visit {
                         idempotency_key: idempotency_key(&site),
                         site,
                     };
-                    // Nothing else than what needs no looking at can be given again.
+                    // Only results that do not depend on anything else can be given again.
                     if call.effect == Effect::Pure && !failed {
                         calls.push((Call::Tool(call), Reply::Tool(ToolReply::said(text.clone())), Verdict::Accepted));
                     }

@@ -1,4 +1,4 @@
-//! The machine of a stored thread.
+//! Restores the machine of a stored thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::{Engine, Error};
 use crate::store::{Damage, Row, StoredStep};
 use crate::thread::{LaneState, Machine, PastStep, Stored};
 
-/// How many rows of lanes are read at once.
+/// How many rows of lanes are read at a time.
 const LANES_A_PAGE: usize = 1000;
 
 impl Engine {
-    /// The machine of a stored thread: from its rows, or where these do not say enough from its steps.
+    /// The machine of a stored thread: from its rows, or if they are not sufficient, from its steps.
     pub(super) fn machine(&self, ready: &PreparedRun, row: &Row, start: &Start) -> Result<Machine, Error> {
         let store = &self.parts.store;
         let steps = ready.steps(&**store);

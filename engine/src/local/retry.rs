@@ -1,4 +1,4 @@
-//! When an attempt that failed is repeated, and until when.
+//! When a failed attempt is repeated, and until when.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Retry, RetryFault};
 use tokio::time::Instant;
 
-/// The longest pause between two attempts, whatever a provider asks for.
+/// The longest pause between two attempts, even if a provider asks for more.
 pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// The time in which a step waits for people. It counts towards no limit: deadlines that know of it move along.
+/// The time a step spends waiting for people. It counts towards no limit: deadlines with it are extended.
 #[derive(Debug, Clone)]
 pub struct Waits(watch::Sender<Waited>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Waited {
-    /// By what has ended.
+    /// The total of ended waits.
     total: Duration,
-    /// How many wait now, and since when.
+    /// How many are waiting now, and since when.
     now: Option<(u32, Instant)>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Somebody waits for a person, until what this gives is dropped.
+    /// Starts a wait for a person, which ends when the returned guard is dropped.
     pub fn begin(&self) -> Waiting<'_> {
         self.0.send_modify(|waited| match &mut waited.now {
             Some((count, _)) => *count += 1,
@@ -46,13 +46,13 @@ impl Waits {
         Waiting(self)
     }
 
-    /// How long it was waited so far.
+    /// The total waiting time so far.
     pub fn total(&self) -> Duration {
         self.0.borrow().total()
     }
 }
 
-/// Somebody waits for a person.
+/// A wait for a person.
 #[derive(Debug)]
 pub struct Waiting<'w>(&'w Waits);
 
@@ -68,7 +68,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Until when a step or a call may take.
+/// The deadline of a step or a call.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     at: Option<Instant>,
@@ -76,7 +76,7 @@ pub struct Deadline {
     waits: Option<Waits>,
 }
 
-/// The limit that a deadline stands for. What it says is put into words only when it has passed.
+/// The limit behind a deadline. Its message is only built after it has passed.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
     Step(Duration),
@@ -109,23 +109,23 @@ impl Deadline {
         Self { at, limit, waits: None }
     }
 
-    /// The same, moved along by the time that `waits` counts from now on.
+    /// This deadline, extended by the time that `waits` counts from now on.
     #[must_use]
     pub fn without(self, waits: &Waits) -> Self {
         Self { waits: Some(waits.clone()), ..self }
     }
 
-    /// The deadline of a step that may take `limit_ms`.
+    /// The deadline of a step with the limit `limit_ms`.
     pub fn of_step(limit_ms: Option<u64>) -> Self {
         Self::after(limit_ms, Limit::Step(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
 
-    /// The deadline of a call that may take `limit_ms` with all of its attempts.
+    /// The deadline of a call with the limit `limit_ms`, including all attempts.
     pub fn of_call(limit_ms: Option<u64>) -> Self {
         Self::after(limit_ms, Limit::Call(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
 
-    /// The deadline of a thread that may take `limit_ms`, of which `left_ms` are left.
+    /// The deadline of a thread with the limit `limit_ms`, of which `left_ms` are left.
     pub fn of_thread(left_ms: Option<u64>, limit_ms: Option<u64>) -> Self {
         Self::after(left_ms, Limit::WallTime(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
@@ -140,7 +140,7 @@ impl Deadline {
         }
     }
 
-    /// How long it is until then.
+    /// The time left.
     pub fn left(&self) -> Duration {
         self.end().map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
     }
@@ -150,12 +150,12 @@ impl Deadline {
         self.at.and_then(|at| at.checked_add(waited))
     }
 
-    /// What it means that it has passed.
+    /// The fault for the passed deadline.
     pub fn fault(&self) -> Fault {
         self.limit.fault()
     }
 
-    /// Waits until it has passed, and gives its fault; for ever if there is none.
+    /// Waits until it has passed, and returns its fault; waits forever if there is no deadline.
     pub async fn passed(&self) -> Fault {
         let mut news = self.waits.as_ref().map(|waits| waits.0.subscribe());
         loop {
@@ -177,7 +177,7 @@ impl Deadline {
     }
 }
 
-/// Whether another attempt at the same model may cure `fault`.
+/// Whether another attempt at the same model may help.
 pub fn is_worth_another(fault: &Fault, retry: &Retry) -> bool {
     let kind = match fault.class {
         FaultClass::RateLimit => RetryFault::RateLimit,
@@ -189,7 +189,7 @@ pub fn is_worth_another(fault: &Fault, retry: &Retry) -> bool {
     retry.faults.contains(&kind)
 }
 
-/// Whether another model may be had where this one could not. A reply that is too large is paid for and would be as large.
+/// Whether another model may help. A reply that is too large was paid for, and would be as large again.
 pub fn is_worth_another_model(fault: &Fault) -> bool {
     fault.code != Code::ReplyTooLarge
         && matches!(
@@ -202,8 +202,8 @@ pub fn is_worth_another_model(fault: &Fault) -> bool {
         )
 }
 
-/// How long to wait before attempt number `next` (1 for the second): `backoff` doubled for each further attempt, half
-/// of it random, or what the provider asked for; at most [`MAX_PAUSE`].
+/// The delay before attempt number `next` (1 for the second): `backoff` doubled for each further attempt, half of it
+/// random, or what the provider asks for; at most [`MAX_PAUSE`].
 pub fn pause(retry: &Retry, next: u32, fault: &Fault, random: u128) -> Duration {
     let longest = Duration::from_millis(retry.backoff_ms)
         .saturating_mul(1_u32.checked_shl(next.saturating_sub(1)).unwrap_or(u32::MAX))
@@ -231,7 +231,7 @@ mod tests {
         let (first, second) = (waits.begin(), waits.begin());
         let passed = deadline.passed();
         tokio::pin!(passed);
-        // A deadline that does not wait has passed at the first look.
+        // A deadline without waits would have passed at the first poll.
         assert_eq!(passed.as_mut().now_or_never(), None);
         drop(first);
         assert_eq!(passed.as_mut().now_or_never(), None, "one still waits");

@@ -1,4 +1,4 @@
-//! What a thread is made of, and what its run is given.
+//! The definition of a thread, and the configuration of its run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::grant::{Approver, Ceilings, Grants};
 use crate::hook::HookResources;
 use crate::models::Models;
 
-/// What the operator gives a run.
+/// The operator's configuration of a run.
 #[derive(Clone, Default)]
 pub struct RunConfig {
-    /// Who answers for each logical model.
+    /// The provider of each logical model.
     pub models: Models,
-    /// The tools that there are.
+    /// The available tools.
     pub tools: ToolSet,
-    /// The servers behind some of them, which end with the last run that holds them.
+    /// The servers of some tools, which end with the last run that holds them.
     pub servers: Vec<Arc<Server>>,
-    /// Which of them roles may call.
+    /// The tools that roles may call.
     pub grants: Grants,
     /// Hooks around every workflow, outermost first.
     pub imposed: Vec<HookUse>,
-    /// Whom single calls are shown to first, where the operator wants that.
+    /// Approves single calls, if the operator wants that.
     pub approver: Option<Arc<dyn Approver>>,
-    /// What happens with calls that may have had their effect, in place of what each tool says.
+    /// The policy for calls that may have had their effect, overriding that of each tool.
     pub in_doubt: Option<InDoubt>,
     /// Answers in place of tools, for tool roles.
     pub script: Option<Arc<Scripted>>,
-    /// Writes down what models are asked and say.
+    /// Records the models' requests and answers.
     pub recorder: Option<Arc<Recorder>>,
     /// The values that must never enter a thread.
     pub redactor: Arc<Redactor>,
@@ -42,9 +42,9 @@ pub struct RunConfig {
     pub ceilings: Ceilings,
     /// How long one call may take with all its attempts, in milliseconds.
     pub call_total_ms: Option<u64>,
-    /// What hooks may use.
+    /// The resources of hooks.
     pub hook_resources: HookResources,
-    /// The flags of this run that hook kinds brought along, by name.
+    /// The flags of hook kinds for this run, by name.
     pub flags: BTreeMap<String, String>,
 }
 
@@ -58,16 +58,16 @@ pub struct NewThread {
     pub input: Value,
     /// The workflow's file, as an absolute path.
     pub file: Option<String>,
-    /// The script that answers instead of models, as an absolute path.
+    /// The script that answers in place of models, as an absolute path.
     pub script: Option<String>,
-    /// The recording that answers instead of models, as an absolute path.
+    /// The recording that answers in place of models, as an absolute path.
     pub recorded: Option<String>,
     /// The folder that tools work in, as an absolute path.
     pub workspace: Option<String>,
 }
 
 impl NewThread {
-    /// A thread of a checked workflow on a checked input, which comes from no file.
+    /// A thread of a checked workflow on a checked input, without a file.
     pub fn of(checked: Checked, input: Value) -> Self {
         let Checked { workflow, policy, .. } = checked;
         Self { workflow, policy, input, file: None, script: None, recorded: None, workspace: None }

@@ -1,4 +1,4 @@
-//! Where a run's events go.
+//! Receives and numbers a run's events.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +11,10 @@ use super::hub::Topic;
 use crate::env::Env;
 use crate::hook::Reports;
 
-/// The figure of a report that is a sentence for people.
+/// The name of a report that is a sentence for people.
 pub const WARNING: &str = "warning";
 
-/// The events of one thread, in order. Durable ones are numbered here.
+/// Emits the events of one thread, in order. Numbers the durable ones.
 #[derive(Clone)]
 pub struct Sink {
     topic: Arc<Topic>,
@@ -24,17 +24,17 @@ pub struct Sink {
     position: Arc<Mutex<Position>>,
 }
 
-/// How far a thread has been told of.
+/// How far a thread's events have been emitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Position {
     /// The last durable event.
     pub id: EventId,
-    /// The time of what it follows from, in Unix milliseconds.
+    /// The time of its cause, in Unix milliseconds.
     pub at_ms: u64,
 }
 
 impl Sink {
-    /// A sink for the events of `thread` that come after `position`, which goes to the readers of `topic`.
+    /// A sink for the events of `thread` after `position`, for the readers of `topic`.
     pub fn new(
         topic: Arc<Topic>,
         thread: ThreadId,
@@ -45,7 +45,7 @@ impl Sink {
         Self { topic, thread, durability, env, position: Arc::new(Mutex::new(position)) }
     }
 
-    /// Tells an event. A durable one has the time of the step that it follows from.
+    /// Emits an event. A durable one has the time of the step that it follows from.
     pub fn emit(&self, what: What) {
         if what.is_durable() {
             let at_ms = self.position.lock().unwrap_or_else(PoisonError::into_inner).at_ms;
@@ -54,7 +54,7 @@ impl Sink {
         self.pass_on(None, self.env.now_ms(), what);
     }
 
-    /// Tells a durable event with its stored time.
+    /// Emits a durable event with its stored time.
     pub fn emit_at(&self, at_ms: u64, what: What) {
         let id = {
             let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl Sink {
         self.pass_on(Some(id), at_ms, what);
     }
 
-    /// Tells a provisional event, which a slow reader may miss.
+    /// Emits a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
         if self.topic.is_heard() {
             self.emit(what);

@@ -1,4 +1,4 @@
-//! How a visit is stopped. A tool that has begun to change something is given time to end.
+//! Stops a visit. A tool that has started an effect gets time to end.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use rondo_protocol::diagnostic::Code;
 
 use super::visit::VisitContext;
 
-/// How long a tool that has begun to change something may take to end when its visit is stopped.
+/// How long a tool that has started an effect may take to end when its visit stops.
 const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
 
-/// Runs `work` until it ends, the visit is cancelled or its deadline passes. A tool that has begun to change something is
-/// given [`EFFECT_GRACE`] to end, so that its effect is not in doubt.
+/// Runs `work` until it ends, the visit is cancelled or its deadline passes. A tool that has started an effect gets
+/// [`EFFECT_GRACE`] to end, so that its effect is not in doubt.
 pub(super) async fn until_stopped<T>(
     context: &VisitContext<'_>,
     work: impl Future<Output = Result<T, Fault>>,

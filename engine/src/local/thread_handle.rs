@@ -1,4 +1,4 @@
-//! Threads that run in this process, and how each is stopped.
+//! Threads that run in this process, and how to stop them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ impl Running {
     }
 }
 
-/// Tells a running thread to stop.
+/// Stops a running thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stopper {
     pub(super) cancel: CancellationToken,
@@ -56,13 +56,13 @@ impl Stopper {
     }
 }
 
-/// A thread that runs.
+/// A running thread.
 pub struct ThreadHandle {
-    /// Which.
+    /// The thread.
     pub thread: ThreadId,
-    /// What happens, in order. Ends with the run.
+    /// Its events, in order. Ends with the run.
     pub events: Subscription,
-    /// Tells it to stop.
+    /// Stops it.
     pub stopper: Stopper,
     pub(super) task: JoinHandle<Ended>,
 }
@@ -82,25 +82,25 @@ impl ThreadHandle {
     }
 }
 
-/// What `resume` found.
+/// The result of `resume`.
 pub enum Resumed {
-    /// The thread goes on.
+    /// The thread continues.
     Running(ThreadHandle),
-    /// It had ended before.
+    /// It had already ended.
     Ended {
-        /// How.
+        /// Its ending.
         ending: Ending,
         /// The digest of its last step.
         head: Option<Digest>,
     },
 }
 
-/// What `cancel` came to.
+/// The result of `cancel`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
     /// The thread has ended.
     Ended {
-        /// How.
+        /// Its ending.
         ending: Ending,
         /// The digest of its last step.
         head: Option<Digest>,
@@ -109,15 +109,15 @@ pub enum Cancelled {
     Stopping,
 }
 
-/// Takes a thread off the list of those that run, however its run ends.
+/// Removes a thread from the list of running threads when dropped, however its run ends.
 pub(super) struct RunningEntry {
     pub(super) engine: Engine,
     pub(super) thread: ThreadId,
-    // Let go after the thread is off the list.
+    // Dropped after the thread is off the list.
     pub(super) _driven: DriveLease,
 }
 
-/// A thread that this process drives, for as long as this lives.
+/// Marks a thread as driven by this process, until dropped.
 pub(super) struct DriveLease {
     pub(super) shared: Option<SharedStore>,
     pub(super) thread: ThreadId,

@@ -1,7 +1,7 @@
-//! Tool calls of one visit: the journal in front, then approval, the path of hooks, and the tool itself.
+//! Tool calls of one visit: first the journal, then approval, the path of hooks, and the tool itself.
 //!
-//! Law `one_effect`, for what changes something: an intent is synced before the tool is reached and the result before
-//! its event is emitted. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
+//! Law `one_effect`, for tools with effects: an intent is synced before the tool is reached, and the result before its
+//! event is emitted. An intent without a result is *in doubt*; a policy then decides, never a guess.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use super::journal::{Journal, JournaledCall, Record, ToolRecord};
 use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 
-/// What the tools of a role are called with.
+/// The tools of a role and the rules for calling them.
 #[derive(Clone, Copy)]
 pub(super) struct Tooling<'a> {
     pub(super) toolbox: &'a Toolbox,
@@ -33,36 +33,34 @@ pub(super) struct Tooling<'a> {
 pub(super) struct ToolRunner<'a> {
     pub(super) context: &'a VisitContext<'a>,
     pub(super) journal: Journal,
-    /// The calls that were made, with their positions in the step.
+    /// The calls made, with their positions in the step.
     notes: Vec<(u32, ToolNote)>,
 }
 
 impl Tooling<'_> {
-    /// What happens with a call of a tool that may have had its effect.
+    /// The policy for a call in doubt.
     fn policy(&self, tool: &str) -> InDoubt {
         let declared = self.toolbox.find(tool).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
         self.in_doubt.or(declared).unwrap_or_default()
     }
 }
 
-/// A call that was made.
 struct ToolResult {
     reply: ToolReply,
     answered_by: AnsweredBy,
     duration_ms: u64,
-    /// How many hooks the call came to.
+    /// How many hooks the call reached.
     passed: usize,
 }
 
-/// Why a call came to nothing.
 struct FailedCall {
     fault: Fault,
-    /// Whether the tool may have begun.
+    /// Whether the tool may have started.
     was_reached: bool,
 }
 
 impl<'a> ToolRunner<'a> {
-    /// A runner with the journal that an earlier run may have left of the step in flight.
+    /// A runner with the journal that an earlier run may have left for the step in flight.
     pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
         let journal = if context.may_be_journaled {
             Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))?
@@ -72,11 +70,12 @@ impl<'a> ToolRunner<'a> {
         Ok(Self { context, journal, notes: Vec::new() })
     }
 
-    /// Ends the visit with the tool calls that were made, in the order asked.
+    /// Ends the visit with the tool calls made, in the order requested.
     pub(super) fn end(mut self, site: &Site, result: Result<TurnReply, Fault>) -> VisitResult {
         let result = result.map_err(|fault| self.in_doubt_before(fault, &site.thread));
-        // The journal of a visit that failed has to hold what was answered, which was paid for, if no step follows. Where
-        // one does, its commit says all that. The fault that ended the visit says more than records without a form.
+        // If a failed visit is not followed by a step, its journal must hold the answers, which were paid for.
+        // Otherwise the step's commit stores them. The fault that ended the visit is more useful than an error about
+        // malformed records.
         let unwritten =
             if result.is_err() { self.journal.take_pending(&site.lane).unwrap_or_default() } else { Vec::new() };
         let effect_unknown = self.journal.open_intents().next().map(str::to_owned);
@@ -87,7 +86,7 @@ impl<'a> ToolRunner<'a> {
         VisitResult { result, note, objects: Vec::new(), effect_unknown, unwritten }
     }
 
-    /// Writes what must not be lost before the next call is made.
+    /// Writes what must not be lost before the next call.
     pub(super) async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
         let records = self.journal.take_pending(&site.lane).map_err(|error| store_fault(&error))?;
         if records.is_empty() {
@@ -96,7 +95,7 @@ impl<'a> ToolRunner<'a> {
         self.context.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
     }
 
-    /// Performs calls side by side; the replies stand in their order.
+    /// Performs calls concurrently; replies are in the order of the calls.
     pub(super) async fn perform(&mut self, calls: Vec<ToolCall>) -> Result<Vec<Performed>, Fault> {
         let mut replies: Vec<Option<Performed>> = Vec::with_capacity(calls.len());
         let mut open = Vec::new();
@@ -125,7 +124,7 @@ impl<'a> ToolRunner<'a> {
             self.keep(&first.site).await?;
         }
         let context = self.context;
-        // Until their results are written down.
+        // Held until their results are written.
         let changing = open.iter().any(|call| !call.effect.is_repeatable());
         let effect = changing.then(|| context.hook_notes.effect());
         let made = join_all(open.iter().map(|call| make(context, call))).await;
@@ -135,7 +134,7 @@ impl<'a> ToolRunner<'a> {
                 Ok(made) => made,
                 Err(FailedCall { fault, was_reached }) => {
                     if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
-                        // A call that was not permitted, or got no further than a hook, had no effect.
+                        // A call that was denied, or got no further than a hook, had no effect.
                         self.journal.add(Record::Unmade { position: call.site.position });
                     }
                     return Err(fault);
@@ -145,18 +144,19 @@ impl<'a> ToolRunner<'a> {
         }
         drop(effect);
         let mut performed = performed.into_iter();
-        // There is a reply for each call that was open.
+        // There is a reply for each open call.
         Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
     }
 
-    /// Answers a call from the journal and emits its events: the earlier process may have ended before it could.
+    /// Answers a call from the journal and emits its events: the earlier process may have ended before it emitted
+    /// them.
     fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
         let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
         self.tell(call, note);
         Performed { reply: Reply::Tool(record.reply), answered_by: AnsweredBy::Journal, sent: None }
     }
 
-    /// Tells of a call that was answered without being made.
+    /// Reports a call that was answered without being made.
     pub(super) fn answered(&mut self, call: &ToolCall, reply: &ToolReply, by: AnsweredBy) {
         let note = note(call, reply, by, 0);
         self.tell(call, note);
@@ -168,7 +168,7 @@ impl<'a> ToolRunner<'a> {
         self.notes.push((call.site.position, note));
     }
 
-    /// The fault that ends a visit. A call in doubt goes before any other, because the step that the graph would route to
+    /// The fault that ends a visit. A call in doubt takes precedence, because the step that the graph would route to
     /// forgets the call.
     fn in_doubt_before(&self, fault: Fault, thread: &ThreadId) -> Fault {
         if fault.routed_by().is_none() {
@@ -179,7 +179,7 @@ impl<'a> ToolRunner<'a> {
         self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, thread))
     }
 
-    /// What happens with a call that may have had its effect: `None` = it is made again.
+    /// Applies the policy to a call that may have had its effect: `None` means it is made again.
     fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
         match self.context.tooling.policy(&call.name) {
             InDoubt::Retry => Ok(None),
@@ -192,18 +192,19 @@ impl<'a> ToolRunner<'a> {
         }
     }
 
-    /// Holds a call to the grants, and shows it to a person where the operator wants that: the answer when it is refused.
+    /// Checks a call against the grants, and asks a person if the operator wants that. Returns the answer if it is
+    /// refused.
     async fn refused(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
         let tooling = self.context.tooling;
         match tooling.grants.decide(call) {
             Decision::Granted => return Ok(None),
             Decision::Asked => {}
-            // This call is denied, not the tool: the role gets the error and goes on.
+            // This call is denied, not the tool: the role gets the error and continues.
             Decision::Denied(why) => {
                 return Ok(Some(self.answer(call, &tool::Error::new(Code::ToolNotGranted, why))));
             }
         }
-        // A person may take long, and what the model said was paid for.
+        // A person may take long, and the model's reply was paid for.
         self.keep(&call.site).await?;
         let Some(approver) = tooling.approver else {
             let message = format!(
@@ -255,7 +256,7 @@ impl<'a> ToolRunner<'a> {
             is_repeatable,
         }));
         if !is_repeatable {
-            // Synced before the event: a call that was seen to end is never in doubt again.
+            // Synced before the event: a call that was reported as ended is never in doubt again.
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
@@ -269,7 +270,7 @@ impl<'a> ToolRunner<'a> {
     }
 }
 
-/// Makes a call: through the hooks to the tool.
+/// Makes a call through the hooks.
 async fn make(context: &VisitContext<'_>, call: &ToolCall) -> Result<ToolResult, FailedCall> {
     let was_reached = AtomicBool::new(false);
     let made = through_hooks(context, call, &was_reached).await;
@@ -315,11 +316,11 @@ async fn through_hooks(
     Ok(ToolResult { reply, answered_by, passed, duration_ms: context.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
-/// The call as it came through the hooks, with the effect that it has now.
+/// The call as the hooks passed it, with its new effect.
 fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<ToolCall, Fault> {
     let refused = |what: String| Err(Fault::new(Code::HookFailed, FaultClass::Hook, what));
     if (&call.name, &call.arguments) != (&asked.name, &asked.arguments) {
-        // What was granted and shown is the call as it was asked.
+        // The grant and the approval covered the call before the hooks.
         match tooling.grants.decide(&call) {
             Decision::Granted => {}
             Decision::Asked => {
@@ -335,13 +336,13 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
     let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };
     let effect = offer.tool.effect(arguments.value());
     if asked.effect.is_repeatable() && !effect.is_repeatable() {
-        // There is no intent in the journal for it.
+        // The journal has no intent for it.
         return refused(format!("a hook made of a call that changes nothing one that does ({})", call.name));
     }
     Ok(ToolCall { effect, ..call })
 }
 
-/// Reaches the tool itself.
+/// Calls the tool.
 async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
     let found = tooling.toolbox.find(&call.name)?;
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
@@ -356,13 +357,13 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
     };
     let mut reply = match result {
         Ok(reply) => reply,
-        // What a person agreed to is no longer what is there: that is not for a model to deal with.
+        // The tools differ from those a person agreed to: a model cannot handle that.
         Err(error) if error.code == Code::McpChanged => {
             return Err(Fault::new(error.code, FaultClass::Denied, error.message));
         }
         Err(error) => failed(&error),
     };
-    // Before any hook sees it, which may keep it.
+    // Before any hook sees it, which may store it.
     tooling.redactor.string(&mut reply.text);
     Ok(reply)
 }
@@ -389,7 +390,7 @@ fn finished(call: &ToolCall, note: &ToolNote) -> What {
     }
 }
 
-/// Nobody knows whether a call of `tool` had its effect, and a person has to say what happens with it.
+/// The fault for a call of `tool` that may have had its effect, which a person has to decide.
 pub(super) fn in_doubt(tool: &str, thread: &ThreadId) -> Fault {
     let message = format!(
         "the run was interrupted while a call of {tool} was under way, and nobody knows whether it had its effect: look, \

@@ -13,15 +13,15 @@ use super::tool_calls::ToolRunner;
 use super::visit::{self, VisitContext, VisitResult};
 use crate::resolved_roles::ToolRoleRuntime;
 
-/// The id of the one call of such a visit.
+/// The id of the only call of such a visit.
 const CALL_ID: &str = "call";
 /// The longest `message` of a failed call, in characters.
 const MESSAGE_MAX: usize = 500;
 
-/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+/// Carries out one visit. `attempts` is the number of the role's earlier attempts in this lane.
 ///
 /// # Errors
-/// When the journal cannot be read.
+/// If the journal cannot be read.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     runtime: &ToolRoleRuntime,
@@ -46,7 +46,7 @@ pub(super) async fn visit(
     Ok(VisitResult { note: Note { attempts, ..visited.note }, ..visited })
 }
 
-/// What the script says in place of the tool.
+/// Answers from the script in place of the tool.
 async fn play(
     tool_runner: &mut ToolRunner<'_>,
     script: &Scripted,
@@ -55,7 +55,7 @@ async fn play(
 ) -> Result<(ToolReply, AnsweredBy), Fault> {
     let played = script.play(site, attempts + tool_runner.journal.attempts).await;
     if played.as_ref().is_err_and(|fault| fault.class != FaultClass::ScriptEnd) {
-        // The entry is used up: a run that resumes takes the next. Where the script has run out, nothing is.
+        // The entry is used: a resumed run takes the next. If the script has ended, nothing is used.
         tool_runner.journal.failed_attempt();
     }
     let mut text = played?.parts.text().into_owned();
@@ -92,10 +92,10 @@ async fn perform(
     }
 }
 
-/// The most of a result that becomes a step's answer, so that a prompt can hold it.
+/// The most bytes of a result that become a step's answer, so that a prompt can hold it.
 const ANSWER_MAX_BYTES: usize = 256 << 10;
 
-/// The status and fields of a result: `ok` with the fields that it declares, or `failed` with code and message.
+/// The status and fields of a result: `ok` with its declared fields, or `failed` with code and message.
 fn answer(runtime: &ToolRoleRuntime, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
     let output = if reply.failed {
         Err((reply.code.clone().unwrap_or_default(), message(&reply.text)))
@@ -137,7 +137,7 @@ fn fields(runtime: &ToolRoleRuntime, text: &str) -> Result<Value, tool::Error> {
     if !matches!(value, Value::Object(_)) {
         return Err(fault("it is not an object".to_owned()));
     }
-    // A program may say more than a workflow asks for.
+    // A program may return more than a workflow asks for.
     let asked = declared.names.iter().filter_map(|name| Some((name.as_str(), value.get(name.as_str())?.clone())));
     let asked: Value = asked.collect();
     asked.check_depth().map_err(|error| fault(error.to_string()))?;
@@ -145,7 +145,7 @@ fn fields(runtime: &ToolRoleRuntime, text: &str) -> Result<Value, tool::Error> {
     if violations.is_empty() { Ok(asked) } else { Err(fault(violations.join("; "))) }
 }
 
-/// The words of a failed call: its first line, without the code that stands beside it.
+/// The message of a failed call: its first line, without the code.
 fn message(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let words = line.strip_prefix("error ").and_then(|rest| rest.split_once(": ")).map_or(line, |(_, words)| words);

@@ -1,6 +1,6 @@
 //! Carries out one visit of a model role.
 //!
-//! From the loop outwards a call meets the journal, then retries and fallback, then its path of hooks, then the port.
+//! From the loop outwards a call passes the journal, then retries and fallback, then its path of hooks, then the port.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,6 @@ use crate::resolved_roles::RoleRuntime;
 use crate::store::{self, JournalRecord, StepStore};
 use crate::thread::Machine;
 
-/// What a visit is carried out with.
 pub(super) struct VisitContext<'a> {
     pub(super) store: &'a dyn StepStore,
     pub(super) env: &'a dyn Env,
@@ -43,14 +42,14 @@ pub(super) struct VisitContext<'a> {
     pub(super) tooling: Tooling<'a>,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
     pub(super) hook_notes: &'a HookNotes,
-    /// Takes keys and an author's patterns out of what models say.
+    /// Removes keys and an author's patterns from models' answers.
     pub(super) redactor: &'a Redactor,
     pub(super) cancel: &'a CancellationToken,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
-    /// Until when the step may take.
+    /// The deadline of the step.
     pub(super) deadline: Deadline,
-    /// When a person is waited for.
+    /// The time spent waiting for a person.
     pub(super) waits: Waits,
     /// Admits calls and counts what they used.
     pub(super) machine: &'a Mutex<Machine>,
@@ -63,10 +62,9 @@ impl VisitContext<'_> {
     }
 }
 
-/// What a model role speaks with.
 pub(super) struct ModelContext<'a> {
     pub(super) models: &'a Models,
-    /// Writes down what reaches a provider.
+    /// Records the exchanges with a provider.
     pub(super) recorder: Option<&'a Recorder>,
     pub(super) runtime: &'a RoleRuntime,
     pub(super) policy: &'a RolePolicy,
@@ -74,27 +72,27 @@ pub(super) struct ModelContext<'a> {
     pub(super) call_total_ms: Option<u64>,
 }
 
-/// The answer of a visit, or why there is none, with what it used.
+/// The answer of a visit, or its fault, with its usage.
 pub(super) struct VisitResult {
     pub(super) result: Result<TurnReply, Fault>,
-    /// What the visit used, whether it led to an answer or not: calls, attempts of this and of earlier processes, tokens
-    /// and money of every reply.
+    /// The visit's usage, with or without an answer: calls, attempts of this and of earlier processes, tokens and
+    /// money of every reply.
     pub(super) note: Note,
-    /// Requests that hooks rewrote and heads that they made.
+    /// Requests that hooks rewrote, and their heads.
     pub(super) objects: Vec<Object>,
-    /// The tool that was changing something when the visit was cancelled, and did not end in time.
+    /// The tool that had started an effect when the visit was cancelled, and did not end in time.
     pub(super) effect_unknown: Option<String>,
-    /// What the journal has to hold of it if no step follows.
+    /// The records that the journal needs if no step follows.
     pub(super) unwritten: Vec<JournalRecord>,
 }
 
 /// Kind, digest, canonical bytes.
 pub(super) type Object = (Kind, Digest, Vec<u8>);
 
-/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+/// Carries out one visit. `attempts` is the number of the role's earlier attempts in this lane.
 ///
 /// # Errors
-/// When the journal cannot be read, or no model is resolved for the role.
+/// If the journal cannot be read, or no model is resolved for the role.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     model_context: &ModelContext<'_>,
@@ -111,7 +109,7 @@ pub(super) async fn visit(
     if let Err(fault) = &result
         && matches!(fault.class, FaultClass::Contract | FaultClass::Refused)
     {
-        // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays used.
+        // A resumed run requests an unusable reply again; its script entries stay used.
         effects.tool_runner.journal.give_up_pending();
     }
     let VisitEffects { attempts, model_calls, tool_calls_given, tool_runner, usage, cost_usd, objects, .. } = effects;
@@ -123,7 +121,7 @@ pub(super) async fn visit(
 }
 
 async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEffects<'_>) -> Result<TurnReply, Fault> {
-    // A turn that was begun by an earlier process has passed its hooks: what the journal holds enters none again.
+    // A turn that an earlier process started has passed its hooks: journaled answers do not pass them again.
     let path = context.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
     let Some(path) = path.filter(|_| !effects.tool_runner.journal.has_begun()) else {
         return react::run(&effects.model_context.runtime.agent, call.clone(), &call, effects).await;
@@ -157,7 +155,7 @@ async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEff
     Ok(*turn)
 }
 
-/// Redacts what a hook gave.
+/// Redacts a hook's reply.
 pub(super) fn redact(redactor: &Redactor, reply: &mut Reply) {
     match reply {
         Reply::Model(answer) => redacting::reply(redactor, &mut answer.reply),

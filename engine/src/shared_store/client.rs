@@ -16,19 +16,19 @@ use super::message::{Request, Response, VERSION};
 use super::socket::connect;
 use super::{HOLDER_TIMEOUT, frame};
 
-/// How many requests are under way at once.
+/// How many requests are in progress at the same time.
 const MAX_CONNECTIONS: usize = 64;
 
-/// How long one request may take while the holder shows that it is there: a sync of a slow disk, or a thread that ends.
+/// How long one request may take while the holder responds to greetings: for a slow disk, or a thread that ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a reading verb waits for the list of threads that are driven.
+/// How long a reading verb waits for the list of driven threads.
 const DRIVEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestError {
-    /// The holder has ended; whether it did what was requested is not known.
+    /// The holder has ended; whether it carried out the request is unknown.
     HolderEnded,
     /// It holds the store and does not answer.
     Timeout,
@@ -50,20 +50,19 @@ pub(super) struct Client {
     returned: Condvar,
 }
 
-/// Connections for requests.
 #[derive(Debug, Default)]
 struct Pool {
     idle: Vec<UnixStream>,
-    /// Of the idle ones and of those in use.
+    /// The number of idle and used connections.
     count: usize,
 }
 
 impl Client {
-    /// Joins the process that holds the store in `folder`. `cancel` is called when a thread is to be ended for good, and
-    /// `ended` once the holder is gone.
+    /// Joins the process that holds the store in `folder`. `cancel` is called when a thread has to end for good, and
+    /// `ended` once the holder has gone.
     ///
     /// # Errors
-    /// [`RequestError::HolderEnded`] when nobody listens, [`RequestError::Timeout`] after [`HOLDER_TIMEOUT`],
+    /// [`RequestError::HolderEnded`] if there is no listener, [`RequestError::Timeout`] after [`HOLDER_TIMEOUT`],
     /// [`RequestError::OtherVersion`].
     pub(super) fn join(
         folder: &Path,
@@ -77,7 +76,7 @@ impl Client {
             _ => return Err(RequestError::HolderEnded),
         };
         let heard = presence.try_clone().map_err(|_| RequestError::HolderEnded)?;
-        // From now on the holder sends when it has something to say.
+        // From here on the holder sends only when there is something to report.
         heard.set_read_timeout(None).map_err(|_| RequestError::HolderEnded)?;
         let has_ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&has_ended);
@@ -93,7 +92,6 @@ impl Client {
         Ok(Self { folder, id, presence, has_ended, pool, returned })
     }
 
-    /// Whether the holder is gone.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
     }
@@ -107,7 +105,7 @@ impl Client {
             None => open(&self.folder)?,
         };
         let since = Instant::now();
-        // A disk may be slow, and a holder that is there is waited for.
+        // A disk may be slow, so a holder that responds gets more time.
         let mut patience = || {
             let is_there = since.elapsed() < REQUEST_TIMEOUT && greet(&self.folder).is_ok();
             if is_there { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
@@ -117,7 +115,7 @@ impl Client {
         Ok(response)
     }
 
-    /// An idle connection, or `None` where one may be opened. Waits while neither is the case.
+    /// An idle connection, or `None` if a new one may be opened. Waits until one is possible.
     fn take(&self) -> Result<Option<UnixStream>, RequestError> {
         let is_full = |pool: &mut Pool| pool.idle.is_empty() && pool.count >= MAX_CONNECTIONS;
         let waited = self.returned.wait_timeout_while(self.pool(), REQUEST_TIMEOUT, is_full);
@@ -139,12 +137,12 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Ends the listening thread, and tells the holder that this process drives nothing any more.
+        // Ends the listening thread, and notifies the holder that this process drives nothing any more.
         let _ = self.presence.shutdown(Shutdown::Both);
     }
 }
 
-/// A request's place in the pool. Its connection returns there if it is whole when this is dropped.
+/// A request's place in the pool. An intact connection returns to the pool when this is dropped.
 struct PooledConnection<'c> {
     client: &'c Client,
     stream: Option<UnixStream>,
@@ -162,7 +160,7 @@ impl Drop for PooledConnection<'_> {
     }
 }
 
-/// The threads that are driven, for a process that only reads. `None` where the holder does not say so soon.
+/// The driven threads, for a process that only reads. `None` if the holder does not respond in time.
 pub fn driven(folder: &Path) -> Option<BTreeSet<ThreadId>> {
     let stream = connect(folder).ok()?;
     stream.set_read_timeout(Some(DRIVEN_TIMEOUT)).ok()?;
@@ -191,7 +189,7 @@ fn open(folder: &Path) -> Result<UnixStream, RequestError> {
     open().map_err(|_| RequestError::HolderEnded)
 }
 
-/// Sends a request of a process that is no client.
+/// Sends a request from a process that is not a client.
 fn anonymous(stream: &UnixStream, request: &Request) -> Result<Response, RequestError> {
     exchange(stream, &(ClientId::default(), request), &mut frame::at_once)
 }

@@ -1,5 +1,5 @@
-//! Which process drives which thread, known by the process that holds the store. A client drives threads for as long as
-//! its connection is open, so that the threads of a killed process are free.
+//! Which process drives which thread, as recorded by the process that holds the store. A client drives threads for as
+//! long as its connection is open, so the threads of a killed process become free.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::CancelOutcome;
 
-/// A process that is served, while its connection is open. Numbers begin at 1.
+/// A client process, while its connection is open. Numbers start at 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ClientId(pub(super) u64);
 
@@ -27,11 +27,11 @@ pub(super) struct Drivers {
 
 #[derive(Default)]
 struct State {
-    /// `None` = this process.
+    /// `None` means this process.
     of: BTreeMap<ThreadId, Option<ClientId>>,
     clients: BTreeMap<ClientId, Cancel>,
     next: u64,
-    /// The next holder is the one that knows who drives what.
+    /// The next holder now records the drivers.
     is_closed: bool,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for Drivers {
 }
 
 impl Drivers {
-    /// Adds a client, which `cancel` reaches.
+    /// Adds a client; `cancel` sends it requests.
     pub(super) fn join(&self, cancel: Cancel) -> ClientId {
         let mut state = self.state();
         state.next += 1;
@@ -51,7 +51,7 @@ impl Drivers {
         client
     }
 
-    /// Removes a client, which then drives nothing.
+    /// Removes a client and all its threads.
     pub(super) fn remove(&self, client: ClientId) {
         let mut state = self.state();
         state.clients.remove(&client);
@@ -60,8 +60,8 @@ impl Drivers {
         self.left.notify_all();
     }
 
-    /// Gives a thread to a client, or to this process (`None`). Returns whether no other process drives it; `None` for an
-    /// unknown client.
+    /// Assigns a thread to a client, or to this process (`None`). Returns `false` if another process drives it, and
+    /// `None` for an unknown client.
     pub(super) fn take(&self, thread: &ThreadId, driver: Option<ClientId>) -> Option<bool> {
         let mut state = self.state();
         if driver.is_some_and(|client| !state.clients.contains_key(&client)) {
@@ -70,13 +70,13 @@ impl Drivers {
         Some(*state.of.entry(thread.clone()).or_insert(driver) == driver)
     }
 
-    /// Ends every waiting [`cancel`](Self::cancel): the next holder is to be asked.
+    /// Ends every waiting [`cancel`](Self::cancel): its caller has to ask the next holder.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.left.notify_all();
     }
 
-    /// Takes a thread from its driver.
+    /// Releases a thread from its driver.
     pub(super) fn leave(&self, thread: &ThreadId, driver: Option<ClientId>) {
         let mut state = self.state();
         if state.of.get(thread) == Some(&driver) {
@@ -86,13 +86,12 @@ impl Drivers {
         }
     }
 
-    /// The threads that are driven.
     pub(super) fn all(&self) -> Vec<ThreadId> {
         self.state().of.keys().cloned().collect()
     }
 
-    /// Asks the driver of a thread to end it for good, `cancel_own` where that is this process, and waits until it has
-    /// left the thread. `None` when the next holder is to be asked.
+    /// Asks the driver of a thread to end it for good, and waits until it has left the thread. Calls `cancel_own` if
+    /// the driver is this process. `None` if the next holder has to be asked.
     pub(super) fn cancel(
         &self,
         thread: &ThreadId,

@@ -1,4 +1,4 @@
-//! Frames: a length in four bytes, the highest first, and a message of that length as postcard writes it.
+//! Frames: a four-byte big-endian length, and a message of that length encoded with postcard.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -6,18 +6,18 @@ use std::os::unix::net::UnixStream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes of a frame: more than the largest commit takes.
+/// The most bytes of a frame: more than the largest commit needs.
 pub(super) const MAX_FRAME_BYTES: usize = 512 << 20;
 
-/// How much of a frame is read at once, so that a length that is not true costs nothing.
+/// How much of a frame is read at a time, so that a false length costs nothing.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Sends a message.
 ///
-/// `patience` is asked each time the other side takes nothing for as long as the stream's timeout.
+/// Calls `patience` each time the other side accepts nothing during the stream's timeout.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] when it is too large, and whatever the system says.
+/// [`ErrorKind::InvalidInput`] if it is too large, and any error of the system.
 pub(super) fn send<T: Serialize>(
     mut stream: &UnixStream,
     message: &T,
@@ -45,10 +45,10 @@ pub(super) fn send<T: Serialize>(
     Ok(())
 }
 
-/// The next message; `None` when the other side has closed.
+/// Receives the next message; `None` if the other side has closed.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`] for what is no message, and whatever the system says.
+/// [`ErrorKind::InvalidData`] if it is not a message, and any error of the system.
 pub(super) fn receive<T: DeserializeOwned>(
     stream: &UnixStream,
     patience: &mut dyn FnMut() -> io::Result<()>,
@@ -86,7 +86,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The patience of a side that does not wait.
+/// A `patience` that does not wait.
 pub(super) fn at_once() -> io::Result<()> {
     Err(ErrorKind::TimedOut.into())
 }

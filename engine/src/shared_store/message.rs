@@ -8,45 +8,44 @@ use serde::{Deserialize, Serialize};
 use super::drivers::ClientId;
 use crate::store::{Entries, Error, Family, Write};
 
-/// Which version speaks: both sides must be of the same.
+/// The version of the protocol: both sides must have the same.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A request. The first two variants stay as they are in every version: they tell versions apart.
+/// A request. The first two variants are the same in every version, because they detect other versions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Whether the holder is there.
+    /// Checks that the holder responds.
     Hello { version: String },
-    /// A process that drives threads joins, for as long as this connection is open. It hears on it which threads are to
-    /// be cancelled.
+    /// Joins as a process that drives threads, for as long as this connection is open. The connection also carries
+    /// requests to cancel its threads.
     Join { version: String },
-    /// Which threads are driven.
+    /// Lists the driven threads.
     Driven,
-    /// The sender drives a thread from now on.
+    /// The sender starts to drive a thread.
     Drive(ThreadId),
-    /// The sender drives it no longer.
+    /// The sender stops driving a thread.
     Leave(ThreadId),
-    /// The driver of a thread is to end it for good; answered when it has left the thread.
+    /// Asks the driver of a thread to end it for good; the response follows when the driver has left the thread.
     Cancel(ThreadId),
     /// The value of a key.
     Get { family: Family, key: Vec<u8> },
     /// A page of the entries within `keys`.
     Range { family: Family, keys: Range<Vec<u8>> },
-    /// A write, as safe as the sender asks when it is answered.
+    /// A write, durable as requested before the response.
     Write(Write),
 }
 
-/// A response.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Response {
-    /// To `Join` and `Hello`, from a holder of another version. Stays the first variant.
+    /// To `Join` and `Hello`, from a holder of another version. Must stay the first variant.
     OtherVersion,
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// To `Join`: the name of the sender from now on.
+    /// To `Join`: the sender's id from now on.
     Joined(ClientId),
-    /// On the connection of `Join`: a thread is to be ended for good.
+    /// On the connection of `Join`: a thread has to end for good.
     Cancel(ThreadId),
-    /// The threads that are driven.
+    /// The driven threads.
     Driven(Vec<ThreadId>),
     /// Another process drives the thread.
     Taken,
@@ -60,7 +59,7 @@ pub(super) enum Response {
     Failed(Error),
 }
 
-/// What came of a request to end a thread for good.
+/// The result of a request to end a thread for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CancelOutcome {
     /// No process drove it.

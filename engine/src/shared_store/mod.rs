@@ -1,8 +1,8 @@
-//! A store that processes share: the process that holds it serves it to the others over a socket beside it.
+//! A store that processes share: the process that holds it serves it to the others over a socket in its folder.
 //!
-//! Each process drives its own threads. What goes over the socket are reads and writes of tables, and who drives which
-//! thread, so that a thread can be cancelled from anywhere; no setting and no key. Only processes of the same user and
-//! version are served.
+//! Each process drives its own threads. The socket carries reads and writes of tables, and which process drives which
+//! thread, so that a thread can be cancelled from anywhere; it carries no settings and no keys. Only processes of the
+//! same user and version are served.
 //!
 //! This module knows nothing of workflows, engines or terminals.
 
@@ -20,7 +20,7 @@ pub use store::{Cancel, Opening, SharedStore};
 
 use std::time::Duration;
 
-/// How long the process that holds the store may take to show that it is there.
+/// How long the process that holds the store may take to respond.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a driver may take to end a thread for good: the longest that draining takes.

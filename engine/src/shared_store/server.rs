@@ -1,6 +1,6 @@
-//! The holder's side: answers the requests of the other processes.
+//! The holder's side: answers the requests of other processes.
 //!
-//! Each connection has a thread of its own, so that no request blocks a thread of the runtime.
+//! Each connection has its own thread, so that no request blocks a thread of the runtime.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,12 +22,12 @@ use super::socket::{self, is_own, listen};
 use super::{CANCEL_TIMEOUT, Cancel, HOLDER_TIMEOUT, frame};
 use crate::store::{Entries, Error, Family, RocksStore, Tables as _, WriteStore as _};
 
-/// How many connections are served at once.
+/// How many connections are served at the same time.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// How much a page of entries holds, about. A value may be larger.
+/// The approximate bytes of a page of entries. A single value may be larger.
 const PAGE_BYTES: usize = 1 << 20;
-/// How many entries a page holds: as many notes as a scan reads ahead.
+/// The entries of a page: as many notes as a scan reads ahead.
 const PAGE_LENGTH: usize = 256;
 
 /// Serves a store to other processes until it is dropped. Requests that have arrived by then are answered.
@@ -40,7 +40,7 @@ pub(super) struct Server {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// A store as its holder offers it.
+/// The store that the holder offers.
 pub(super) struct Service {
     pub(super) store: RocksStore,
     pub(super) drivers: Arc<Drivers>,
@@ -49,7 +49,7 @@ pub(super) struct Service {
     pub(super) runtime: Handle,
 }
 
-/// The connections that are open. They outlive the service: the store is closed before a connection counts as ended.
+/// The open connections. They outlive the service: the store is closed before a connection counts as ended.
 #[derive(Debug, Default)]
 struct Connections {
     is_ending: AtomicBool,
@@ -67,7 +67,7 @@ impl Server {
     /// Serves the store in `folder`, which this process holds.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub(super) fn start(folder: &Path, service: Arc<Service>) -> io::Result<Self> {
         let listener = Arc::new(listen(folder)?);
         let connections = Arc::new(Connections::default());
@@ -84,15 +84,15 @@ impl Drop for Server {
         let connections = &self.connections;
         connections.is_ending.store(true, Ordering::SeqCst);
         self.drivers.close();
-        // Wakes the accepting thread, also where the socket's file has been deleted. The next holder replaces the file.
+        // Wakes the accepting thread, even if the socket's file was deleted. The next holder replaces the file.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         let _ = std::fs::remove_file(&self.path);
         if let Some(accepting) = self.accepting.take() {
-            // A panic of it has been reported where it happened.
+            // A panic of it was reported where it happened.
             let _ = accepting.join();
         }
         let close = |how| connections.open().streams.values().for_each(|stream| drop(stream.shutdown(how)));
-        // No request comes any more, and those that came are answered, unless a client does not take the response.
+        // No new requests arrive, and earlier ones are answered, unless a client does not accept the response.
         close(Shutdown::Read);
         let are_open = |open: &mut Open| !open.streams.is_empty();
         let waited = connections.ended.wait_timeout_while(connections.open(), HOLDER_TIMEOUT, are_open);
@@ -108,7 +108,7 @@ fn accept(listener: &UnixListener, connections: &Arc<Connections>, service: &Arc
             return;
         }
         let Ok(stream) = stream else {
-            // There are no descriptors left; some are given back when a connection ends.
+            // No descriptors are left; some become free when a connection ends.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
@@ -116,7 +116,7 @@ fn accept(listener: &UnixListener, connections: &Arc<Connections>, service: &Arc
             continue;
         }
         let Some(connection) = Connection::open(stream, connections, service) else { continue };
-        // Where the system gives no thread, the connection closes.
+        // If the system cannot start a thread, the connection closes.
         let _ = std::thread::Builder::new().name("rondo-client".to_owned()).spawn(move || connection.serve());
     }
 }
@@ -130,11 +130,11 @@ impl Connections {
 /// One connection, until it is dropped.
 struct Connection {
     stream: UnixStream,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     service: Option<Arc<Service>>,
     connections: Arc<Connections>,
     number: u64,
-    /// The client that is one for as long as this connection is open.
+    /// The client, for as long as this connection is open.
     client: Option<ClientId>,
 }
 
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     fn serve(mut self) {
-        // The streams have no timeout: a client drives threads, and may request nothing for long.
+        // The streams have no timeout: a client drives threads, and may request nothing for a long time.
         while let Ok(Some((sender, request))) = frame::receive(&self.stream, &mut frame::at_once) {
             let Some(response) = self.respond(sender, request) else { return };
             if frame::send(&self.stream, &response, &mut frame::at_once).is_err() {
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// The response; `None` when the client has to turn to the next holder.
+    /// The response; `None` if the client has to ask the next holder.
     fn respond(&mut self, sender: ClientId, request: Request) -> Option<Response> {
         let service = self.service.as_ref()?;
         match request {
@@ -199,7 +199,8 @@ impl Drop for Connection {
 }
 
 impl Service {
-    /// The response to a request of a client, or of this process (`None`). `None` when the next holder is to be asked.
+    /// The response to a request of a client, or of this process (`None`). Returns `None` if the next holder has to be
+    /// asked.
     pub(super) fn respond(&self, sender: Option<ClientId>, request: Request) -> Option<Response> {
         Some(match request {
             Request::Hello { .. } | Request::Join { .. } => Response::Done,

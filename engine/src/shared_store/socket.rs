@@ -6,14 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Its name.
 pub(super) const FILE: &str = "socket";
 
-/// The longest path that an address holds everywhere: 104 bytes on BSD systems, with the closing zero.
+/// The longest path that fits an address on all systems: 104 bytes on BSD systems, with the terminating zero.
 const MAX_PATH_BYTES: usize = 103;
 
-/// Listens beside the store in `folder`, in place of a socket that a killed process left there. The caller holds the
-/// store's lock.
+/// Listens at the store in `folder`, and replaces a socket left by a killed process. The caller holds the store's
+/// lock.
 pub(super) fn listen(folder: &Path) -> io::Result<UnixListener> {
     let path = folder.join(FILE);
     match std::fs::remove_file(&path) {
@@ -31,7 +30,7 @@ pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
     if is_own(&stream) { Ok(stream) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Whether the other side is of the same user.
+/// Whether the other side runs as the same user.
 pub(super) fn is_own(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }

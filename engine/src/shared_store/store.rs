@@ -1,9 +1,10 @@
-//! The store as each process sees it: this process holds it and serves it to the others, or asks the one that does.
+//! The store as each process sees it: this process holds it and serves it to the others, or sends requests to the
+//! holder.
 //!
-//! Laws. Each process drives its own threads; what it commits is as safe as it asked, whoever holds the store. When the
-//! holder ends, in whatever way, the next process opens the store and goes on; a commit whose response was lost is
-//! looked up by version and digest, and sent again only if it is absent. Writes of one thread are stored in the order in
-//! which they were submitted.
+//! Laws. Each process drives its own threads; its commits are as durable as it requested, regardless of which process
+//! holds the store. When the holder ends, for any reason, the next process opens the store and continues. A commit
+//! whose response was lost is looked up by version and digest, and sent again only if it is absent. Writes of one
+//! thread are stored in the order in which they were submitted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -26,26 +27,26 @@ use super::{HOLDER_TIMEOUT, frame};
 use crate::store::folder::Owner;
 use crate::store::{self, Error, Family, RocksStore, Tables, Visited, Write, WriteStore};
 
-/// How long to wait before a store that is held is asked for again.
+/// The delay before another attempt at a busy store.
 const RETRY_DELAY: Duration = Duration::from_millis(25);
 
 /// Ends a thread of this process for good.
 pub type Cancel = Arc<dyn Fn(&ThreadId) + Send + Sync>;
 
-/// A store that processes share. Dropping the last handle, or [`leave`](Self::leave), gives it to the others.
+/// A store that processes share. Dropping the last handle, or [`leave`](Self::leave), releases it to the others.
 #[derive(Clone)]
 pub struct SharedStore {
     inner: Arc<Inner>,
 }
 
-/// Where a store lies and how it is opened.
+/// Where a store is and how to open it.
 #[derive(Clone)]
 pub struct Opening {
     /// Its folder.
     pub folder: PathBuf,
-    /// Whose it is, if it has to be made.
+    /// The owner of a new store.
     pub owner: Option<Owner>,
-    /// How far what this process commits is safe.
+    /// The durability of this process's commits.
     pub durability: Durability,
 }
 
@@ -57,7 +58,7 @@ struct Inner {
     changing: Mutex<()>,
     /// The threads that this process drives.
     own: Mutex<BTreeSet<ThreadId>>,
-    /// Writes that wait for another process, in order, by the thread that they belong to.
+    /// Writes that wait for another process, in order, by thread.
     waiting: Mutex<BTreeMap<Option<ThreadId>, VecDeque<Waiting>>>,
 }
 
@@ -65,15 +66,15 @@ struct Inner {
 enum Access {
     /// It holds the store.
     Local(Local),
-    /// Another process does.
+    /// Another process holds it.
     Remote(Client),
-    /// It is done with the store.
+    /// This process has left the store.
     Closed,
 }
 
-/// Dropped in this order.
+/// The fields are dropped in this order.
 struct Local {
-    /// `None` where no socket could be made: then no other process is served.
+    /// `None` if no socket could be made: other processes are then not served.
     _server: Option<Server>,
     service: Arc<Service>,
 }
@@ -84,8 +85,8 @@ struct Waiting {
 }
 
 impl SharedStore {
-    /// Opens the store, or joins the process that holds it. Gives notices about the opening as well, a sentence each.
-    /// `cancel` is called for a thread of this process that another one wants ended. Blocks.
+    /// Opens the store, or joins the process that holds it. Also returns notices about the opening, one sentence each.
+    /// `cancel` is called for a thread of this process that another one wants to end. Blocks.
     ///
     /// # Errors
     /// [`Error::Busy`] when the holder does not answer within 2 seconds, or the store cannot be opened.
@@ -114,10 +115,10 @@ impl SharedStore {
         matches!(*self.access(), Access::Local(_))
     }
 
-    /// Makes this process the driver of a thread. Gives whether no other one is.
+    /// Makes this process the driver of a thread. Returns `false` if another process drives it.
     ///
     /// # Errors
-    /// When the holder does not answer.
+    /// If the holder does not answer.
     pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
         // Recorded first, so that a change of the holder cannot miss it.
         self.own().insert(thread.clone());
@@ -133,17 +134,17 @@ impl SharedStore {
         is_ours
     }
 
-    /// Ends that this process drives a thread.
+    /// Stops driving a thread.
     pub fn let_go(&self, thread: &ThreadId) {
         self.own().remove(thread);
-        // A holder that is gone knows nothing of it any more.
+        // A holder that is gone has forgotten it already.
         let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
     }
 
-    /// Asks the driver of a thread to end it for good, and waits until it has left the thread. Blocks.
+    /// Asks the driver of a thread to end it for good, and waits until it has. Blocks.
     ///
     /// # Errors
-    /// When the holder does not answer.
+    /// If the holder does not answer.
     pub fn cancel(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
         match self.request(&Request::Cancel(thread.clone()))? {
             Response::Cancelled(outcome) => Ok(outcome),
@@ -151,11 +152,11 @@ impl SharedStore {
         }
     }
 
-    /// Gives the store to the other processes. Every later use is an error. Blocks.
+    /// Releases the store to the other processes. Every later use is an error. Blocks.
     pub fn leave(&self) {
         let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let access = self.set_access(Access::Closed);
-        // What is under way is let end, so that the database is closed by the time that this returns.
+        // Waits for requests in progress, so that the database is closed when this returns.
         let since = Instant::now();
         while Arc::strong_count(&access) > 1 && since.elapsed() < HOLDER_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
@@ -179,7 +180,7 @@ impl SharedStore {
     }
 
     /// Opens the store, or joins the process that holds it. A holder may be starting, ending or silent for
-    /// [`HOLDER_TIMEOUT`]; another one that takes its place has as long again.
+    /// [`HOLDER_TIMEOUT`]; the wait restarts if another one takes its place.
     fn find(&self) -> Result<(Access, Vec<String>), Error> {
         let Opening { folder, owner, durability } = &self.inner.opening;
         let options = store::Options { durability: *durability, owner: *owner };
@@ -191,7 +192,7 @@ impl SharedStore {
                     let service = Arc::new(Service { store, drivers: Arc::new(Drivers::default()), cancel, runtime });
                     let mut notices = opened.notices;
                     let server = Server::start(folder, Arc::clone(&service)).inspect_err(|error| {
-                        // A run needs no other process; those that come are told that the store is busy.
+                        // A run needs no other process; others get the error that the store is busy.
                         notices.push(format!("other terminals cannot be served: {error}"));
                     });
                     return Ok((Access::Local(Local { _server: server.ok(), service }), notices));
@@ -221,7 +222,7 @@ impl SharedStore {
         let cancel = Arc::clone(&self.inner.cancel);
         let inner = Arc::downgrade(&self.inner);
         let ended = move || {
-            // The next holder is told which threads are driven as soon as there is one.
+            // The next holder gets the driven threads as soon as there is one.
             if let Some(inner) = inner.upgrade() {
                 let shared = Self { inner };
                 let access = shared.access();
@@ -233,14 +234,14 @@ impl SharedStore {
         Client::join(folder, move |thread| cancel(thread), ended)
     }
 
-    /// Finds the next holder, which may be this process, once that of `old` is gone.
+    /// Finds the next holder, which may be this process, after that of `old` has gone.
     fn change(&self, old: &Arc<Access>) -> Result<(), Error> {
         let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&self.access(), old) {
             return Ok(());
         }
         let (access, _) = self.find()?;
-        // Before any other request. Where another process took one meanwhile, the version of its row decides.
+        // Before any other request. If another process took one meanwhile, the version of its row decides.
         for thread in self.own().iter() {
             let _ = Self::request_once(&access, &Request::Drive(thread.clone()));
         }
@@ -248,7 +249,7 @@ impl SharedStore {
         Ok(())
     }
 
-    /// What follows when there was no response: `Ok` when the request may be repeated.
+    /// Handles a missing response: `Ok` if the request may be repeated.
     fn recover(&self, error: RequestError, access: &Arc<Access>) -> Result<(), Error> {
         match error {
             RequestError::HolderEnded => self.change(access),
@@ -272,7 +273,7 @@ impl SharedStore {
         }
     }
 
-    /// The holder's response, that of the next holder where one ends meanwhile.
+    /// The holder's response, or the next holder's if it ends meanwhile.
     fn request(&self, request: &Request) -> Result<Response, Error> {
         loop {
             let access = self.access();
@@ -290,14 +291,14 @@ impl SharedStore {
         }
     }
 
-    /// This process's store, if it holds it and no earlier write of the same thread still waits.
+    /// This process's store, if it is the holder and no earlier write of the same thread is still waiting.
     fn local(&self, thread: Option<&ThreadId>) -> Option<Arc<Access>> {
         let access = self.access();
         let is_local = matches!(&*access, Access::Local(_));
         (is_local && !self.waiting().contains_key(&thread.cloned())).then_some(access)
     }
 
-    /// Queues a write, which is carried out whether or not the future is polled.
+    /// Queues a write, which is carried out even if the future is never polled.
     fn enqueue(&self, write: Write) -> BoxFuture<'static, Result<(), Error>> {
         let thread = write.thread().cloned();
         let (done, outcome) = oneshot::channel();
@@ -373,7 +374,7 @@ impl Tables for SharedStore {
             }
             match entries.into_iter().next_back() {
                 Some((last, _)) if !is_last => {
-                    // The least key behind it.
+                    // The least key after it.
                     keys.start = last;
                     keys.start.push(0);
                 }
@@ -392,7 +393,7 @@ impl WriteStore for SharedStore {
                 _ => Err(closed()),
             }
         });
-        // Begun at once, so that the order of the calls is the order in the store.
+        // Started at once, so that the store sees the calls in order.
         match (&mut writing).now_or_never() {
             Some(outcome) => Box::pin(future::ready(outcome)),
             None => writing,

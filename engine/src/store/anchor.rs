@@ -1,13 +1,13 @@
-//! The anchor: a small file beside the database that remembers how far the database had come.
+//! The anchor: a small file beside the database that records how far the database had got.
 //!
-//! A database whose log lost its end opens without an error and with fewer steps. The anchor tells: it is written after
-//! each synced batch, so that a database which has less than it says has lost something that was acknowledged. A
-//! database that has more is whole, because the anchor itself is put on the device at most once a second and at close.
-//! It also says how far the list of the database's tables had come, for the same reason.
+//! A database whose log lost its end opens without an error and with fewer steps. The anchor detects this: it is
+//! written after each synced batch, so a database with less than the anchor records has lost something acknowledged. A
+//! database with more is intact, because the anchor itself is synced at most once a second and at close. For the same
+//! reason it records the position of the list of the database's tables.
 //!
-//! The file has two slots of a sector each, which are written in turn, so that a torn write leaves the other. A slot
-//! also holds the generation, which each opening for writing raises: a writer that finds another one than its own, or
-//! any byte that it did not write, has been displaced, and stops.
+//! The file has two slots of one sector each, written in turn, so that a torn write leaves the other. A slot also
+//! holds the generation, which each opening for writing increases: a writer that finds another generation, or any byte
+//! that it did not write, has been displaced and stops.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -21,10 +21,10 @@ use super::codec::{FORMAT, Fields, Ledger};
 use super::manifest::Position;
 use super::{Error, folder};
 
-/// The anchor's file in the folder of a store.
+/// The anchor's file in a store's folder.
 const FILE: &str = "anchor";
 
-/// A slot fills a sector, which devices write whole.
+/// A slot fills a sector, which devices write atomically.
 const SLOT_BYTES: usize = 512;
 const FILE_BYTES: usize = 2 * SLOT_BYTES;
 
@@ -33,38 +33,37 @@ const MAGIC: &[u8; 8] = b"rondo\0an";
 const VERSION: u8 = 2;
 /// The bytes before the checksum, padded with zeros: the same number in every version.
 const BODY_BYTES: usize = 128;
-/// The same in format 1.
+/// The same number in format 1.
 const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + 48;
 
-/// How long a written anchor may wait for its sync.
+/// The longest delay before a written anchor is synced.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// What an anchor says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// Of the process that wrote it.
+    /// The generation of the process that wrote it.
     pub(super) generation: u64,
-    /// Grows with each write; the greater of two is the newer.
+    /// Increases with each write; the greater of two is the newer.
     turn: u64,
-    /// What had been synced.
+    /// The ledger of the synced batches.
     pub(super) ledger: Ledger,
-    /// How far the list of tables had come.
+    /// The position of the list of tables.
     pub(super) manifest: Position,
 }
 
-/// The anchor beside a database, as far as it can be read.
+/// The state of the anchor file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnchorState {
     /// No file.
     Absent,
-    /// A file of which neither slot can be read.
+    /// Neither slot of the file can be read.
     Unreadable,
-    /// The newer of the slots that can be read.
+    /// The newer of the readable slots.
     Slot(Slot),
 }
 
 impl AnchorState {
-    /// The generation of the last opening for writing, where it is known.
+    /// The generation of the last opening for writing, if known.
     pub(super) fn generation(&self) -> Option<u64> {
         match self {
             Self::Slot(slot) => Some(slot.generation),
@@ -73,10 +72,10 @@ impl AnchorState {
     }
 }
 
-/// Reads the anchor of the store in the folder `store` and changes nothing.
+/// Reads the anchor of the store in the folder `store` without changing anything.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Format`] when a newer version wrote it.
+/// [`Error::Io`]; [`Error::Format`] if a newer version wrote it.
 pub(super) fn look(store: &Path) -> Result<AnchorState, Error> {
     let path = store.join(FILE);
     let mut bytes = [0; FILE_BYTES];
@@ -87,24 +86,24 @@ pub(super) fn look(store: &Path) -> Result<AnchorState, Error> {
     }
 }
 
-/// An anchor that is written by its holder.
+/// An anchor that this process writes.
 #[derive(Debug)]
 pub(super) struct Anchor {
     file: File,
     path: PathBuf,
     last: Slot,
-    /// The file as this process left it.
+    /// The file as this process last wrote it.
     bytes: [u8; FILE_BYTES],
     synced_at: Instant,
     dirty: bool,
 }
 
 impl Anchor {
-    /// Takes over the anchor of the store in the folder `store`, in the next generation. The lock is held.
+    /// Takes over the anchor of the store in the folder `store`, in the next generation. The caller holds the lock.
     ///
     /// # Durability
-    /// A new anchor is on the device when this returns. An old one is not: the generation is for processes of this
-    /// machine to see, and none of them outlives a loss of power.
+    /// A new anchor is on the device when this returns. An old one is not: the generation only matters to processes of
+    /// this machine, none of which survives a loss of power.
     pub(super) fn claim(store: &Path, ledger: Ledger, manifest: Position) -> Result<Self, Error> {
         let found = look(store)?;
         let (generation, turn) = match found {
@@ -120,7 +119,7 @@ impl Anchor {
         let last = Slot { generation: generation.saturating_add(1), turn, ledger, manifest };
         let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
         if !matches!(found, AnchorState::Slot(_)) {
-            // Both slots hold bytes from here on: a later write changes no size and needs no new block.
+            // Both slots contain bytes from here on: later writes change no size and need no new block.
             anchor.file.write_all_at(&bytes, 0).map_err(io)?;
             anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
             anchor.write(ledger)?;
@@ -133,20 +132,20 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Whether the file still is as this process left it.
+    /// Whether the file is as this process last wrote it.
     pub(super) fn is_ours(&self) -> Result<bool, Error> {
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&self.file, &mut bytes).map_err(|error| Error::io(&self.path, &error))?;
         Ok(bytes == self.bytes)
     }
 
-    /// Remembers how far the manifest has come. It is on the device.
+    /// Records the manifest position and syncs it to the device.
     pub(super) fn set_manifest(&mut self, manifest: Position) -> Result<(), Error> {
         self.last.manifest = manifest;
         self.write(self.last.ledger)
     }
 
-    /// Remembers that everything up to `ledger` is on the device.
+    /// Records that everything up to `ledger` is on the device.
     pub(super) fn write(&mut self, ledger: Ledger) -> Result<(), Error> {
         let slot = Slot { ledger, turn: self.last.turn.saturating_add(1), ..self.last };
         let sector = encode(&slot);
@@ -160,12 +159,11 @@ impl Anchor {
         Ok(())
     }
 
-    /// Puts the anchor on the device when its last sync is long enough ago.
+    /// Syncs the anchor if its last sync is long enough ago.
     pub(super) fn sync_when_due(&mut self) -> Result<(), Error> {
         if self.dirty && self.synced_at.elapsed() >= SYNC_EVERY { self.sync() } else { Ok(()) }
     }
 
-    /// Puts the anchor on the device.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.file.sync_data().map_err(|error| Error::io(&self.path, &error))?;
         self.synced_at = Instant::now();
@@ -174,7 +172,7 @@ impl Anchor {
     }
 }
 
-/// Reads from the beginning; what a shorter file lacks stays as it is.
+/// Reads from the beginning; bytes beyond the end of a shorter file stay unchanged.
 fn read_up_to(file: &File, bytes: &mut [u8; FILE_BYTES]) -> std::io::Result<()> {
     let mut at = 0;
     while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
@@ -219,14 +217,14 @@ fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     sector
 }
 
-/// The bytes of a sector from the magic bytes to `length`, if the checksum behind them is right.
+/// The bytes of a sector from the magic bytes to `length`, if the checksum after them is right.
 fn body(sector: &[u8], length: usize) -> Option<&[u8]> {
     let (body, rest) = sector.split_at_checked(length)?;
     let checksum = Sha256::digest(body);
     if rest.get(..checksum.len())? == checksum.as_slice() { body.strip_prefix(MAGIC) } else { None }
 }
 
-/// The slot in `sector`, or `None` where its checksum is wrong.
+/// The slot in `sector`, or `None` if its checksum is wrong.
 fn decode(sector: &[u8]) -> Result<Option<Slot>, Error> {
     if body(sector, OLD_BODY_BYTES).is_some_and(|body| body.first() == Some(&1)) {
         return Err(Error::Format { found: 1, known: FORMAT });

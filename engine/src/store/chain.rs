@@ -1,8 +1,8 @@
-//! The chain of a thread's steps: a scan is believed step by step, or not at all.
+//! Verifies the chain of a thread's steps: every step of a scan is checked.
 //!
-//! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that follows a
-//! trunk step names it, and nothing else, as its predecessor; every other step names only earlier steps of its thread.
-//! A verifier does not read; every store reads through it.
+//! Laws. Sequence numbers have no gap. The digest of each step matches its bytes. A trunk step after a trunk step
+//! names exactly that one as its predecessor; every other step names only earlier steps of its thread. A verifier does
+//! not read; every store reads through it.
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
@@ -18,7 +18,7 @@ use super::{Error, Row, StoredStep};
 /// Looks up the number of the step of a digest in the thread.
 pub(super) type Locate<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
 
-/// What has been seen of a thread so far.
+/// The part of a thread seen so far.
 pub(super) struct ChainVerifier<'a> {
     thread: &'a ThreadId,
     next: u64,
@@ -26,28 +26,28 @@ pub(super) struct ChainVerifier<'a> {
     place: &'a Locate<'a>,
 }
 
-/// The step seen last.
 struct Last {
     digest: Digest,
     trunk: bool,
 }
 
 impl<'a> ChainVerifier<'a> {
-    /// A verifier that begins at `from`, at least 1. Where `from` is not the first step, hand the one before it to
-    /// [`step`](Self::step) first and begin there, so that the first step of the range is held to its predecessor too.
+    /// A verifier that starts at `from`, at least 1. If `from` is not the first step, pass the previous one to
+    /// [`step`](Self::step) first and start there, so that the first step of the range is checked against its
+    /// predecessor too.
     pub(super) fn new(thread: &'a ThreadId, from: u64, place: &'a Locate<'a>) -> Self {
         Self { thread, next: from, last: None, place }
     }
 
-    /// The number of the step that comes next.
+    /// The number of the next step.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Takes the next step.
+    /// Verifies the next step.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when it is not the next one, not what its digest says, or names other predecessors.
+    /// [`Error::Damaged`] if it is not the next one, does not match its digest, or names other predecessors.
     pub(super) fn step(&mut self, seq: u64, digest: Digest, visit: u64, bytes: &[u8]) -> Result<StoredStep, Error> {
         if seq != self.next {
             return Err(self.missing());
@@ -59,14 +59,14 @@ impl<'a> ChainVerifier<'a> {
         Ok(StoredStep { seq, digest, visit, step })
     }
 
-    /// The fault that the next step is not there.
+    /// The error for a missing next step.
     pub(super) fn missing(&self) -> Error {
         let what = format!("step {} of thread {} is missing", self.next, self.thread);
         let key = keys::step(self.thread, self.next);
         Damage::new(what).of_thread(self.thread).at(Family::Steps, &key).into()
     }
 
-    /// Checks the end of the thread, after its last step: where that is one of the trunk, the row names it.
+    /// Checks the end of the thread: if its last step is on the trunk, the row names it.
     pub(super) fn end(&self, row: &Row) -> Result<(), Error> {
         match &self.last {
             Some(last) if last.trunk && row.head != Some(last.digest) => {
@@ -103,7 +103,7 @@ impl<'a> ChainVerifier<'a> {
     }
 }
 
-/// The step whose canonical bytes are `bytes`, when they are those of `digest`.
+/// Parses the step with canonical bytes `bytes`, if they match `digest`.
 pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Step, Error> {
     let damaged = |what: &str| {
         Damage::new(format!("step {seq} of thread {thread} {what}")).of_thread(thread).of_object(digest).into()
@@ -114,8 +114,8 @@ pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]
     decode(bytes).map_err(|error| damaged(&format!("cannot be read: {error}")))
 }
 
-/// A step as it is written. Only `output` holds numbers, and only there does it matter which reader reads them: it goes
-/// through the canonical one, everything else straight into its place, which is several times faster.
+/// A step for parsing. Only `output` holds numbers, for which the reader matters: it goes through the canonical
+/// reader, everything else straight into its field, which is several times faster.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
@@ -140,7 +140,7 @@ fn decode(bytes: &[u8]) -> Result<Step, String> {
     Ok(Step { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript })
 }
 
-/// The bytes of an object, when they are those of `digest`.
+/// Checks the bytes of an object against `digest`.
 pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &[u8]) -> Result<(), Error> {
     if stored == kind && digest_of(kind, bytes) == Some(digest) {
         return Ok(());

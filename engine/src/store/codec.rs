@@ -1,8 +1,8 @@
-//! Value formats. `engine/docs/store-format.md` is their page and golden tests hold them.
+//! Value formats. They are documented in `engine/docs/store-format.md`, and golden tests check them.
 //!
-//! Laws. The first byte of every value is the version of its [`Form`]; each form has versions of its own, a reader knows
-//! the older ones, and an unknown one is [`Error::Version`] and no guess. Numbers are big-endian. Reading never panics,
-//! whatever the bytes.
+//! Laws. The first byte of every value is the version of its [`Form`]. Each form has its own versions; a reader
+//! supports the older ones, and an unknown one is [`Error::Version`]. Numbers are big-endian. Reading never panics on
+//! any bytes.
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
@@ -13,15 +13,15 @@ use super::error::Damage;
 use super::keys;
 use super::{Base, Error, LaneRow, Parent, Raised, Row, Status};
 
-/// The format of a store that this build makes and reads.
+/// The store format that this build writes and reads.
 pub(super) const FORMAT: u32 = 2;
-/// The format of stores that were made before the format was written down.
+/// The format of stores made before the format was recorded.
 pub(super) const FORMAT_UNSAID: u32 = 1;
 
 /// A kind of stored value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
-    /// What people call it.
+    /// Its name in messages.
     name: &'static str,
     /// The version that this build writes, and the newest that it reads.
     version: u8,
@@ -49,15 +49,15 @@ pub(super) struct StepValue<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// What the store has acknowledged so far. Written with every batch that changes it, and beside the database in the
-/// anchor, so that a database which lost its end can be told.
+/// What the store has acknowledged so far. Written with every batch that changes it, and to the anchor beside the
+/// database, to detect a database that lost its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// Batches with commits or journal records.
     pub(super) batches: u64,
-    /// Steps of all threads.
+    /// The number of steps in all threads.
     pub(super) steps: u64,
-    /// SHA-256 over all of them, in order.
+    /// The SHA-256 chain over all of them, in order.
     pub(super) chain: [u8; 32],
 }
 
@@ -73,7 +73,6 @@ impl Ledger {
     }
 }
 
-/// The value of a step.
 pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(41 + bytes.len());
     value.push(STEP.version);
@@ -90,7 +89,6 @@ pub(super) fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
     step.ok_or_else(|| short(STEP))
 }
 
-/// The value of an object.
 pub(super) fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(2 + bytes.len());
     value.push(OBJECT.version);
@@ -108,7 +106,7 @@ pub(super) fn read_object(value: &[u8]) -> Result<(Kind, &[u8]), Error> {
     Ok((kind, fields.rest))
 }
 
-/// Written out and not derived from the order of [`Kind::ALL`]: these bytes are on disks.
+/// Not derived from the order of [`Kind::ALL`]: these bytes are on disks.
 fn kind_code(kind: Kind) -> u8 {
     match kind {
         Kind::Workflow => 1,
@@ -123,12 +121,12 @@ fn kind_code(kind: Kind) -> u8 {
     }
 }
 
-/// The value of a note: JSON without the members that say nothing.
+/// Encodes a note as JSON without empty members.
 ///
 /// # Errors
-/// [`Error::Malformed`] when a figure in it is not a number.
+/// [`Error::Malformed`] if a figure in it is not a number.
 pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
-    // That something cost nothing is said; of counts, nothing is none.
+    // A cost of zero is written; a count of zero is not.
     let says = |name: &[u8], value: &[u8]| match value {
         b"null" => false,
         b"0" => name == b"cost_usd",
@@ -141,12 +139,11 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
 
 /// Reads [`write_note`].
 pub(super) fn read_note(value: &[u8]) -> Result<Note, Error> {
-    // A note is not hashed and holds no open values, so that the ordinary reader will do.
+    // A note is not hashed and holds no open values, so the ordinary reader suffices.
     serde_json::from_slice(read_bytes(value, NOTE)?)
         .map_err(|error| Damage::new(format!("a note is not JSON: {error}")).into())
 }
 
-/// The value of a row.
 pub(super) fn write_row(row: &Row) -> Vec<u8> {
     let mut value = Vec::with_capacity(256 + row.checkpoint.len() + row.origin.len());
     value.push(ROW.version);
@@ -223,7 +220,6 @@ pub(super) fn read_row(value: &[u8]) -> Result<Row, Error> {
     row.ok_or_else(|| short(ROW))
 }
 
-/// The value of a lane's row.
 pub(super) fn write_lane(row: &LaneRow) -> Vec<u8> {
     let mut value = Vec::with_capacity(64 + row.fold.len());
     value.push(LANE.version);
@@ -244,7 +240,7 @@ pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
     row.ok_or_else(|| short(LANE))
 }
 
-/// The version and the last step of a row, without the rest of it.
+/// Reads only the version and the last step of a row.
 pub(super) fn read_row_end(value: &[u8]) -> Result<(u64, u64), Error> {
     let mut fields = fields(value, ROW)?;
     (|| Some((fields.u64()?, fields.u64()?)))().ok_or_else(|| short(ROW))
@@ -273,7 +269,7 @@ fn status_of(code: u8) -> Option<Status> {
     })
 }
 
-/// The value of bytes that are opaque here, or fixed in length.
+/// Encodes bytes that are opaque here, or have a fixed length.
 pub(super) fn write_bytes(form: Form, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(1 + bytes.len());
     value.push(form.version);
@@ -286,7 +282,6 @@ pub(super) fn read_bytes(value: &[u8], form: Form) -> Result<&[u8], Error> {
     Ok(fields(value, form)?.rest)
 }
 
-/// The value of the ledger.
 pub(super) fn write_ledger(ledger: &Ledger) -> Vec<u8> {
     write_bytes(LEDGER, &ledger.to_bytes())
 }
@@ -297,7 +292,7 @@ pub(super) fn read_ledger(value: &[u8]) -> Result<Ledger, Error> {
     Ledger::read(&mut fields).filter(|_| fields.rest.is_empty()).ok_or_else(|| short(LEDGER))
 }
 
-/// The value of a visit: the number of its step.
+/// Encodes the step number of a visit.
 pub(super) fn write_seq(seq: u64) -> Vec<u8> {
     write_bytes(VISIT, &seq.to_be_bytes())
 }
@@ -307,7 +302,7 @@ pub(super) fn read_seq(value: &[u8]) -> Result<u64, Error> {
     fields(value, VISIT)?.u64().ok_or_else(|| short(VISIT))
 }
 
-/// The value of the store's format. It has no version: whatever changes, this stays.
+/// Encodes the store's format. This value has no version and never changes its form.
 pub(super) fn write_format() -> Vec<u8> {
     FORMAT.to_be_bytes().to_vec()
 }
@@ -339,7 +334,7 @@ fn short(form: Form) -> Error {
     Damage::new(format!("a stored {} cannot be read", form.name)).into()
 }
 
-/// The fields behind the version byte.
+/// The fields after the version byte.
 fn fields(value: &[u8], form: Form) -> Result<Fields<'_>, Error> {
     match value.split_first() {
         Some((version, rest)) if (1..=form.version).contains(version) => Ok(Fields { rest }),
@@ -348,7 +343,7 @@ fn fields(value: &[u8], form: Form) -> Result<Fields<'_>, Error> {
     }
 }
 
-/// Bytes that are taken from the front.
+/// A reader of bytes from the front.
 pub(super) struct Fields<'a> {
     pub(super) rest: &'a [u8],
 }
@@ -380,7 +375,7 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(self.text()?).ok()
     }
 
-    /// A field behind a byte that says whether it is there; `None` where this cannot be read.
+    /// A field after a presence byte; `None` if it cannot be read.
     #[expect(clippy::option_option, reason = "an absent field is not an unreadable one")]
     fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.u8()? {
@@ -392,7 +387,7 @@ impl<'a> Fields<'a> {
 
     fn list<T>(&mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let length = self.length()?;
-        // Each takes bytes, so that a length which is nonsense ends at the end of them.
+        // Each element consumes bytes, so an invalid length ends with them.
         (0..length).map(|_| read(self)).collect()
     }
 

@@ -1,4 +1,4 @@
-//! What is handed to a store: commits and journal records, and the rules that they keep.
+//! The input of a store: commits and journal records, and their rules.
 
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, LaneRow, Row};
 
-/// A step as it is stored.
+/// A stored step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredStep {
     /// Its place in the thread, from 1.
@@ -22,7 +22,7 @@ pub struct StoredStep {
     pub step: Step,
 }
 
-/// A step to be stored.
+/// A step to store.
 #[derive(Debug, Clone)]
 pub struct NewStep {
     /// Its place: the row's `seq` after this commit.
@@ -31,20 +31,20 @@ pub struct NewStep {
     pub digest: Digest,
     /// Its canonical bytes.
     pub bytes: Vec<u8>,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
     /// The role's visit in that lane, from 1.
     pub visit: u64,
-    /// What is known of it and not hashed.
+    /// The note, which is not hashed.
     pub note: Note,
 }
 
-/// One commit: all of it or nothing.
+/// One commit, stored completely or not at all.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
     /// The row's version before this commit; 0 for a new thread.
     pub expected: u64,
@@ -52,24 +52,24 @@ pub struct Commit {
     pub row: Row,
     /// The step, if this commit adds one.
     pub step: Option<NewStep>,
-    /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
+    /// Objects that may not be stored yet: kind, digest, canonical bytes.
     pub objects: Vec<(Kind, Digest, Vec<u8>)>,
     /// Rows of lanes after it; `None` deletes one.
     pub lanes: Vec<(LanePath, Option<LaneRow>)>,
-    /// The evaluated list of the `each` that the step of that number opened; `None` deletes one.
+    /// The evaluated list of the `each` that a step opened, by its number; `None` deletes one.
     pub lists: Vec<(u64, Option<Vec<u8>>)>,
     /// Lanes whose journal is cleared.
     pub clear_journal: Vec<LanePath>,
 }
 
-/// The longest name of a lane or a role that a store takes, in bytes. Both are parts of keys.
+/// The longest name of a lane or a role in bytes. Both are parts of keys.
 pub const MAX_NAME_BYTES: usize = 4096;
 
-/// The largest commit, and the largest set of journal records, that a store takes at once.
+/// The largest commit, and the largest set of journal records in one call.
 pub const MAX_COMMIT_BYTES: usize = 256 << 20;
 
 impl Commit {
-    /// A commit that writes the thread's row and nothing else.
+    /// A commit that writes only the thread's row.
     pub fn of_row(thread: ThreadId, row: Row) -> Self {
         Self {
             thread,
@@ -83,7 +83,7 @@ impl Commit {
         }
     }
 
-    /// Checks what can be checked without the stored row.
+    /// Makes all checks that do not need the stored row.
     pub(super) fn check(&self) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
         let role = self.step.iter().map(|step| step.role.as_str());
@@ -105,7 +105,6 @@ impl Commit {
         }
     }
 
-    /// How much it writes, about.
     fn size_bytes(&self) -> usize {
         let step = self.step.as_ref().map_or(0, |step| step.bytes.len());
         let objects: usize = self.objects.iter().map(|(_, _, bytes)| bytes.len()).sum();
@@ -117,10 +116,10 @@ impl Commit {
     }
 }
 
-/// What is needed of a commit to decide whether it may be stored.
+/// The data that decides whether a commit may be stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CommitHeader {
-    /// Which thread.
+    /// The thread.
     pub(super) thread: ThreadId,
     /// The row's version before it.
     expected: u64,
@@ -133,10 +132,11 @@ pub(super) struct CommitHeader {
 }
 
 impl CommitHeader {
-    /// Checks that the commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+    /// Checks that the commit may follow a row of `version` that ends at `seq`; both are 0 for a thread that is not
+    /// stored.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
+    /// [`Error::Conflict`] if the row has changed, [`Error::Malformed`] if the commit would leave a gap.
     pub(super) fn check_follows(&self, version: u64, seq: u64) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
         if version != self.expected {
@@ -154,7 +154,7 @@ impl CommitHeader {
     }
 }
 
-/// One record of a journal: what the step in flight in a lane has been answered.
+/// One journal record: an answer that the step in flight in a lane already has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRecord {
     /// The lane.

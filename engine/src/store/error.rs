@@ -1,4 +1,4 @@
-//! Why the store did not do what was asked.
+//! The errors of the store.
 
 use std::borrow::Cow;
 
@@ -9,25 +9,25 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::keys::Family;
 
-/// Why the store did not do what was asked.
+/// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
-    /// The row has another version than expected: another commit came first.
+    /// The row has another version than expected: another commit was first.
     #[error("thread {thread} was changed by another run")]
     Conflict {
-        /// Which thread.
+        /// The thread.
         thread: ThreadId,
     },
     /// The input breaks a rule of the store. Nothing of it is stored, and nothing else is affected.
     #[error("the store refuses what it was given: {what}")]
     Malformed {
-        /// Which rule.
+        /// The rule.
         what: String,
     },
-    /// A stored thing is not what its digest says, cannot be read, or is missing.
+    /// A stored value does not match its digest, cannot be read, or is missing.
     #[error("the store is damaged: {}", .0.what)]
     Damaged(Box<Damage>),
-    /// A sync failed before; whether the last commits are stored is unknown until the store is opened anew.
+    /// An earlier sync failed; whether the last commits are stored is unknown until the store is reopened.
     #[error("the store could not write: {what}; what was written last is unknown until the store is opened again")]
     Poisoned {
         /// What failed.
@@ -36,50 +36,50 @@ pub enum Error {
     /// Another process holds the store.
     #[error("the store is in use by process {pid}")]
     Busy {
-        /// Of the holder; 0 if unknown.
+        /// The holder's process id; 0 if unknown.
         pid: u32,
     },
     /// The folder or a file in it cannot be used.
     #[error("{path}: {what}")]
     Io {
-        /// Which path.
+        /// The path.
         path: String,
-        /// What the system says.
+        /// The system's error.
         what: String,
     },
-    /// Something in the store's folder could make this process read or write elsewhere, or belongs to another user.
+    /// An entry of the store's folder could redirect reads or writes, or belongs to another user.
     #[error("{path} {what}; a store holds plain files of its user and nothing else")]
     Unsafe {
-        /// Which path.
+        /// The path.
         path: String,
         /// What is wrong with it.
         what: String,
     },
-    /// This handle only reads.
+    /// This handle is read-only.
     #[error("the store is open for reading only")]
     ReadOnly,
     /// The store was written by a version with another format.
     #[error("the store has format {found}; this version of rondo reads format {known}")]
     Format {
-        /// What is there.
+        /// The format found.
         found: u32,
-        /// What is understood.
+        /// The newest supported format.
         known: u32,
     },
     /// A value was written by a newer version.
     #[error("a stored {form} has version {found}; this version of rondo reads up to {known}")]
     Version {
-        /// Which kind of value.
+        /// The kind of value.
         form: Cow<'static, str>,
-        /// What is there.
+        /// The version found.
         found: u8,
-        /// What is understood.
+        /// The newest supported version.
         known: u8,
     },
 }
 
 impl Error {
-    /// The code, which has a page.
+    /// The code, which has a documentation page.
     pub fn code(&self) -> Code {
         match self {
             Self::Conflict { .. } => Code::StoreConflict,
@@ -99,52 +99,52 @@ impl Error {
     }
 }
 
-/// What is damaged, and where it lies as far as that is known.
+/// What is damaged, and its location if known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// The code, which has a page.
+    /// The code, which has a documentation page.
     #[serde(deserialize_with = "code_by_name")]
     pub code: Code,
-    /// The file, where it is known, below the folder of the store.
+    /// The file, if known, relative to the folder of the store.
     pub file: Option<String>,
     /// The column family.
     pub family: Option<Cow<'static, str>>,
     /// The key in it.
     pub key: Option<Vec<u8>>,
-    /// The object or step that is damaged.
+    /// The damaged object or step.
     pub object: Option<Digest>,
-    /// The thread that it belongs to; an object may belong to several, and then this is `None`.
+    /// Its thread; `None` if unknown, as for an object that may belong to several.
     pub thread: Option<ThreadId>,
-    /// What is wrong, for people.
+    /// A description for people.
     pub what: String,
 }
 
 impl Damage {
-    /// Damage of which nothing more is known.
+    /// Damage at an unknown location.
     pub fn new(what: impl Into<String>) -> Self {
         let what = what.into();
         Self { code: Code::StoreDamaged, file: None, family: None, key: None, object: None, thread: None, what }
     }
 
-    /// It lies in that file.
+    /// Sets the file.
     #[must_use]
     pub fn in_file(self, file: impl Into<String>) -> Self {
         Self { file: Some(file.into()), ..self }
     }
 
-    /// It belongs to that thread.
+    /// Sets the thread.
     #[must_use]
     pub fn of_thread(self, thread: &ThreadId) -> Self {
         Self { thread: Some(thread.clone()), ..self }
     }
 
-    /// It is that object or step.
+    /// Sets the object or step.
     #[must_use]
     pub fn of_object(self, digest: Digest) -> Self {
         Self { object: Some(digest), ..self }
     }
 
-    /// It has that key.
+    /// Sets the family and key.
     #[must_use]
     pub(super) fn at(self, family: Family, key: &[u8]) -> Self {
         Self { family: Some(family.name().into()), key: Some(key.to_vec()), ..self }

@@ -1,8 +1,8 @@
-//! The folder of a store: what may lie in it, whose it is, and who made the store.
+//! The folder of a store: what it may contain, its owner, and who made the store.
 //!
-//! A store may come with a stranger's folder. A link in it would make this process write somewhere else, and a file of
-//! another user could change under it, so both are refused before anything in it is opened. The file `owner` holds the
-//! store's random id and a tag of it by the user's secret; what makes and checks tags is not known here.
+//! A store may come with a stranger's folder. A link in it could redirect this process's writes, and a file of another
+//! user could change during use, so both are refused before anything in it is opened. The file `owner` holds the
+//! store's random id and a tag of it made with the user's secret; tags are made and checked elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,20 +18,20 @@ use rustix::fs::OFlags;
 use super::Error;
 use super::recovery::DATABASE;
 
-/// The file that says whose the store is.
+/// The file that identifies the owner.
 const OWNER: &str = "owner";
 /// Keeps the store out of a project's version control.
 const IGNORE: &str = ".gitignore";
-/// What may lie in a folder before a store is made in it.
+/// What a folder may contain before a store is made in it.
 const BEFORE: [&str; 2] = ["lock", IGNORE];
-/// The one file that is not a plain file.
+/// The only entry that is not a regular file.
 const SOCKET: &str = "socket";
-/// Tables never change once they are written, so that a copy of a database may share them.
+/// Tables are immutable, so a copy of a database may share them.
 pub(super) const TABLE: &str = "sst";
 
-/// How deep folders nest in a store: the store, and a database or a copy of one.
+/// The depth of folders in a store: the store, and a database or a copy of one.
 const MAX_DEPTH: usize = 1;
-/// The most files that are looked at.
+/// The most files that are checked.
 const MAX_FILES: usize = 1_000_000;
 
 const FOLDER_MODE: u32 = 0o700;
@@ -40,14 +40,14 @@ const FILE_MODE: u32 = 0o600;
 /// A store's id and the tag of the user who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// Drawn when the store is made.
+    /// Random, from when the store was made.
     pub id: [u8; 16],
-    /// The tag of [`message`](Self::message) by a secret.
+    /// The tag of [`message`](Self::message), made with a secret.
     pub tag: [u8; 32],
 }
 
 impl Owner {
-    /// What the tag of a store with this id is made of.
+    /// The bytes that the tag of a store with this id covers.
     pub fn message(id: &[u8; 16]) -> Vec<u8> {
         [b"rondo/store/v1\n".as_slice(), id].concat()
     }
@@ -62,19 +62,20 @@ impl Owner {
     }
 }
 
-/// What a folder holds.
+/// The contents of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderState {
     /// There is no store yet.
     Nothing,
-    /// A store; `None` = it is not signed, or its signature cannot be read.
+    /// A store; `None` if it is not signed, or its signature cannot be read.
     Store(Option<Owner>),
 }
 
-/// Looks at the folder of a store and changes nothing.
+/// Examines the folder of a store without changing it.
 ///
 /// # Errors
-/// [`Error::Unsafe`] for a link, a file of another user, or a file that is none, anywhere in it; [`Error::Io`].
+/// [`Error::Unsafe`] for a link, a file of another user, or an entry that is not a regular file, anywhere in it;
+/// [`Error::Io`].
 pub fn look(folder: &Path) -> Result<FolderState, Error> {
     let about = match fs::symlink_metadata(folder) {
         Ok(about) => about,
@@ -98,7 +99,7 @@ pub fn look(folder: &Path) -> Result<FolderState, Error> {
     Ok(FolderState::Store(owner(folder)?))
 }
 
-/// Makes the folder of a store, for its owner alone, or closes one that is there to everybody else.
+/// Creates the folder of a store with access for its owner only, or restricts an existing one.
 pub(super) fn make(folder: &Path) -> Result<(), Error> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -115,14 +116,14 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
     close(folder)
 }
 
-/// Closes the folder and everything in it to other users.
+/// Removes other users' access to the folder and everything in it.
 pub(super) fn close(folder: &Path) -> Result<(), Error> {
     let mend = |path: &Path, about: &Metadata, mode: u32| {
         if about.mode() & 0o7777 == mode {
             return Ok(());
         }
         match fs::set_permissions(path, Permissions::from_mode(mode)) {
-            // The database deletes files of its own.
+            // The database may delete its files meanwhile.
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path, &error)),
             _ => Ok(()),
         }
@@ -132,13 +133,13 @@ pub(super) fn close(folder: &Path) -> Result<(), Error> {
     mend(folder, &about, FOLDER_MODE)?;
     visit(folder, &mut |path, about, _| match about {
         about if about.is_dir() => mend(path, about, FOLDER_MODE),
-        // A table may have another name elsewhere, whose mode is not this store's to change.
+        // A table may be hard-linked elsewhere, and that mode is not this store's to change.
         about if about.nlink() > 1 => Ok(()),
         about => mend(path, about, FILE_MODE),
     })
 }
 
-/// Writes whose the store is, in place of what stood there.
+/// Writes the owner of the store, replacing an earlier one.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -152,7 +153,7 @@ pub fn sign(folder: &Path, owner: Owner) -> Result<(), Error> {
     fs::rename(&new, &path).and_then(|()| fs::File::open(folder)?.sync_all()).map_err(io)
 }
 
-/// Takes away what says whose the store is.
+/// Removes the owner file. Returns whether there was one.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -171,7 +172,7 @@ pub(super) fn opened(path: &Path, options: &mut OpenOptions) -> std::io::Result<
     options.custom_flags(flags).mode(FILE_MODE).open(path)
 }
 
-/// The files of a database with that extension, by name.
+/// The files of a database with an extension, by name.
 pub(super) fn files(database: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
     let io = |error| Error::io(database, &error);
     let mut files = Vec::new();
@@ -201,7 +202,7 @@ fn owner(folder: &Path) -> Result<Option<Owner>, Error> {
 
 type Visit<'v> = dyn FnMut(&Path, &Metadata, usize) -> Result<(), Error> + 'v;
 
-/// Visits everything in the folder of a store; each is this user's own and what it should be.
+/// Visits everything in the folder of a store, and checks its owner and type.
 fn visit(folder: &Path, visit: &mut Visit<'_>) -> Result<(), Error> {
     let mut left = MAX_FILES;
     inner(folder, 0, &mut left, visit)

@@ -1,10 +1,10 @@
-//! The framing of RocksDB's logs and manifests, read before RocksDB does.
+//! Checks the framing of RocksDB's logs and manifests before RocksDB reads them.
 //!
-//! A file is a row of blocks, a block a row of records, a record a header (checksum, length, type) and its bytes. Two
-//! things in a header make RocksDB's reader do what a store cannot bear: a type of recycled logs, which no writer of
-//! this store makes, is neither taken nor skipped, so that the reader spins for ever; and a header of zeros silently
-//! drops the rest of its block while what follows is read. Both are found here. Everything else that is wrong is found
-//! by the checksums that RocksDB verifies.
+//! A file is a sequence of blocks, a block a sequence of records, and a record a header (checksum, length, type) and
+//! its bytes. Two kinds of header make RocksDB's reader misbehave: a type of recycled logs, which no writer of this
+//! store makes, is neither read nor skipped, so the reader loops forever; a header of zeros silently drops the rest of
+//! its block while later blocks are read. Both are detected here. Every other defect is found by the checksums that
+//! RocksDB verifies.
 //!
 //! Source: `db/log_format.h` and `db/log_reader.cc` of RocksDB 11.8.
 
@@ -19,27 +19,27 @@ const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// What the framing of a file says.
+/// The framing of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Frames {
-    /// Behind the last whole record.
+    /// The offset after the last whole record.
     pub(super) end: u64,
-    /// Where RocksDB must not read on, and why.
+    /// The offset where RocksDB must stop reading, and why.
     pub(super) fault: Option<(u64, &'static str)>,
 }
 
-/// What must not be read.
+/// A framing error that RocksDB must not read.
 #[derive(Debug)]
 pub(super) struct FramingFault {
     /// The file.
     pub(super) path: PathBuf,
-    /// Where in it.
+    /// The offset.
     pub(super) at: u64,
-    /// What is wrong.
+    /// The defect.
     pub(super) damage: Damage,
 }
 
-/// Looks through every log of the database, and its manifest, for what RocksDB must not be shown.
+/// Checks every log of the database, and its manifest, for framing errors that RocksDB cannot handle.
 pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<FramingFault>, Error> {
     for path in logs(database)?.iter().map(PathBuf::as_path).chain(manifest) {
         let frames = match read(path) {
@@ -91,7 +91,7 @@ fn take_block(file: &mut File, block: &mut Vec<u8>) -> std::io::Result<()> {
 }
 
 impl Frames {
-    /// Takes the block that begins at `begun`. Gives where zeros begin that may be the unwritten end of the file.
+    /// Reads the block that starts at `begun`. Returns where zeros start that may be the unwritten end of the file.
     fn take(&mut self, block: &[u8], begun: u64) -> Option<u64> {
         let mut rest = block;
         while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
@@ -99,7 +99,7 @@ impl Frames {
             let length = usize::from(u16::from_le_bytes([low, high]));
             let at = block.len() - rest.len();
             let place = begun + at as u64;
-            // RocksDB skips the rest of a block behind a record whose checksum is wrong.
+            // RocksDB skips the rest of a block after a record with a wrong checksum.
             let is_reached = || block.get(..at).is_some_and(is_whole);
             if is_recycled(kind) {
                 if is_reached() {
@@ -129,7 +129,7 @@ impl Frames {
 const FULL: u8 = 1;
 const LAST: u8 = 4;
 
-/// Types of records in recycled logs.
+/// Whether this is a record type of recycled logs.
 fn is_recycled(kind: u8) -> bool {
     matches!(kind, 5..=8 | 11 | 131)
 }
@@ -150,7 +150,7 @@ fn is_whole(mut rest: &[u8]) -> bool {
     true
 }
 
-/// CRC-32C (Castagnoli), bit by bit: it is asked for where something is wrong already, and for one block.
+/// CRC-32C (Castagnoli), bit by bit: only used after a defect was found, and for one block.
 fn crc32c(parts: &[&[u8]]) -> u32 {
     let bytes = parts.iter().copied().flatten();
     !bytes.fold(u32::MAX, |sum, byte| {

@@ -1,9 +1,10 @@
-//! Key bytes. `engine/docs/store-format.md` is their page, golden tests hold them, and a change is a new key kind.
+//! Key bytes. They are documented in `engine/docs/store-format.md`, golden tests check them, and a change needs a new
+//! key kind.
 //!
-//! Laws. Every key begins with two bytes that say its kind and are never used again for another; a kind lives in one
-//! [`Family`]. Numbers are big-endian, so that keys sort as the numbers do. A thread is the 16 bytes of its id, which
-//! sort by time of creation. Text in the middle of a key ends with a zero byte, which no name contains; a hook's space
-//! may be any text and is preceded by its length instead.
+//! Laws. Every key starts with two bytes for its kind, which are never reused for another; a kind belongs to one
+//! [`Family`]. Numbers are big-endian, so that keys sort numerically. A thread is the 16 bytes of its id, which sort
+//! by time of creation. Text in the middle of a key ends with a zero byte, which no name contains; a hook's space may
+//! be any text and is preceded by its length instead.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use rondo_protocol::digest::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
 
-/// A column family: what is stored, read and compacted together.
+/// A column family, which is stored, read and compacted as a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Family {
     /// Objects by digest.
@@ -28,12 +29,12 @@ pub(crate) enum Family {
     Journal,
     /// Private key spaces of hooks.
     Hooks,
-    /// What is known of the store itself.
+    /// Data about the store itself.
     Meta,
 }
 
 impl Family {
-    /// Every family, in the order in which they are opened.
+    /// Every family, in opening order.
     pub(super) const ALL: [Self; 8] =
         [Self::Objects, Self::Steps, Self::Index, Self::Notes, Self::Threads, Self::Journal, Self::Hooks, Self::Meta];
 
@@ -63,7 +64,7 @@ const LIST: [u8; 2] = *b"te";
 const RECORD: [u8; 2] = *b"jo";
 const HOOK: [u8; 2] = *b"hk";
 
-/// The number of the store's format, in [`Family::Meta`]. Its value has four bytes and no version, for ever.
+/// The number of the store's format, in [`Family::Meta`]. Its value always has four bytes and no version.
 pub(super) const FORMAT: &[u8] = b"mefm";
 
 /// The key of [`super::codec::Ledger`], in [`Family::Meta`].
@@ -72,7 +73,7 @@ pub(super) const LEDGER: &[u8] = b"melg";
 /// How many bytes of a digest a place key holds. The others are compared with the step itself.
 const PLACE_DIGEST_BYTES: usize = 16;
 
-/// The rows of all threads behind `after`, in [`Family::Threads`].
+/// The rows of all threads after `after`, in [`Family::Threads`].
 pub(super) fn rows(after: Option<&ThreadId>) -> Range<Vec<u8>> {
     let all = below(ROW.to_vec());
     after.map_or(all.start, |thread| behind(row(thread)))..all.end
@@ -93,7 +94,7 @@ pub(super) fn lane(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
     join(LANE, &[&thread_bytes(thread), lane.as_str().as_bytes()])
 }
 
-/// The rows of a thread's open lanes behind `after`, in [`Family::Threads`].
+/// The rows of a thread's open lanes after `after`, in [`Family::Threads`].
 pub(super) fn lanes(thread: &ThreadId, after: Option<&LanePath>) -> Range<Vec<u8>> {
     let all = below(of_thread(LANE, thread));
     after.map_or(all.start, |path| behind(lane(thread, path)))..all.end
@@ -104,7 +105,7 @@ pub(super) fn lane_of_row(key: &[u8]) -> Option<LanePath> {
     LanePath::new(std::str::from_utf8(key.strip_prefix(&LANE)?.get(16..)?).ok()?).ok()
 }
 
-/// The list of an `each` that the step numbered `opened_by` opened, in [`Family::Threads`].
+/// The list of the `each` that step `opened_by` opened, in [`Family::Threads`].
 pub(super) fn list(thread: &ThreadId, opened_by: u64) -> Vec<u8> {
     numbered(LIST, thread, opened_by)
 }
@@ -144,12 +145,12 @@ pub(super) fn place(digest: Digest, thread: &ThreadId, seq: u64) -> Vec<u8> {
     join(PLACE, &[place_digest(&digest), &thread_bytes(thread), &seq.to_be_bytes()])
 }
 
-/// The possible locations of a step with that digest, in [`Family::Index`].
+/// The possible locations of a step with a digest, in [`Family::Index`].
 pub(super) fn places(digest: Digest) -> Range<Vec<u8>> {
     below(join(PLACE, &[place_digest(&digest)]))
 }
 
-/// Its possible locations in one thread, in [`Family::Index`].
+/// The possible locations of a digest in one thread, in [`Family::Index`].
 pub(super) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
     below(join(PLACE, &[place_digest(&digest), &thread_bytes(thread)]))
 }
@@ -190,7 +191,7 @@ pub(super) fn position(key: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*key.last_chunk()?))
 }
 
-/// A value of a hook, in [`Family::Hooks`]. `None` where the space's name is longer than 65,535 bytes.
+/// A value of a hook, in [`Family::Hooks`]. `None` if the space's name is longer than 65,535 bytes.
 pub(super) fn hook(space: &str, key: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(space.len()).ok()?;
     Some(join(HOOK, &[&length.to_be_bytes(), space.as_bytes(), key]))
@@ -242,7 +243,7 @@ fn behind(mut key: Vec<u8>) -> Vec<u8> {
     key
 }
 
-/// All keys that begin with `prefix`, which does not consist of 0xff alone: its first byte is that of a kind.
+/// All keys that start with `prefix`, which contains a byte other than 0xff: its first byte is that of a kind.
 fn below(prefix: Vec<u8>) -> Range<Vec<u8>> {
     let mut end = prefix.clone();
     while let Some(last) = end.pop() {
@@ -267,7 +268,7 @@ pub(super) fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
     thread.as_str().bytes().fold(0_u128, |bits, byte| bits << 5 | u128::from(digit(byte))).to_be_bytes()
 }
 
-/// The id that has these 128 bits.
+/// The id with these 128 bits.
 pub(super) fn thread(bytes: [u8; 16]) -> Option<ThreadId> {
     let bits = u128::from_be_bytes(bytes);
     Some(ThreadId::from_parts(u64::try_from(bits >> 80).ok()?, bits))

@@ -1,6 +1,6 @@
-//! Who holds a store: an advisory lock on its folder itself (`flock(2)`), which the system lifts when its holder ends in
-//! whatever way, and which goes on when files in the folder are deleted. The file `lock` names the holder, for messages
-//! only.
+//! The lock of a store: an advisory lock on its folder itself (`flock(2)`), which the system releases when its holder
+//! ends for any reason, and which survives the deletion of files in the folder. The file `lock` names the holder, for
+//! messages only.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
@@ -13,16 +13,16 @@ use super::{Error, folder};
 /// The file that names the holder.
 const FILE: &str = "lock";
 
-/// Whether a writer has ever begun a store in `folder`.
+/// Whether a writer has ever started a store in `folder`.
 pub(super) fn is_there(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }
 
-/// [`holder`] takes the lock for an instant; an opener that comes in that instant tries again.
+/// [`holder`] takes the lock briefly; an opener that collides with it tries again.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A held lock. Dropping it gives the store free.
+/// A held lock. Dropping it releases the store.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     folder: File,
@@ -54,10 +54,10 @@ impl FolderLock {
         Ok(lock)
     }
 
-    /// Whether the path still leads to the folder that is locked.
+    /// Whether the path still leads to the locked folder.
     ///
     /// # Errors
-    /// [`Error::Io`], also when another folder has taken its place.
+    /// [`Error::Io`], also if another folder has replaced it.
     pub(super) fn check_place(&self) -> Result<(), Error> {
         let io = |error| Error::io(&self.path, &error);
         let there = std::fs::symlink_metadata(&self.path).map_err(io)?;
@@ -69,7 +69,7 @@ impl FolderLock {
     }
 }
 
-/// The process that holds the store in the folder `store`, or `None` when none does. 0 where the holder is unknown.
+/// The process that holds the store in the folder `store`, if any; 0 if the holder is unknown.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -86,7 +86,7 @@ pub fn holder(store: &Path) -> Result<Option<u32>, Error> {
     }
 }
 
-/// The process that the file names.
+/// The process named in the file.
 fn named(store: &Path) -> u32 {
     let mut text = String::new();
     let file = folder::opened(&store.join(FILE), OpenOptions::new().read(true));
@@ -106,7 +106,7 @@ mod tests {
         let pid = std::process::id();
         assert_eq!(FolderLock::take(folder.path()).map(|_| ()), Err(Error::Busy { pid }));
         assert_eq!(holder(folder.path()), Ok(Some(pid)));
-        // Files in it can be deleted by anybody who may write there.
+        // Anybody with write access may delete files in it.
         std::fs::remove_file(folder.path().join(FILE)).unwrap();
         assert_eq!(FolderLock::take(folder.path()).map(|_| ()), Err(Error::Busy { pid: 0 }));
         drop(held);

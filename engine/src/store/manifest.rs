@@ -1,7 +1,7 @@
-//! The manifest: RocksDB's own list of the tables that are live.
+//! The manifest: RocksDB's list of the live tables.
 //!
-//! A manifest that lost its end opens without an error and names fewer tables; RocksDB deletes the others. So the anchor
-//! remembers how far the manifest had come, and an opening that finds less deletes nothing.
+//! A manifest that lost its end opens without an error and names fewer tables; RocksDB deletes the others. So the
+//! anchor records the position of the manifest, and an opening that finds less deletes nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use super::error::Damage;
 use super::{Error, folder, frames};
 
-/// How far the manifests of a database have come. Which tables are live follows from it.
+/// The position of a database's manifests, which determines the live tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
-    /// The number in the manifest's name; each has a greater one than those before it.
+    /// The number in the manifest's name; it increases with each manifest.
     pub(super) number: u64,
-    /// Behind its last whole record.
+    /// The offset after its last whole record.
     pub(super) end: u64,
 }
 
 impl Position {
-    /// Whether a database that is here has come as far as is promised.
+    /// Checks that a database has reached at least `promised`.
     pub(super) fn reach(self, promised: Self) -> Result<(), Error> {
         if self >= promised {
             return Ok(());
@@ -36,10 +36,10 @@ fn name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// The manifest that is in use: its number and where it is. `None` where there is no database.
+/// The number and path of the current manifest. `None` if there is no database.
 ///
 /// # Errors
-/// [`Error::Damaged`] when none is named, [`Error::Io`].
+/// [`Error::Damaged`] if none is named, [`Error::Io`].
 pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
     let path = database.join("CURRENT");
     let mut text = String::new();
@@ -57,9 +57,9 @@ pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> 
     }
 }
 
-/// How far the manifest of a database has come.
+/// The position of a database's manifest.
 pub(super) fn reached(database: &Path) -> Result<Position, Error> {
-    // It may be replaced while it is looked for.
+    // It may be replaced during the search.
     for _ in 0..ATTEMPTS {
         let Some((number, path)) = current(database)? else { return Ok(Position::default()) };
         match frames::read(&path) {
@@ -74,13 +74,13 @@ pub(super) fn reached(database: &Path) -> Result<Position, Error> {
 
 const ATTEMPTS: u32 = 3;
 
-/// The names of the tables in the folder of a database, whether or not they are live.
+/// The names of the tables in a database's folder, live or not.
 pub(super) fn tables(database: &Path) -> Result<Vec<String>, Error> {
     let tables = folder::files(database, folder::TABLE)?;
     Ok(tables.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
-/// Tells when the manifest of an open database has changed.
+/// Detects changes of an open database's manifest.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     file: Option<File>,
@@ -88,7 +88,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// How far the manifest has come, on the device, when it has changed since it was last asked.
+    /// The position of the manifest, on the device, if it changed since the last call.
     pub(super) fn changed(&mut self, database: &Path) -> Result<Option<Position>, Error> {
         let io = |error| Error::io(database, &error);
         let about = self.file.as_ref().map(File::metadata).transpose().map_err(io)?;
@@ -98,7 +98,7 @@ impl Watch {
         let Some((_, path)) = current(database)? else { return Ok(None) };
         let file = folder::opened(&path, OpenOptions::new().read(true)).map_err(io)?;
         self.size = file.metadata().map_err(io)?.len();
-        // What the anchor says must be on the device before the anchor can be.
+        // What the anchor records must be on the device before the anchor.
         file.sync_data().map_err(io)?;
         self.file = Some(file);
         reached(database).map(Some)

@@ -1,9 +1,8 @@
-//! The store in memory: the contract of [`StepStore`] without a file. For tests, benchmarks and `--store :memory:`.
+//! The in-memory store: the contract of [`StepStore`] without files. For tests, benchmarks and `--store :memory:`.
 //!
-//! It keeps values as they are given and not as the bytes of a database, because encoding row and note would be a large
-//! part of a step that costs a few microseconds. What it acknowledges lives as long as the process, which is what
-//! [`Durability::Memory`] says. Steps and objects are
-//! verified when they are read, like those of every store, so that both fail in the same way on a wrong digest.
+//! It keeps values as they are instead of encoded, because encoding row and note would be a large part of a step that
+//! costs a few microseconds. Acknowledged data lives as long as the process, as [`Durability::Memory`] says. Steps and
+//! objects are verified when read, as in every store, so that all stores fail in the same way on a wrong digest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, RangeInclusive};
@@ -18,7 +17,7 @@ use rondo_protocol::object::Note;
 use super::chain::{ChainVerifier, verified, verified_object};
 use super::{Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepStore, StoredStep};
 
-/// How many steps a scan takes out of the store at a time; the store is not locked while a visitor looks at them.
+/// How many steps a scan copies at a time; the store is not locked while a visitor runs.
 const SCAN_STEPS: u64 = 256;
 
 /// A store that lives as long as the process.
@@ -55,7 +54,6 @@ impl Thread {
     }
 }
 
-/// A step as it was committed.
 #[derive(Debug)]
 struct Entry {
     seq: u64,
@@ -71,8 +69,8 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// A thread that panics while it holds the lock leaves nothing half done that matters: each change is made by one
-    /// call that cannot fail once it has begun.
+    /// Locks the contents. A thread that panics while it holds the lock leaves nothing inconsistent that matters: each
+    /// change is one call that cannot fail once it has started.
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,7 +124,6 @@ impl Contents {
     }
 }
 
-/// Writes a value, or deletes it.
 fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
     match value {
         Some(value) => {
@@ -139,7 +136,6 @@ fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 }
 
 impl Thread {
-    /// Step number `seq`, if there is one.
     fn step(&self, seq: u64) -> Option<&Arc<Entry>> {
         self.steps.get(usize::try_from(seq.checked_sub(1)?).ok()?)
     }
@@ -151,7 +147,7 @@ impl Thread {
     }
 }
 
-/// A range that begins behind `after`.
+/// A range that starts after `after`.
 fn behind<K>(after: Option<K>) -> Bound<K> {
     after.map_or(Bound::Unbounded, Bound::Excluded)
 }

@@ -1,10 +1,10 @@
 //! The step store: threads, their steps, and the objects that they share.
 //!
-//! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are objects
-//! named by digest and shared. Traits by need: a reader asks for [`Read`], a writer for [`StepStore`].
-//! Two stores keep the same contract (`tests/contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
+//! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are shared
+//! objects named by digest. There is one trait per need: [`Read`] for readers, [`StepStore`] for writers. Two stores
+//! implement the same contract (`tests/contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
 //!
-//! This module knows nothing of graphs, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
+//! This module knows nothing of graphs, hooks, models or terminals. Only `rocks.rs` names RocksDB.
 
 mod anchor;
 mod blocking;
@@ -48,22 +48,22 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-/// Keys and values, in order of the keys.
+/// Keys and values in key order.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What can be read of any open store. What is read by digest is verified against it. Every method fails with
-/// [`Error::Damaged`] when what it reads is not what was written.
+/// Reads from any open store. Values read by digest are verified against it. Every method fails with
+/// [`Error::Damaged`] if the stored data is not what was written.
 pub trait Read: Send + Sync {
     /// The row of a thread.
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error>;
 
-    /// Threads with their rows, oldest first: at most `limit`, and only those behind `after`.
+    /// Threads with their rows, oldest first: at most `limit`, and only those after `after`.
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error>;
 
     /// The row of an open lane.
     fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error>;
 
-    /// Open lanes of a thread with their rows, in order of their paths: at most `limit`, and only those behind `after`.
+    /// Open lanes of a thread with their rows, in path order: at most `limit`, and only those after `after`.
     fn lanes(
         &self,
         thread: &ThreadId,
@@ -71,15 +71,15 @@ pub trait Read: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(LanePath, LaneRow)>, Error>;
 
-    /// The evaluated list of the `each` that the step numbered `opened_by` opened, as it was committed.
+    /// The evaluated list of the `each` that step `opened_by` opened, as committed.
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error>;
 
-    /// The steps of a thread within `seqs`, in order, each handed to `visit` with its note until it says stop
-    /// (`false`). A scan is believed only if the iterator's status is good, the digest of each step is right, each
-    /// names its predecessors, and no step of the range is missing.
+    /// Passes the steps of a thread within `seqs` to `visit` in order, each with its note, until it returns `false`. A
+    /// scan succeeds only if the iterator's status is good, the digest of each step is right, each names its
+    /// predecessors, and no step of the range is missing.
     ///
     /// # Errors
-    /// [`Error::Damaged`], also when the damage is a missing end.
+    /// [`Error::Damaged`], also if the end is missing.
     fn scan(
         &self,
         thread: &ThreadId,
@@ -99,7 +99,7 @@ pub trait Read: Send + Sync {
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error>;
 
-    /// The threads and numbers of the steps with that digest.
+    /// The threads and numbers of the steps with a digest.
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error>;
 
     /// The canonical bytes of an object, verified.
@@ -115,29 +115,29 @@ pub trait Read: Send + Sync {
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error>;
 }
 
-/// A store that can be written. Every method fails with [`Error::Poisoned`] when its outcome is unknown, and with
-/// [`Error::Malformed`] when the store does not take what it was given.
+/// A writable store. Every method fails with [`Error::Poisoned`] if its outcome is unknown, and with
+/// [`Error::Malformed`] if the store rejects the input.
 pub trait StepStore: Read {
-    /// Stores a commit. When this returns `Ok`, it has been made as durable as [`durability`](Self::durability) says.
-    /// Commits that wait at the same time share one sync; one that loses its compare-and-set is left out and the
-    /// others go on. Commits of one thread may be submitted one after the other without waiting for the earlier
-    /// ones: each is checked against those before it, in the order of the calls.
+    /// Stores a commit. When this returns `Ok`, it is as durable as [`durability`](Self::durability) says. Commits
+    /// that wait at the same time share one sync; one that loses its compare-and-set is left out and the others
+    /// continue. Commits of one thread may be submitted without waiting for earlier ones: each is checked against
+    /// those before it, in the order of the calls.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when another commit was stored first.
+    /// [`Error::Conflict`] if another commit was stored first.
     ///
     /// # Cancel safety
-    /// A commit is carried out whether or not the future is polled.
+    /// A commit is carried out even if the future is never polled.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they ride with the
-    /// next record or commit that is.
+    /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they are written
+    /// with the next record or commit that is.
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Writes a value of a hook's private key space, or deletes it with `None`. Not synced: what a hook keeps can be
-    /// lost and is never needed.
+    /// Writes a value of a hook's private key space, or deletes it with `None`. Not synced: a hook's entries can be
+    /// lost and are never required.
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// How far an acknowledged commit is safe.
+    /// The durability of an acknowledged commit.
     fn durability(&self) -> Durability;
 }

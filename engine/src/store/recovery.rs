@@ -1,5 +1,5 @@
-//! Files of a recovery: a copy of the database beside it, and the exchange of the two. The original is renamed and
-//! never changed or deleted.
+//! Recovery files: a copy of the database next to it, and the exchange of the two. The original is renamed and never
+//! changed or deleted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::folder::TABLE;
 /// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
 
-/// How many earlier recoveries may lie in a folder before a person has to look at them.
+/// How many earlier recoveries a folder may contain before a person has to inspect them.
 const ATTEMPTS: u32 = 1000;
 
-/// A copy of a database. Dropping it deletes it, unless it has taken the database's place.
+/// A copy of a database. Dropping it deletes it, unless it has replaced the database.
 #[derive(Debug)]
 pub(super) struct Copy {
     folder: PathBuf,
@@ -23,8 +23,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Copies the database of the store in `from` to a new folder `recovery-<n>` in `into`. Tables, which never change
-    /// once they are written, are linked where that is possible; everything else is copied.
+    /// Copies the database of the store in `from` to a new folder `recovery-<n>` in `into`. Tables, which are
+    /// immutable, are linked if possible; everything else is copied.
     pub(super) fn of(from: &Path, into: &Path) -> Result<Self, Error> {
         let (number, path) = fresh(into)?;
         let copy = Self { folder: into.to_owned(), path, number, kept: false };
@@ -43,22 +43,21 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Where the copy is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts the copy in the database's place; the original becomes `damaged-<n>`. Gives that name.
+    /// Replaces the database by the copy; the original becomes `damaged-<n>`. Returns that name.
     ///
     /// # Errors
-    /// [`Error::Io`]. The original then has its old name, or its new one.
+    /// [`Error::Io`]. The original then has either its old or its new name.
     pub(super) fn take_place(mut self) -> Result<String, Error> {
         let original = self.folder.join(DATABASE);
         let aside = format!("damaged-{}", self.number);
         let target = self.folder.join(&aside);
         fs::rename(&original, &target).map_err(|error| Error::io(&original, &error))?;
         if let Err(error) = fs::rename(&self.path, &original) {
-            // The original is put back; if that fails too, its new name is in the message.
+            // Restores the original; if that fails too, its new name is in the message.
             let back = fs::rename(&target, &original);
             let shown = if back.is_ok() { &self.path } else { &target };
             return Err(Error::io(shown, &error));
@@ -73,14 +72,14 @@ impl Copy {
 impl Drop for Copy {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be deleted lies beside the database and does no harm.
+            // A copy that cannot be deleted does no harm.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Clears away what a crash during a recovery left, while the store is held. An exchange that was cut short between its
-/// two renames is undone: the original gets its name back, and the recovery runs again.
+/// Cleans up after a crash during a recovery, while the store is held. An exchange interrupted between its two renames
+/// is undone: the original gets its name back, and the recovery runs again.
 pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
     let original = folder.join(DATABASE);
     let io = |path: &Path| {

@@ -1,11 +1,11 @@
-//! The store in RocksDB. The only file that names it, with those in its folder.
+//! The store in RocksDB. Only this file and those in its folder name it.
 //!
-//! Laws. A database is looked at without changing it, and held to the anchor, before it is opened for writing: what a
-//! failed opening finds, it leaves as it was. The log is recovered with `TolerateCorruptedTailRecords`; where that
-//! refuses, a copy is recovered to the last whole record and takes the database's place only if it reaches the anchor.
-//! The generation in the anchor is claimed before the database is changed, and read back once it is open.
-//! The status of every iterator is checked. Block cache and memtables share 64 MiB. LZ4 is the only compressor.
-//! `engine/docs/durability.md` says what follows for those who commit.
+//! Laws. A database is checked against the anchor without changing it before it is opened for writing: a failed
+//! opening leaves it unchanged. The log is recovered with `TolerateCorruptedTailRecords`; if that is refused, a copy
+//! is recovered to the last whole record and replaces the database only if it reaches the anchor. The generation in
+//! the anchor is claimed before the database is changed, and read back once it is open. The status of every iterator
+//! is checked. Block cache and memtables share 64 MiB. LZ4 is the only compressor. `engine/docs/durability.md`
+//! describes the consequences for those who commit.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -41,28 +41,28 @@ use opening::{
     missing, open_database, promised, reaches, recovered, settings,
 };
 
-/// How often a reader that meets a file which the writer just replaced looks again.
+/// How often a reader retries when the writer has just replaced a file.
 const READER_ATTEMPTS: u32 = 4;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// [`Durability::Sync`], or [`Durability::Log`]; a database has no less than that.
+    /// [`Durability::Sync`] or [`Durability::Log`]; a database never has less.
     pub durability: Durability,
-    /// Whose the store is, if it is made by this opening.
+    /// The owner of the store, if this opening creates it.
     pub owner: Option<Owner>,
 }
 
-/// What the user should know about an opening that succeeded.
+/// Notices for the user about a successful opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// What was repaired or could not be checked, a sentence each, for people.
+    /// What was repaired or could not be checked, one sentence each.
     pub notices: Vec<String>,
 }
 
 /// A store that this process holds and writes.
 pub struct RocksStore {
-    // Dropped in this order: the writer ends, the database closes, the lock is given free.
+    // The fields are dropped in this order: the writer ends, the database closes, the lock is released.
     writer: Writer<RocksTables>,
     tables: Arc<RocksTables>,
     durability: Durability,
@@ -70,23 +70,23 @@ pub struct RocksStore {
     _lock: FolderLock,
 }
 
-/// Closes the files that the database made to other users when it is dropped.
+/// When dropped, removes other users' access to the files that the database made.
 struct Closed(PathBuf);
 
 impl Drop for Closed {
     fn drop(&mut self) {
-        // The folder is closed, which is what keeps others out; the next opening looks at the files again.
+        // The folder itself is closed to others; the next opening checks the files again.
         let _ = folder::close(&self.0);
     }
 }
 
 impl RocksStore {
-    /// Opens the store in `folder`, which is made (for its owner alone) if it is not there.
+    /// Opens the store in `folder`, which is created (for its owner only) if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Busy`] when another process holds it, [`Error::Damaged`] when something that was acknowledged is
-    /// missing or cannot be read, [`Error::Format`] when a newer version wrote it, [`Error::Io`]. After an error the
-    /// database is as it was.
+    /// [`Error::Busy`] if another process holds it; [`Error::Damaged`] if something acknowledged is missing or cannot
+    /// be read; [`Error::Format`] if a newer version wrote it; [`Error::Io`]. After an error the database is
+    /// unchanged.
     pub fn open(folder: &Path, options: Options) -> Result<(Self, Opened), Error> {
         folder::make(folder)?;
         let lock = FolderLock::take(folder)?;
@@ -110,7 +110,7 @@ impl RocksStore {
         let ledger = tables.ledger()?;
         reaches(ledger, so_far.ledger)?;
         let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
-        // Another writer that opened the store meanwhile has changed the anchor.
+        // Another writer opened the store meanwhile and changed the anchor.
         if !anchor.is_ours()? {
             return Err(displaced);
         }
@@ -159,19 +159,20 @@ impl WriteStore for RocksStore {
     }
 }
 
-/// A store that is read, beside a writer if there is one. It holds no lock and changes nothing in the store's folder.
+/// A store open for reading, possibly next to a writer. It holds no lock and changes nothing in the store's folder.
 pub struct RocksReader {
-    // Dropped in this order: the database closes before its scratch folder is deleted.
+    // The fields are dropped in this order: the database closes before its scratch folder is deleted.
     tables: RocksTables,
     follows: bool,
     _copy: Option<Copy>,
     _scratch: Option<TempDir>,
 }
 
-/// Whether a writer began a store in `folder` and was ended before it wrote anything: then there is nothing to read yet.
+/// Whether a writer started a store in `folder` and ended before it wrote anything, so that there is nothing to read
+/// yet.
 ///
 /// # Errors
-/// When the folder cannot be looked into.
+/// If the folder cannot be read.
 pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
     let promised = promised(folder, &mut Opened::default())?;
     if !lock::is_there(folder) || promised.is_some_and(|promised| promised.ledger.batches > 0) {
@@ -182,10 +183,10 @@ pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
 }
 
 impl RocksReader {
-    /// Opens the store in `folder` for reading, whether a process writes it or one was killed while it did.
+    /// Opens the store in `folder` for reading, even if a process is writing it or was killed while writing.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Format`], [`Error::Io`], also when there is no store.
+    /// [`Error::Damaged`], [`Error::Format`], [`Error::Io`]; also if there is no store.
     pub fn open(folder: &Path) -> Result<(Self, Opened), Error> {
         folder::look(folder)?;
         let mut opened = Opened::default();
@@ -202,12 +203,12 @@ impl RocksReader {
         for _ in 0..READER_ATTEMPTS {
             let generation = anchor::look(folder)?.generation();
             let holder = lock::holder(folder)?;
-            // A secondary instance passes over tables that it cannot read and shows what was there before them. So it
-            // is used only beside a writer, which replaces files while they are being opened.
+            // A secondary instance skips tables that it cannot read and shows the state before them. So it is used
+            // only next to a writer, which replaces files while they are being opened.
             let aside = scratch.as_ref().filter(|_| holder.is_some());
             let follows = aside.is_some();
             let tried = Self::beside(&database, aside, promised);
-            // A writer that came meanwhile has raised the generation before it changed anything.
+            // A writer that arrived meanwhile increased the generation before it changed anything.
             let was_alone = holder.is_none() && anchor::look(folder)?.generation() == generation;
             match tried {
                 Ok(tables) if holder.is_some() || was_alone => {
@@ -229,7 +230,7 @@ impl RocksReader {
         Ok((Self { tables, follows: false, _copy: Some(copy), _scratch: Some(scratch) }, opened))
     }
 
-    /// Opens the database beside its writer, and holds it to what is promised.
+    /// Opens the database next to its writer, and checks it against the anchor.
     fn beside(database: &Path, scratch: Option<&TempDir>, promised: Option<Promise>) -> Result<RocksTables, Error> {
         let at_least = promised.unwrap_or_default();
         let manifest = manifest::current(database)?.map(|(_, path)| path);
@@ -247,7 +248,7 @@ impl RocksReader {
         };
         let db = db.map_err(|error| fault(database, &error))?;
         let tables = RocksTables::new(db, database, Failure::default());
-        // Beside a writer tables come and go.
+        // With a writer tables come and go.
         if promised.is_none() && scratch.is_none() {
             all_named(&tables, manifest::tables(database)?)?;
         }
@@ -256,7 +257,7 @@ impl RocksReader {
         Ok(tables)
     }
 
-    /// Takes in what the writer has written since. Called before each command that reads.
+    /// Loads what the writer has written since. Called before each command that reads.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`].
@@ -289,15 +290,14 @@ impl Tables for RocksReader {
     }
 }
 
-/// An open database.
 struct RocksTables {
     db: DB,
     path: PathBuf,
     failure: Failure,
-    /// What has been written since this process opened the database.
+    /// Bytes written since this process opened the database.
     written_bytes: AtomicU64,
     watch: Mutex<Watch>,
-    /// Reads what needs no device.
+    /// Options for reads that need no device.
     in_memory: ReadOptions,
 }
 
@@ -320,7 +320,7 @@ impl RocksTables {
         value.map_or_else(|| Ok(Ledger::default()), |value| codec::read_ledger(&value))
     }
 
-    /// Refuses a database of another format. One that holds nothing yet has none.
+    /// Refuses a database of another format. An empty one has no format.
     fn check_format(&self) -> Result<(), Error> {
         let found = match self.get(Family::Meta, keys::FORMAT)? {
             Some(value) => codec::read_format(&value)?,
@@ -330,7 +330,7 @@ impl RocksTables {
         if found == codec::FORMAT { Ok(()) } else { Err(Error::Format { found, known: codec::FORMAT }) }
     }
 
-    /// Writes the format of a database that has none yet.
+    /// Writes the format of a database that has none.
     ///
     /// # Durability
     /// It is on the device when this returns.
@@ -354,7 +354,7 @@ impl Tables for RocksTables {
         let family = self.family(family)?;
         let faulty = |error| fault(&self.path, &error);
         if is_on_worker() {
-            // Most of what is read is in memory, and then the runtime need not be told.
+            // Most reads are served from memory, and then the runtime need not be notified.
             match self.db.get_cf_opt(family, key, &self.in_memory) {
                 Err(error) if error.kind() == ErrorKind::Incomplete => {}
                 value => return value.map_err(faulty),
@@ -382,7 +382,7 @@ impl Tables for RocksTables {
                 }
                 entries.next();
             }
-            // An iterator that met a damaged block ends like one that met the end.
+            // An iterator that meets a damaged block ends like one at the end.
             entries.status().map_err(|error| fault(&self.path, &error))
         })
     }

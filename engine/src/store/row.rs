@@ -1,16 +1,16 @@
 //! Rows: the state of a thread, and of each of its open lanes.
 //!
-//! A thread's row does not grow with its lanes; each lane has a row of its own, written by the commits of that lane
-//! and deleted by the commit that follows its join.
+//! A thread's row does not grow with its lanes; each lane has its own row, written by the lane's commits and deleted
+//! by the commit that follows its join.
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::Serialize;
 
-/// The state of a thread. One row a thread; compare-and-set is on `version`.
+/// The state of a thread. One row per thread; compare-and-set is on `version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Grows by one with each commit; 0 = the thread is not stored.
+    /// Grows by one with each commit; 0 means the thread is not stored.
     pub version: u64,
     /// Its status.
     pub status: Status,
@@ -24,28 +24,28 @@ pub struct Row {
     pub policy: Digest,
     /// Object `start`.
     pub start: Digest,
-    /// Of a fork: where it leaves the thread that it was made from.
+    /// For a fork, where it leaves the original thread.
     pub base: Option<Base>,
-    /// Of a child: the visit that started it.
+    /// For a child, the visit that started it.
     pub parent: Option<Parent>,
-    /// A name that a person gave it.
+    /// A name given by a person.
     pub label: Option<String>,
-    /// Words that a person put on it.
+    /// Words added by a person.
     pub tags: Vec<String>,
     /// Limits that were changed after the start, in order.
     pub raised: Vec<Raised>,
     /// The fold over the trunk's steps, as the thread module writes it: JSON, opaque here. Not hashed.
     pub checkpoint: Vec<u8>,
-    /// What is known of the thread and not hashed, as the thread module writes it: JSON, opaque here.
+    /// Metadata that is not hashed, as the thread module writes it: JSON, opaque here.
     pub origin: Vec<u8>,
 }
 
-/// Where a fork leaves the thread that it was made from.
+/// Where a fork leaves the original thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
-    /// That thread.
+    /// The original thread.
     pub thread: ThreadId,
-    /// The last step that both have.
+    /// The last common step.
     pub seq: u64,
 }
 
@@ -65,13 +65,13 @@ pub struct Parent {
 /// A limit that was changed after the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raised {
-    /// The limit, as the policy names it.
+    /// The limit's name in the policy.
     pub key: String,
-    /// What it was, as JSON; `None` = no limit.
+    /// The old value as JSON; `None` means no limit.
     pub old: Option<String>,
-    /// What it became, as JSON.
+    /// The new value as JSON.
     pub new: String,
-    /// When, in milliseconds since 1970.
+    /// When it was changed, in Unix milliseconds.
     pub at_ms: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct LaneRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Begun and not ended. Whether a process drives it now is not stored.
+    /// Started and not ended. Whether a process drives it now is not stored.
     Running,
     /// It waits for a person.
     Waiting,

@@ -1,4 +1,4 @@
-//! What a database offers to the store: sorted tables. Reading, verifying and committing need no more than this,
+//! The interface of a database to the store: sorted tables. Reading, verifying and committing need no more than this,
 //! and are tested with tables that fail.
 //!
 //! [`Read`] is implemented here once, with all its checks, for everything that has tables.
@@ -18,7 +18,7 @@ use super::keys::{self, Family};
 use super::manifest::Position;
 use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
 
-/// What a visitor of entries says: go on, or stop.
+/// What a visitor of entries returns: continue or stop.
 pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 /// Sorted tables of keys and values, one for each family.
@@ -29,10 +29,10 @@ pub(crate) trait Tables: Send + Sync {
     /// [`Error::Damaged`] when the table cannot be read.
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Hands every entry within `keys` to `visit`, in order, until it says stop.
+    /// Passes every entry within `keys` to `visit`, in order, until it stops.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the table cannot be read to the end, and whatever `visit` says.
+    /// [`Error::Damaged`] when the table cannot be read to the end, and any error of `visit`.
     fn range(
         &self,
         family: Family,
@@ -41,7 +41,6 @@ pub(crate) trait Tables: Send + Sync {
     ) -> Result<(), Error>;
 }
 
-/// One change of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Change {
     /// Which table.
@@ -53,7 +52,6 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// How much it writes.
     pub(super) fn size_bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
     }
@@ -61,32 +59,31 @@ impl Change {
 
 /// Tables that can be changed.
 pub(super) trait WriteTables: Tables {
-    /// Makes all changes or none. With `sync` they are on the device when this returns.
+    /// Applies all changes or none. With `sync` they are on the device when this returns.
     ///
     /// # Errors
-    /// What the database says. Whether the changes were made is then unknown.
+    /// The database's error. Whether the changes were made is then unknown.
     fn write(&self, changes: &[Change], sync: bool) -> Result<(), String>;
 
-    /// How far the manifest has come, when that has changed since it was last asked. It is on the device when this
-    /// returns.
+    /// The manifest position, if it changed since the last call. It is on the device when this returns.
     fn manifest(&self) -> Result<Option<Position>, Error>;
 
-    /// Puts every earlier write on the device, the last thing that is done.
+    /// Puts every earlier write on the device. Nothing may follow.
     ///
     /// # Errors
-    /// What the database says.
+    /// The database's error.
     fn close(&self) -> Result<(), String>;
 }
 
 /// How many notes a scan reads ahead.
 const NOTES_AHEAD: usize = 256;
 
-/// The key of an entry that has another shape than its kind.
+/// The error for a key that has the wrong shape for its kind.
 fn strange(family: Family, key: &[u8], what: &str) -> Error {
     Damage::new(format!("the key of a {what} cannot be read")).at(family, key).into()
 }
 
-/// A step or a note that must be there and is not.
+/// The error for a missing step or note.
 fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
     let (what, key) = match family {
         Family::Notes => ("the note of step", keys::note(thread, seq)),
@@ -95,7 +92,7 @@ fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
     Damage::new(format!("{what} {seq} of thread {thread} is missing")).of_thread(thread).at(family, &key).into()
 }
 
-/// The value of a key, as `read` reads it.
+/// The value of a key, decoded by `read`.
 fn value<T: Tables + ?Sized, V>(
     tables: &T,
     (family, key): (Family, &[u8]),
@@ -106,7 +103,7 @@ fn value<T: Tables + ?Sized, V>(
     value.map_err(|error| error.at(family, key, thread))
 }
 
-/// At most `limit` entries within `keys`, as `read` reads them.
+/// At most `limit` entries within `keys`, decoded by `read`.
 fn page<T: Tables + ?Sized, V>(
     tables: &T,
     (family, keys): (Family, Range<Vec<u8>>),
@@ -125,7 +122,7 @@ fn page<T: Tables + ?Sized, V>(
     Ok(page)
 }
 
-/// The number in `thread` of the step with that digest.
+/// The number in `thread` of the step with a digest.
 fn place_in<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId) -> Result<Option<u64>, Error> {
     let mut found = None;
     let mut candidates = Vec::new();
@@ -141,7 +138,7 @@ fn place_in<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId) -
     Ok(found)
 }
 
-/// Whether the step at that place has that digest. A place key names only the beginning of a digest.
+/// Whether the step at a place has a digest. A place key contains only the beginning of a digest.
 fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq: u64) -> Result<bool, Error> {
     match tables.get(Family::Steps, &keys::step(thread, seq))? {
         Some(value) => Ok(codec::read_step(&value)?.digest == digest),
@@ -149,7 +146,7 @@ fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq:
     }
 }
 
-/// The notes of a thread, read ahead in pieces, so that a scan needs no lookup for each.
+/// The notes of a thread, read ahead in batches, so that a scan needs no lookup for each.
 struct NoteReader<'a, T: ?Sized> {
     tables: &'a T,
     thread: &'a ThreadId,
@@ -159,7 +156,7 @@ struct NoteReader<'a, T: ?Sized> {
 }
 
 impl<T: Tables + ?Sized> NoteReader<'_, T> {
-    /// The note of step `seq`; asked for in order.
+    /// The note of step `seq`; calls must be in order.
     fn of(&mut self, seq: u64) -> Result<Note, Error> {
         loop {
             match self.ahead.front() {
@@ -236,7 +233,7 @@ impl<T: Tables> Read for T {
         if from > to {
             return Ok(());
         }
-        // The step before the range is read as well: the first step of the range must follow it.
+        // Also reads the step before the range: the first step of the range must follow it.
         let first = from.saturating_sub(1).max(1);
         let place = |digest| place_in(self, digest, thread);
         let mut chain = ChainVerifier::new(thread, first, &place);
@@ -264,7 +261,7 @@ impl<T: Tables> Read for T {
         if !stopped.get() && chain.next() <= to {
             return Err(chain.missing());
         }
-        // A step behind the row's last is damage, unless it was committed while this scan ran.
+        // A step after the row's last is damage, unless it was committed during this scan.
         if beyond.get() && Read::row(self, thread)?.is_none_or(|newer| newer.seq <= row.seq) {
             let what = format!("thread {thread} goes on behind its last step {}", row.seq);
             return Err(Damage::new(what).of_thread(thread).into());

@@ -1,4 +1,4 @@
-//! Writes, encoded and checked as far as that does not depend on what is stored: the caller does this work, so that the
+//! Writes, encoded and checked as far as possible without the stored state: the caller does this work, so that the
 //! writer, which all callers wait for, does not.
 
 use futures_util::future::{self, BoxFuture};
@@ -22,15 +22,14 @@ pub(crate) enum Write {
         thread: ThreadId,
         /// Its records.
         records: Vec<JournalRecord>,
-        /// Whether they must be on the device when they are acknowledged.
+        /// Whether they must be on the device before they are acknowledged.
         sync: bool,
     },
-    /// A change of which nothing depends, never synced.
+    /// A change that nothing depends on, never synced.
     Change(Change),
 }
 
 impl Write {
-    /// Encodes a commit.
     pub(super) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
         EncodedCommit::new(commit, durability).map(|commit| Self::Commit(Box::new(commit)))
     }
@@ -38,7 +37,7 @@ impl Write {
     /// Checks journal records.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when they are too large.
+    /// [`Error::Malformed`] if they are too large.
     pub(super) fn records(thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> Result<Self, Error> {
         if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
             || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES
@@ -59,7 +58,7 @@ impl Write {
         }))
     }
 
-    /// The thread that it belongs to. Writes of one thread keep their order.
+    /// Its thread. Writes of one thread keep their order.
     pub(crate) fn thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Commit(commit) => Some(&commit.header.thread),
@@ -77,20 +76,20 @@ impl Write {
     }
 }
 
-/// A commit as changes of tables.
+/// A commit as table changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EncodedCommit {
-    /// The row that it expects and the one that it makes.
+    /// The row that it expects and the one that it writes.
     pub(super) header: CommitHeader,
-    /// All that it writes and deletes, but for journals.
+    /// Everything that it writes and deletes, except journals.
     pub(super) changes: Vec<Change>,
     /// Lanes whose journal it clears.
     pub(super) clear_journal: Vec<LanePath>,
-    /// Whether it must be on the device when it is acknowledged.
+    /// Whether it must be on the device before it is acknowledged.
     pub(super) must_sync: bool,
     /// Lanes that it closes.
     pub(super) closed: Vec<LanePath>,
-    /// What the ledger's chain hashes of it: the row's key and version, and the step's digest or zeros.
+    /// The bytes that the ledger's chain hashes for it: the row's key and version, and the step's digest or zeros.
     pub(super) link: Vec<u8>,
 }
 
@@ -131,10 +130,10 @@ impl EncodedCommit {
         Ok(Self { must_sync: durability == Durability::Sync, header, changes, clear_journal, closed, link })
     }
 
-    /// Whether it has been stored: its step, which never changes, or without one the very row.
+    /// Whether it is stored: its step, which never changes, or without one exactly its row.
     ///
     /// # Errors
-    /// What the store says.
+    /// Any error of the store.
     pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
         let row = keys::row(&self.header.thread);
         let Some(stored) = store.get(Family::Threads, &row)? else { return Ok(false) };
@@ -155,12 +154,12 @@ pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
     Change { family: Family::Journal, key, value: Some(codec::write_bytes(codec::RECORD, &record.bytes)) }
 }
 
-/// A store that takes encoded writes. It is a [`StepStore`].
+/// A store that accepts encoded writes. It is a [`StepStore`].
 pub(crate) trait WriteStore: Tables {
-    /// Carries out a write, after all that were submitted for its thread before, whether or not the future is polled.
+    /// Carries out a write after all earlier ones of its thread, even if the future is never polled.
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// How far an acknowledged commit is safe.
+    /// The durability of an acknowledged commit.
     fn durability(&self) -> Durability;
 }
 

@@ -1,15 +1,15 @@
-//! The writer: every write of a store goes through one loop, on the calling thread or on one of its own.
+//! The writer: every write of a store goes through one loop, on the calling thread or on the writer's thread.
 //!
-//! Laws. Writes are made in the order of the calls. Commits and synced records that wait at the same time
-//! go into one batch with one sync; each is checked against the stored row and against those before it in the
-//! batch, and a loser is left out while the others go on. Nothing is acknowledged before the sync of its batch. A batch
-//! that fails is *unknown*: all who wait for it get that error, nothing is tried again, and the store answers nothing more
-//! until it is opened anew. Before each batch the anchor is read back: a writer that was displaced stops.
+//! Laws. Writes are made in the order of the calls. Commits and synced records that wait at the same time form one
+//! batch with one sync; each is checked against the stored row and against those before it in the batch, and a loser
+//! is left out while the others continue. Nothing is acknowledged before the sync of its batch. A batch that fails is
+//! *unknown*: all its callers get that error, nothing is retried, and the store accepts nothing until it is reopened.
+//! Before each batch the anchor is read back: a displaced writer stops.
 //!
-//! A caller that submits a write while no other waits makes it on its own thread, which saves two wake-ups across cores.
-//! All others leave it to the writer's thread. What waits is bounded in number and in bytes.
+//! A caller that submits a write while no other is waiting makes it on its own thread, which saves two wake-ups across
+//! cores. All others leave it to the writer's thread. The queue is bounded in number and in bytes.
 //!
-//! The writer knows tables and the anchor, and nothing of RocksDB.
+//! The writer uses tables and the anchor, and knows nothing of RocksDB.
 
 mod queue;
 mod writer_loop;
@@ -29,31 +29,32 @@ use super::codec::Ledger;
 use super::tables::WriteTables;
 use super::write::Write;
 
-/// Why a store answers nothing more, once it does not.
+/// The error of a store that has failed.
 pub(super) type Failure = Arc<OnceLock<Error>>;
 
-/// What a writer writes to.
+/// The target of a writer.
 pub(super) struct Target<T> {
     /// The database.
     pub(super) tables: Arc<T>,
     /// The anchor beside it.
     pub(super) anchor: Anchor,
-    /// What the database holds.
+    /// The ledger of the database.
     pub(super) ledger: Ledger,
-    /// The error when another process has taken the store over.
+    /// The error if another process has taken over the store.
     pub(super) displaced: Error,
 }
 
-/// The handle of a writer. Dropping it writes what waits, syncs, and ends the writer's thread.
+/// The handle of a writer. Dropping it writes the queue, syncs, and ends the writer's thread.
 pub(super) struct Writer<T: WriteTables + 'static> {
     shared: Arc<Shared<T>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What callers and the writer's thread share. The thread that locks the loop writes; the queue is locked for instants.
+/// State shared by callers and the writer's thread. The thread that locks the loop writes; the queue is only locked
+/// briefly.
 struct Shared<T> {
     queue: Mutex<Queue>,
-    /// Tells the thread that the queue wants it.
+    /// Wakes the writer's thread when the queue has work.
     wanted: Condvar,
     writing: Mutex<WriterLoop<T>>,
     failure: Failure,
@@ -63,7 +64,7 @@ impl<T: WriteTables> Writer<T> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system gives no thread.
+    /// [`Error::Io`] if the system cannot start a thread.
     pub(super) fn start(target: Target<T>, failure: Failure) -> Result<Self, Error> {
         let writing = Mutex::new(WriterLoop::new(target, Arc::clone(&failure)));
         let shared = Arc::new(Shared { queue: Mutex::default(), wanted: Condvar::new(), writing, failure });
@@ -75,7 +76,7 @@ impl<T: WriteTables> Writer<T> {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Takes a write, which is carried out whether or not the future is polled.
+    /// Submits a write, which is carried out even if the future is never polled.
     pub(super) fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         if let Some(error) = self.shared.failure.get() {
             return Box::pin(future::ready(Err(error.clone())));
@@ -93,7 +94,7 @@ impl<T: WriteTables> Writer<T> {
             shared.write_or_wake();
             let outcome = outcome.await;
             left.is_written = true;
-            // An acknowledgement is dropped only when the writer has died.
+            // An acknowledgement is dropped only if the writer has died.
             outcome.unwrap_or_else(|_| Err(shared.failure.get().cloned().unwrap_or_else(died)))
         })
     }
@@ -103,7 +104,7 @@ fn died() -> Error {
     Error::Poisoned { what: "the writer has ended".to_owned() }
 }
 
-/// Wakes the writer's thread when a future is dropped whose work may not have been written.
+/// Wakes the writer's thread when a future is dropped whose work may not be written yet.
 struct Left<'a, T: WriteTables> {
     shared: &'a Shared<T>,
     is_written: bool,
@@ -122,7 +123,7 @@ impl<T: WriteTables> Shared<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits on this thread, where that blocks no other task, or leaves it to the writer's thread.
+    /// Writes the queue on this thread if that blocks no other task, or leaves it to the writer's thread.
     fn write_or_wake(&self) {
         if is_on_worker()
             && self.queue().is_single()
@@ -146,7 +147,6 @@ impl<T: WriteTables> Shared<T> {
         }
     }
 
-    /// The writer's thread.
     fn run(&self) {
         loop {
             let mut queue = self.queue();
@@ -157,7 +157,7 @@ impl<T: WriteTables> Shared<T> {
             let is_closed = queue.is_closed;
             drop(queue);
             let Ok(mut writing) = self.writing.lock() else {
-                // The thread that wrote before has panicked, which has been reported where it happened.
+                // The previous writing thread has panicked, which was reported where it happened.
                 let _ = self.failure.set(died());
                 self.queue().clear();
                 return;
@@ -175,7 +175,7 @@ impl<T: WriteTables> Drop for Writer<T> {
         self.shared.queue().is_closed = true;
         self.shared.wanted.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported where it happened.
+            // A panic of the thread was reported where it happened.
             let _ = thread.join();
         }
     }

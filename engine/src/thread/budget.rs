@@ -1,7 +1,7 @@
-//! Limits and money of a thread: what was used, what is under way, and whether a visit or a call may be made.
+//! Limits and money of a thread: what was used, what is in progress, and whether a visit or a call may be made.
 //!
-//! Tokens and money are reserved before each call. Where the price and the output ceiling of a call are known, all
-//! lanes together never pass a limit; where they are not, they pass it by at most the calls in flight.
+//! Tokens and money are reserved before each call. If the price and the output ceiling of a call are known, all lanes
+//! together never exceed a limit; otherwise they exceed it by at most the calls in flight.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use rondo_protocol::object::{CancelledLane, Note, Usage};
 use rondo_protocol::workflow::{Limits, RoleLimits};
 use serde::{Deserialize, Serialize};
 
-/// What was used, as far as it was counted.
+/// Counted usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Model replies that entered the thread.
@@ -21,9 +21,9 @@ pub struct Spent {
     pub tool_calls: u64,
     /// Tokens.
     pub usage: Usage,
-    /// US dollars, as far as prices are known.
+    /// US dollars, if prices are known.
     pub cost_usd: Option<f64>,
-    /// Milliseconds in which at least one lane was worked on.
+    /// Milliseconds with at least one active lane.
     pub active_ms: u64,
 }
 
@@ -51,20 +51,20 @@ impl Amount {
     }
 }
 
-/// A model call that is wanted.
+/// An estimate for a requested model call.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CallEstimate {
     /// Bytes of its request.
     pub prompt_bytes: u64,
-    /// The most tokens of its reply, where a parameter says so.
+    /// The most tokens of its reply, if a parameter sets it.
     pub max_output_tokens: Option<u64>,
-    /// US dollars for one uncached token of the prompt, where a price is known.
+    /// US dollars per uncached prompt token, if a price is known.
     pub input_usd: Option<f64>,
-    /// US dollars of one token of the reply.
+    /// US dollars per reply token.
     pub output_usd: Option<f64>,
 }
 
-/// What was reserved for a call; it is given back when the call has been settled.
+/// A reservation for a call, released when the call is settled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {
     lane: LanePath,
@@ -76,23 +76,23 @@ pub struct Reservation {
 /// The account of a thread.
 #[derive(Debug, Clone, Default)]
 pub struct Budget {
-    /// What its steps used, and lanes that were cancelled.
+    /// The usage of its steps, and of cancelled lanes.
     pub spent: Spent,
-    /// The same of each role, in all lanes.
+    /// The usage of each role, in all lanes.
     pub roles: BTreeMap<RoleName, Amount>,
-    /// What visits used that are under way, by lane and role.
+    /// The usage of visits in progress, by lane and role.
     under_way: BTreeMap<LanePath, (RoleName, Amount)>,
-    /// What was reserved for calls in flight, by role.
+    /// The reservations for calls in flight, by role.
     reserved: BTreeMap<RoleName, Amount>,
-    /// Tokens that a byte of a request came to at most, by role; it is learned from what providers count.
+    /// The highest number of tokens per request byte, by role, learned from the providers' counts.
     tokens_a_byte: BTreeMap<RoleName, f64>,
 }
 
-/// How much more than what was seen so far a token estimate allows for.
+/// The factor by which a token estimate exceeds the observed rate.
 const MARGIN: f64 = 1.25;
 
 impl Budget {
-    /// Adds what a step used.
+    /// Adds the usage of a step.
     pub fn commit(&mut self, lane: &LanePath, role: &RoleName, note: &Note) {
         self.under_way.remove(lane);
         self.spent.model_calls += note.model_calls;
@@ -103,7 +103,7 @@ impl Budget {
         }
     }
 
-    /// Adds what a cancelled visit had used. `commit` does so of those in a note.
+    /// Adds the usage of a cancelled visit. `commit` calls it for those in a note.
     fn lose(&mut self, lost: &CancelledLane) {
         self.under_way.remove(&lost.lane);
         self.spent.model_calls += lost.model_calls;
@@ -122,7 +122,7 @@ impl Budget {
         *of_role = of_role.plus(Amount::of(usage, cost_usd));
     }
 
-    /// All that was used or may yet be: committed, under way and reserved; of one role, or of the thread.
+    /// All usage, actual or possible: committed, in progress and reserved; of one role, or of the thread.
     fn used(&self, role: Option<&RoleName>) -> Amount {
         let is_counted = |of: &RoleName| role.is_none_or(|role| role == of);
         let committed = match role {
@@ -134,7 +134,7 @@ impl Budget {
         under_way.chain(reserved).fold(committed, Amount::plus)
     }
 
-    /// The limit of tokens or money that is reached, or that `more` could pass.
+    /// The limit of tokens or money that is reached, or that `more` could exceed.
     pub fn broken(&self, role: &RoleName, more: Option<Amount>, limits: &Limits, own: &RoleLimits) -> Option<Fault> {
         let of_role = format!("the role {role}");
         let both = [
@@ -168,7 +168,7 @@ impl Budget {
         })
     }
 
-    /// Reserves what a call may use, or says which limit that could pass.
+    /// Reserves what a call may use, or returns the limit that it could exceed.
     ///
     /// # Errors
     /// [`Code::ThreadLimit`].
@@ -189,8 +189,8 @@ impl Budget {
         Ok(Reservation { lane: lane.clone(), role: role.clone(), prompt_bytes: wanted.prompt_bytes, amount })
     }
 
-    /// The most that a call may use. A token is at least one byte of a request; what a provider counted before says how
-    /// much less it is likely to be.
+    /// The most that a call may use. A token is at least one byte of a request; earlier counts of the provider lower
+    /// the estimate.
     fn most(&self, role: &RoleName, wanted: &CallEstimate) -> Amount {
         let rate = self.tokens_a_byte.get(role).map_or(1.0, |rate| (rate * MARGIN).min(1.0));
         #[expect(
@@ -209,7 +209,7 @@ impl Budget {
         }
     }
 
-    /// Gives back what was reserved, and counts what the call used. `usage` is that of one request, where it was counted.
+    /// Releases a reservation, and counts what the call used. `usage` is that of one request, if it was counted.
     pub fn settle(&mut self, reserved: &Reservation, usage: Option<Usage>, cost_usd: Option<f64>) {
         if let Some(held) = self.reserved.get_mut(&reserved.role) {
             *held = held.minus(reserved.amount);
@@ -223,7 +223,7 @@ impl Budget {
         self.count(&reserved.lane, &reserved.role, usage, cost_usd);
     }
 
-    /// Counts what a visit under way used, also before a crash.
+    /// Counts the usage of a visit in progress, including that before a crash.
     pub fn count(&mut self, lane: &LanePath, role: &RoleName, usage: Option<Usage>, cost_usd: Option<f64>) {
         let entry = self.under_way.entry(lane.clone()).or_insert_with(|| (role.clone(), Amount::default()));
         if entry.0 != *role {

@@ -1,7 +1,7 @@
-//! The fold over a thread's steps as its rows keep it, so that a resume does not read every step.
+//! The fold over a thread's steps as stored in its rows, so that a resume need not read every step.
 //!
-//! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version; a checkpoint of
-//! another version is not read, and the steps are followed anew.
+//! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version; a checkpoint
+//! of another version is ignored, and the steps are followed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::graph::{Edge, EdgeId, Graph};
 
 const VERSION: u32 = 2;
 
-/// What a thread's row keeps of the fold.
+/// The part of the fold in a thread's row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     version: u32,
@@ -32,21 +32,21 @@ pub struct Checkpoint {
     roles: BTreeMap<RoleName, Amount>,
 }
 
-/// What a lane's row keeps of it.
+/// The part of the fold in a lane's row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct LaneFold {
-    /// Of each role: visits in the lane, attempts, the number of the latest step.
+    /// By role: visits in the lane, attempts, the number of the latest step.
     own: BTreeMap<RoleName, (u64, u64, u64)>,
-    /// Of each role: visits seen in this round, the number of the latest step.
+    /// By role: visits seen in this round, the number of the latest step.
     seen: BTreeMap<RoleName, (u64, u64)>,
-    /// Of each bounded edge that was taken: count and mark.
+    /// By bounded edge: count and mark.
     taken: BTreeMap<u32, (u64, u64)>,
-    /// First roles of lanes that were opened in it.
+    /// First roles of lanes opened in it.
     fanned: BTreeSet<RoleName>,
     last: Option<Last>,
     /// Whether the last step is that of a join role.
     after_join: bool,
-    /// The fan-out that is open in it, by the number of its edge.
+    /// The fan-out open in it, by the number of its edge.
     fan: Option<u32>,
     end: Option<EndFold>,
     first_opened_by: Vec<u64>,
@@ -56,13 +56,13 @@ struct LaneFold {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum EndFold {
-    /// At its join, by the edge of that number.
+    /// At its join, by the edge with this number.
     Arrived(u32),
     Failed(LaneError),
 }
 
 impl Checkpoint {
-    /// What a row's bytes say, or `None` when they are of another version.
+    /// Reads a checkpoint, or `None` if it is of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|checkpoint: &Self| checkpoint.version == VERSION)
     }
@@ -73,13 +73,13 @@ impl Checkpoint {
     }
 }
 
-/// What a thread's rows hold.
+/// A thread's rows.
 pub struct Stored<'a> {
     /// The thread's checkpoint.
     pub checkpoint: &'a [u8],
     /// The rows of its lanes.
     pub lanes: Vec<(LanePath, LaneState)>,
-    /// What an earlier process left of visits in flight.
+    /// The state that an earlier process left of visits in flight.
     pub left: BTreeMap<LanePath, InFlight>,
     /// The row's version.
     pub version: u64,
@@ -91,7 +91,7 @@ impl Lane {
     /// The bytes of its row.
     ///
     /// # Errors
-    /// When a number or name has no JSON form, which is a fault of this program.
+    /// If a number or name has no JSON form, which is a bug.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
         serde_json::to_vec(&LaneFold::of(self)).map_err(|error| unwritable(&error))
     }
@@ -101,7 +101,7 @@ impl Machine {
     /// The bytes of the thread's checkpoint.
     ///
     /// # Errors
-    /// As for a lane.
+    /// If a number or name has no JSON form, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
         let checkpoint = Checkpoint {
             version: VERSION,
@@ -112,11 +112,10 @@ impl Machine {
         serde_json::to_vec(&checkpoint).map_err(|error| unwritable(&error))
     }
 
-    /// The machine of a thread that goes on; `None` when what its rows hold does not say enough, so that its steps have
-    /// to be followed.
+    /// Restores the machine of a thread; `None` if its rows are not sufficient, so that its steps have to be followed.
     ///
     /// # Errors
-    /// When what they name cannot be recalled.
+    /// If a step that they name cannot be recalled.
     pub fn restore(definition: Definition, stored: Stored<'_>, recall: &dyn StepLookup) -> Result<Option<Self>, Fault> {
         let Some(checkpoint) = Checkpoint::from_bytes(stored.checkpoint) else { return Ok(None) };
         let graph = Arc::clone(&definition.graph);
@@ -149,7 +148,7 @@ impl Machine {
             let Ok(fold) = serde_json::from_slice::<LaneFold>(&state.fold) else { return Ok(None) };
             let Some(parent) = path.parent() else { continue };
             let Some(lane) = machine.new_lane(&path, &parent, &state) else {
-                // A row of a round that has been joined.
+                // A row of a round that was already joined.
                 continue;
             };
             let mut lane = lane;
@@ -162,7 +161,7 @@ impl Machine {
         Ok(Some(machine))
     }
 
-    /// A lane of the fan-out that is open in `parent`, if the row is of that round.
+    /// A lane of the fan-out open in `parent`, if the row is of that round.
     fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
         let around = self.lane(parent)?;
         let LanePhase::Fanned(fan) = &around.doing else { return None };
@@ -205,7 +204,7 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Takes what a row keeps into `lane`; `false` when that is not enough.
+    /// Loads a row into `lane`; `false` if the row is not sufficient.
     fn fold(&self, fold: LaneFold, lane: &mut Lane) -> Result<bool, Fault> {
         let LaneFold { own, seen, taken, fanned, last, after_join, fan, end, first_opened_by: _ } = fold;
         if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
@@ -238,8 +237,8 @@ impl Restoring<'_> {
         Ok(true)
     }
 
-    /// The fan-out that is open in a lane. Which branches it has is known from the rows of their lanes only where no
-    /// condition leaves one out: otherwise the steps are followed.
+    /// The fan-out open in a lane. The rows of its lanes show its branches only if no branch has a condition:
+    /// otherwise the steps are followed.
     fn fan(&self, edge: Arc<Edge>, lane: &Lane) -> Result<Option<Fan>, Fault> {
         let Some(out) = fan::of_edge(&edge).cloned() else { return Ok(None) };
         if out.branches.iter().any(|branch| branch.when.is_some()) {
@@ -290,7 +289,7 @@ impl LaneFold {
             after_join: lane.joined.is_some() && lane.joining().is_none(),
             fan: match &lane.doing {
                 LanePhase::Fanned(fan) => Some(fan.edge.id.0),
-                // Until its step is committed a join is decided anew, from the rows of its lanes.
+                // Until its step is committed, a join is decided again from the rows of its lanes.
                 _ => lane.joining().map(|fan| fan.edge.id.0),
             },
             end,

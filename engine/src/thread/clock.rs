@@ -1,21 +1,21 @@
-//! How long a thread was worked on: the time in which at least one lane was.
+//! The active time of a thread: the time with at least one active lane.
 
 use rondo_protocol::object::Note;
 
-/// The clock of one thread, driven by the times that come in with inputs.
+/// The clock of one thread, driven by the times of its inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Milliseconds in which at least one visit was under way.
+    /// Milliseconds with at least one visit in progress.
     pub active_ms: u64,
-    /// Visits that are under way.
+    /// Visits in progress.
     pub working: u64,
     now_ms: Option<u64>,
-    /// Of steps that are followed: the latest end.
+    /// The latest end of the steps followed.
     followed_ms: u64,
 }
 
 impl Clock {
-    /// It is `now_ms` of a clock that never goes back.
+    /// Advances to `now_ms` of a monotonic clock.
     pub fn tick(&mut self, now_ms: u64) {
         let since = self.now_ms.replace(now_ms).map_or(0, |before| now_ms.saturating_sub(before));
         if self.working > 0 {
@@ -23,18 +23,18 @@ impl Clock {
         }
     }
 
-    /// A visit begins.
+    /// A visit starts.
     pub fn enter(&mut self) {
         self.working += 1;
     }
 
-    /// A visit ends, in which a person was waited for so long.
+    /// A visit ends, after waiting `waited_ms` for a person.
     pub fn leave(&mut self, waited_ms: u64) {
         self.working = self.working.saturating_sub(1);
         self.active_ms = self.active_ms.saturating_sub(waited_ms);
     }
 
-    /// A step of an earlier process took its time; what lies side by side counts once.
+    /// Adds the time of an earlier process's step; overlapping times count once.
     pub fn follow(&mut self, note: &Note) {
         let from = note.started_at_ms.max(self.followed_ms);
         self.active_ms = self.active_ms.saturating_add(note.ended_at_ms.saturating_sub(from).min(note.active_ms));

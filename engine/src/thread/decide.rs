@@ -1,4 +1,4 @@
-//! What follows a lane's last step: which edge is taken, who is visited, and where a fault leads.
+//! Decides what follows a lane's last step: the edge taken, the role visited, and the route of a fault.
 
 use super::fan::{Fan, FanOutcome};
 use super::lane::{Lane, LaneError, LanePhase};
@@ -88,7 +88,7 @@ impl Machine {
                 }
                 self.lane_mut(path)?.doing = LanePhase::Fanned(Box::new(fan));
                 self.open_lanes(path, world, after)?;
-                // It may have no lane at all.
+                // It may have no lanes.
                 let fan = self.fan_mut(path)?;
                 if fan.then.is_none() && fan.have_all_ended() {
                     fan.then = Some(FanOutcome::Join);
@@ -126,7 +126,7 @@ impl Machine {
         Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
     }
 
-    /// What follows when `edge` is taken.
+    /// The consequences of taking `edge`.
     pub(super) fn take(&self, lane: &Lane, edge: &Edge, scope: &LaneScope<'_>) -> Result<TakenEdge, Undecided> {
         let graph = &self.definition.graph;
         let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
@@ -158,7 +158,7 @@ impl Machine {
         if let Some(parent) = lane.path.parent()
             && self.fan(&parent).is_some_and(|fan| fan.out.join.to == role)
         {
-            // The part is rendered when it is asked for, and now, so that what it cannot say stops the thread here.
+            // The part is rendered on demand, and once now, so that a rendering error stops the thread here.
             if !edge.prompt.is_empty() {
                 speaking.text("prompt", &edge.prompt)?;
             }
@@ -184,7 +184,7 @@ impl Machine {
         Ok(TakenEdge { say, next: Next::Visit(Box::new(dispatch)) })
     }
 
-    /// Sends a role on its visit, unless a limit is reached.
+    /// Starts the visit of a role, unless a limit is reached.
     pub(super) fn dispatch(
         &mut self,
         path: &LanePath,
@@ -197,7 +197,7 @@ impl Machine {
             && let Some(fault) = self.broken(path, &dispatch.role)
         {
             if let Some(in_doubt) = self.left.get(path).and_then(|left| left.in_doubt.clone()) {
-                // A step that is committed now would forget the call.
+                // A step committed now would forget the call.
                 return Err(in_doubt.into());
             }
             dispatch.given = Some(Box::new(self.reserved(path, &dispatch.role, fault)?));
@@ -257,7 +257,7 @@ impl Machine {
         self.budget.broken(role, None, limits, &own)
     }
 
-    /// A lane's last step has a status that leads nowhere: a fault that its fan-out goes on with.
+    /// Handles a last step whose status has no edge: a fault that the lane's fan-out tolerates.
     pub(super) fn unrouted(
         &mut self,
         path: &LanePath,
@@ -279,7 +279,7 @@ impl Machine {
         self.look_at_fan_after(&parent, path, world, after)
     }
 
-    /// The step made of a fault that the graph routes, or that the lane's fan-out tolerates.
+    /// The step for a fault that the graph routes, or that the lane's fan-out tolerates.
     pub(super) fn reserved(&self, path: &LanePath, role: &RoleName, fault: Fault) -> Result<Answered, Halt> {
         let Some(kind) = fault.routed_by() else { return Err(fault.into()) };
         let routed = route::routed(&self.definition.graph, role, &fault);
@@ -301,7 +301,7 @@ impl Machine {
         })
     }
 
-    /// Whether the fan-outs around a lane go on when it fails by a fault that nothing routes.
+    /// Whether the enclosing fan-outs continue when a lane fails with an unrouted fault.
     pub(super) fn absorbs(&self, path: &LanePath) -> bool {
         let Some(parent) = path.parent() else { return false };
         let Some(fan) = self.fan(&parent) else { return false };
@@ -311,14 +311,14 @@ impl Machine {
         self.error_route(fan).is_some() || self.absorbs(&parent)
     }
 
-    /// The status by which a failed fan-out is routed, if its source has an edge for it.
+    /// The status that routes a failed fan-out, if its source has an edge for it.
     pub(super) fn error_route(&self, fan: &Fan) -> Option<Status> {
         let status = Status::new(FaultKind::Error.status()).ok()?;
         let source = fan.source.as_ref()?;
         self.definition.graph.routes(&source.role, &status).map(|_| status)
     }
 
-    /// The count of the bounded edge by which a lane's last step is left, once that is decided.
+    /// The count of the bounded edge from a lane's last step, once that edge is chosen.
     pub(super) fn left_by(&self, path: &LanePath) -> Option<BoundedEdge> {
         let lane = self.lane(path)?;
         let (edge, per) = match &lane.doing {
@@ -333,7 +333,6 @@ impl Machine {
     }
 }
 
-/// What follows from a step.
 #[derive(Default)]
 pub(super) struct Consequences {
     pub(super) notices: Vec<Followed>,

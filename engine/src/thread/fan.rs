@@ -1,4 +1,4 @@
-//! An open fan-out: its lanes, and what its join has of them.
+//! An open fan-out: its lanes, and the data for its join.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,27 +19,28 @@ use crate::graph::{Edge, FanOut, To};
 /// An open fan-out.
 #[derive(Debug, Clone)]
 pub struct Fan {
-    /// The edge that it is.
+    /// Its edge.
     pub edge: Arc<Edge>,
-    /// The same edge's targets.
+    /// The targets of the edge.
     pub out: Arc<FanOut>,
-    /// The step that it left; `None` = `start`.
+    /// The step that it left; `None` means `start`.
     pub source: Option<Last>,
-    /// The elements that lanes are made for; `null` where they are branches.
+    /// The elements that lanes are created for; `null` for branches.
     pub list: Arc<Value>,
-    /// What its lanes see of the steps before them.
+    /// What its lanes see of earlier steps.
     pub base: Arc<VisibleRoles>,
-    /// Positions of lanes that are not opened yet.
+    /// Positions of lanes that are not open yet.
     pub to_open: BTreeSet<u32>,
-    /// The lanes that were opened, by position.
+    /// The lanes, by position.
     pub lanes: BTreeMap<u32, Lane>,
-    /// What follows once every lane has ended; `None` = lanes go on.
+    /// What follows once every lane has ended; `None` while lanes continue.
     pub then: Option<FanOutcome>,
-    /// What lanes had used that were cancelled.
+    /// The usage of cancelled lanes.
     pub lost: Vec<CancelledLane>,
-    /// How many lanes are open: counted as they change, because a fan-out of ten thousand asks at each of their ends.
+    /// The number of open lanes, updated as they change: a fan-out of ten thousand lanes needs it at each of their
+    /// ends.
     pub open: usize,
-    /// How many arrived.
+    /// The number of arrived lanes.
     pub arrived: usize,
 }
 
@@ -48,19 +49,19 @@ pub struct Fan {
 pub enum FanOutcome {
     /// Its join role is visited.
     Join,
-    /// It failed, with the lane of that position.
+    /// It failed, because of the lane at this position.
     Fail(u32),
-    /// The lane around it is not needed any more.
+    /// The enclosing lane is no longer needed.
     Cancel,
 }
 
 impl Fan {
-    /// The step that opened it; 0 = `start`.
+    /// The step that opened it; 0 means `start`.
     pub fn opened_by(&self) -> u64 {
         self.source.as_ref().map_or(0, |last| last.seq)
     }
 
-    /// Where its edge comes from: a role, or `start`.
+    /// The source of its edge: a role, or `start`.
     pub fn from(&self) -> &str {
         self.source.as_ref().map_or("start", |last| last.role.as_str())
     }
@@ -81,20 +82,20 @@ impl Fan {
         self.out.branches.get(at)
     }
 
-    /// How many lanes may be open at once.
+    /// How many lanes may be open at the same time.
     pub fn parallel(&self) -> usize {
         let most = self.out.each.as_ref().map(|each| usize::try_from(each.parallel).unwrap_or(usize::MAX));
         most.unwrap_or(usize::MAX)
     }
 
-    /// Adds a lane that was opened.
+    /// Adds an opened lane.
     pub fn add(&mut self, index: u32, lane: Lane) {
         self.open += usize::from(lane.is_open());
         self.arrived += usize::from(matches!(lane.doing, LanePhase::Arrived(_)));
         self.lanes.insert(index, lane);
     }
 
-    /// Ends the lane at a position that was open.
+    /// Ends the open lane at a position.
     pub fn end(&mut self, index: u32, how: LanePhase) {
         let Some(lane) = self.lanes.get_mut(&index).filter(|lane| lane.is_open()) else { return };
         self.arrived += usize::from(matches!(how, LanePhase::Arrived(_)));
@@ -102,13 +103,13 @@ impl Fan {
         lane.end(how);
     }
 
-    /// Counts its lanes anew.
+    /// Recomputes the number of open lanes.
     pub fn count(&mut self) {
         self.open = self.lanes.values().filter(|lane| lane.is_open()).count();
         self.arrived = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))).count();
     }
 
-    /// What follows, seen from the lanes that have ended.
+    /// What follows when the lane at a position has ended.
     pub fn follows(&self, ended: u32) -> Option<FanOutcome> {
         let lane = self.lanes.get(&ended)?;
         if matches!(lane.doing, LanePhase::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
@@ -122,10 +123,10 @@ impl Fan {
         (is_met || self.have_all_ended()).then_some(FanOutcome::Join)
     }
 
-    /// What follows, seen from all lanes, in a process that did not see them end.
+    /// What follows according to the state of all lanes, in a process that did not see them end.
     pub fn decided(&self) -> Option<FanOutcome> {
         let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.doing, LanePhase::Failed(_));
-        // It was the only one: the others were not needed any more.
+        // It is the only one: the others were no longer needed.
         if let Some((index, _)) = self.lanes.iter().find(failed).filter(|_| self.out.join.failed == FailedLanes::Fail) {
             return Some(FanOutcome::Fail(*index));
         }
@@ -136,18 +137,18 @@ impl Fan {
         }
     }
 
-    /// Whether no lane is open and none is still to be opened.
+    /// Whether no lane is open or still to open.
     pub fn have_all_ended(&self) -> bool {
         (self.to_open.is_empty() || self.then.is_some()) && self.open == 0
     }
 
-    /// The last steps of all lanes in declared order; where there is none, the step that the fan-out left.
+    /// The last steps of all lanes in declared order; if there are none, the step that the fan-out left.
     pub fn last_steps(&self) -> Vec<Digest> {
         let last: Vec<Digest> = self.lanes.values().filter_map(|lane| Some(lane.last.as_ref()?.digest)).collect();
         if last.is_empty() { self.source.iter().map(|last| last.digest).collect() } else { last }
     }
 
-    /// Lanes that arrived and that were cancelled, each in declared order.
+    /// The arrived and the cancelled lanes, each in declared order.
     pub fn arrived_and_cancelled(&self) -> (Vec<LanePath>, Vec<LanePath>) {
         let of = |is: fn(&LanePhase) -> bool| {
             self.lanes.values().filter(|lane| is(&lane.doing)).map(|lane| lane.path.clone()).collect()
@@ -166,19 +167,19 @@ impl Fan {
         seen
     }
 
-    /// Every lane that may have a row, also those within lanes.
+    /// Every lane that may have a row, including nested ones.
     pub fn paths(&self) -> Vec<LanePath> {
         let mut paths = Vec::new();
         for lane in self.lanes.values() {
             paths.push(lane.path.clone());
             let last = lane.last.as_ref().map_or(0, |last| last.seq);
-            // Those of a fan-out whose join role has spoken have been closed by its step.
+            // The lanes of a fan-out are closed by the step of its join role.
             paths.extend(lane.lanes().filter(|fan| fan.opened_by() == last).into_iter().flat_map(Self::paths));
         }
         paths
     }
 
-    /// What a step that ends it ends.
+    /// The lanes that a step ends when it ends this fan-out.
     pub fn joins(&self) -> Joins {
         let cancelled = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Cancelled));
         Joins {
@@ -188,7 +189,7 @@ impl Fan {
         }
     }
 
-    /// The part of a lane that has arrived.
+    /// The part of an arrived lane.
     fn part(lane: &Lane, world: DecisionInput<'_>) -> Result<String, Undecided> {
         let (LanePhase::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
@@ -199,10 +200,10 @@ impl Fan {
         EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
 
-    /// The parts in declared order, a blank line between.
+    /// The parts in declared order, separated by a blank line.
     ///
     /// # Errors
-    /// When a part cannot be rendered, or all together are too long.
+    /// If a part cannot be rendered, or all together are too long.
     pub fn parts(&self, world: DecisionInput<'_>) -> Result<String, Undecided> {
         let mut text = String::new();
         for lane in self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))) {
@@ -225,7 +226,7 @@ impl Fan {
         Ok(text)
     }
 
-    /// As `branches` in templates: the lanes that arrived and, where the fan-out collects them, those that failed.
+    /// The `branches` of templates: the arrived lanes and, if the fan-out collects them, the failed ones.
     pub fn branches(&self) -> Branches<'_> {
         let is_told = |lane: &&Lane| match &lane.doing {
             LanePhase::Arrived(_) => true,
@@ -236,22 +237,22 @@ impl Fan {
     }
 }
 
-/// The lanes of a fan-out as templates see them, in declared order. Each is read when it is asked for.
+/// The lanes of a fan-out for templates, in declared order. Values are read on demand.
 #[derive(Clone)]
 pub struct Branches<'a> {
     lanes: Vec<&'a Lane>,
 }
 
 impl Branches<'_> {
-    /// How many there are.
+    /// The number of branches.
     pub fn len(&self) -> usize {
         self.lanes.len()
     }
 
-    /// What stands at the beginning of `path` in the lane at `at`, and how many names lead to it.
+    /// The value at the beginning of `path` in the lane at `at`, and the number of names it consumed.
     ///
     /// # Errors
-    /// When a step cannot be recalled or a part cannot be rendered.
+    /// If a step cannot be recalled or a part cannot be rendered.
     pub fn find(&self, at: usize, path: &[&str], world: DecisionInput<'_>) -> Result<(Value, usize), Fault> {
         let Some(lane) = self.lanes.get(at) else { return Ok((Value::Null, 0)) };
         let Some(name) = path.first() else {
@@ -263,7 +264,7 @@ impl Branches<'_> {
     }
 }
 
-/// What a template asks of a branch.
+/// A member of a branch.
 fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fault> {
     let last = lane.last.as_ref();
     let episode = || last.map(|last| world.episode(last.seq)).transpose();
@@ -283,10 +284,10 @@ fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fa
     })
 }
 
-/// What a template can ask of a branch.
+/// The members of a branch.
 const MEMBERS: [&str; 8] = ["role", "index", "item", "status", "output", "body", "part", "error"];
 
-/// The fan-out that an edge opens, if it is one.
+/// The fan-out of an edge, if any.
 pub fn of_edge(edge: &Edge) -> Option<&Arc<FanOut>> {
     match &edge.to {
         To::Fan(out) => Some(out),

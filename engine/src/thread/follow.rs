@@ -1,4 +1,4 @@
-//! A machine that follows steps which were committed before.
+//! Replays committed steps in a machine.
 
 use super::decide::Consequences;
 use super::lane::{Lane, LanePhase};
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Machine {
-    /// Follows a step that was committed before; gives how the machine came to it, or `None` when it does not follow.
+    /// Follows a committed step. Returns how the machine reached it, or `None` if it does not follow.
     ///
     /// # Errors
-    /// When an earlier step cannot be recalled, or a template has no value.
+    /// If an earlier step cannot be recalled, or a template has no value.
     pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Fault> {
         self.is_replaying = true;
         if self.seq == 0
@@ -41,7 +41,7 @@ impl Machine {
         let input = Arc::clone(&self.definition.input);
         let world = DecisionInput { input: &input, recall, fresh: None };
         while !is_expected(self) {
-            // What was being cancelled had ended when this step was made.
+            // Lanes that were being cancelled had ended when this step was made.
             let mut fans: Vec<LanePath> =
                 self.lanes().into_iter().filter(|lane| is_ending(lane)).map(|lane| lane.path.clone()).collect();
             fans.sort_by_key(|path| path.parts().count());
@@ -72,7 +72,7 @@ impl Machine {
             &mut Consequences::default(),
         ) {
             Ok(()) => {}
-            // Nothing followed it then either.
+            // Nothing followed it originally either.
             Err(halt) => {
                 let fault = self.halted(halt);
                 if fault.class != FaultClass::Limit {
@@ -85,13 +85,13 @@ impl Machine {
         Ok(Some(came))
     }
 
-    /// With what an earlier process left of visits in flight.
+    /// Adds the state that an earlier process left of visits in flight.
     #[must_use]
     pub fn with_left(self, left: BTreeMap<LanePath, InFlight>) -> Self {
         Self { left, ..self }
     }
 
-    /// Ends following: limits hold again, and decisions are made from here.
+    /// Ends following: limits apply again, and decisions are made from here.
     #[must_use]
     pub fn resumed(mut self, version: u64) -> Self {
         self.version = version;

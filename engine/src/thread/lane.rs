@@ -1,6 +1,6 @@
-//! One lane of a thread: what routing and prompts in it can ask for, and what it is doing.
+//! One lane of a thread: what its routing and prompts can read, and its current phase.
 //!
-//! A lane holds counts and numbers of steps, never texts: these are recalled. The trunk is the lane of the empty path.
+//! A lane holds counts and step numbers, never texts, which are recalled. The trunk is the lane of the empty path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,59 +17,59 @@ use crate::graph::{Edge, EdgeId};
 /// One lane.
 #[derive(Debug, Clone)]
 pub struct Lane {
-    /// Which.
+    /// Its path.
     pub path: LanePath,
-    /// For each part of the path the step that opened this round; 0 = `start`.
+    /// For each part of the path the step that opened this round; 0 means `start`.
     pub opened_by: Vec<u64>,
-    /// The same of the first round.
+    /// For each part of the path the step that opened the first round.
     pub first_opened_by: Vec<u64>,
-    /// Of each role: its visits in this lane, of all rounds.
+    /// For each role its visits in this lane, in all rounds.
     pub own: BTreeMap<RoleName, OwnVisits>,
-    /// What its parent saw when this round was opened.
+    /// What its parent saw when this round opened.
     pub base: Arc<VisibleRoles>,
-    /// What was seen since: its own steps of this round, and those of lanes that were joined in it.
+    /// What it has seen since: its own steps of this round, and those of lanes joined in it.
     pub seen: VisibleRoles,
     /// How often bounded edges were taken.
     pub taken: BTreeMap<EdgeId, EdgeCount>,
-    /// First roles of lanes that were joined in it: such a lane may have a past.
+    /// First roles of lanes joined in it: such a lane may have earlier rounds.
     pub fanned: BTreeSet<RoleName>,
     /// Its last step of this round.
     pub last: Option<Last>,
-    /// The elements that its prompts see.
+    /// The elements visible to its prompts.
     pub item: Option<Arc<Item>>,
-    /// The fan-out whose join role took the last step: its branches are in scope on that role's edges.
+    /// The fan-out whose join role took the last step: that role's edges can read its branches.
     pub joined: Option<Box<Fan>>,
-    /// What it is doing.
+    /// Its current phase.
     pub doing: LanePhase,
 }
 
-/// What a lane sees of each role.
+/// The visits of each role that a lane sees.
 pub type VisibleRoles = BTreeMap<RoleName, VisibleVisits>;
 
 /// A role's visits in one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnVisits {
-    /// How many.
+    /// The number of visits.
     pub visits: u64,
-    /// Attempts at a port, failed ones too.
+    /// Attempts at a port, including failed ones.
     pub attempts: u64,
-    /// The step of the latest.
+    /// The step of the latest visit.
     pub latest: u64,
 }
 
-/// A role's visits as far as a lane sees them.
+/// A role's visits that a lane sees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VisibleVisits {
-    /// How many.
+    /// The number of visits.
     pub visits: u64,
-    /// The step of the latest.
+    /// The step of the latest visit.
     pub latest: u64,
-    /// All of them, oldest first, if a template asks for them.
+    /// All of them, oldest first, if a template reads them.
     pub all: Vec<u64>,
 }
 
 impl VisibleVisits {
-    /// Adds what was seen later.
+    /// Adds later visits.
     pub fn extend(&mut self, later: &Self) {
         self.visits += later.visits;
         self.latest = later.latest;
@@ -80,9 +80,9 @@ impl VisibleVisits {
 /// How often a bounded edge was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EdgeCount {
-    /// This often since `mark`.
+    /// The count since `mark`.
     pub count: u64,
-    /// The visits of the edge's `per` role when counting began.
+    /// The visits of the edge's `per` role when counting started.
     pub mark: u64,
 }
 
@@ -93,24 +93,24 @@ pub struct Last {
     pub seq: u64,
     /// Its digest.
     pub digest: Digest,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// The status that was chosen.
+    /// Its status.
     pub status: Status,
-    /// The role that its own was entered from, or `start`.
+    /// The role that its role was entered from, or `start`.
     pub entered_from: String,
 }
 
-/// An element of a list that lanes are made for.
+/// An element of a list that creates lanes.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// The name of the element; `None` where the lanes are branches.
+    /// The name of the element; `None` for branches.
     pub name: Option<FieldName>,
-    /// The list; `null` where the lanes are branches.
+    /// The list; `null` for branches.
     pub list: Arc<Value>,
     /// The position.
     pub index: u32,
-    /// That of the lane around it.
+    /// The item of the enclosing lane.
     pub outer: Option<Arc<Item>>,
 }
 
@@ -124,10 +124,10 @@ impl Item {
     }
 }
 
-/// What a lane is doing.
+/// The phase of a lane.
 #[derive(Debug, Clone)]
 pub enum LanePhase {
-    /// What follows its last step is not decided yet.
+    /// The transition after its last step is not decided yet.
     Deciding,
     /// A role is being visited.
     Visiting(Box<Dispatch>),
@@ -135,13 +135,13 @@ pub enum LanePhase {
     Leaving(Box<Dispatch>),
     /// Lanes are open in it.
     Fanned(Box<Fan>),
-    /// It came to its join by this edge.
+    /// It reached its join by this edge.
     Arrived(Arc<Edge>),
     /// It failed.
     Failed(LaneError),
-    /// It is not needed any more.
+    /// It is no longer needed.
     Cancelled,
-    /// Of the trunk: the thread has ended.
+    /// Trunk only: the thread has ended.
     Over,
 }
 
@@ -150,12 +150,12 @@ pub enum LanePhase {
 pub struct LaneError {
     /// The code of the fault, or `fail` after an edge to `fail`.
     pub code: String,
-    /// Its words, or the reason.
+    /// The message of the fault, or the reason.
     pub message: String,
 }
 
 impl LanePhase {
-    /// A number that tells what it is apart.
+    /// The number of the variant.
     pub fn number(&self) -> u64 {
         match self {
             Self::Deciding => 0,
@@ -171,7 +171,7 @@ impl LanePhase {
 }
 
 impl LaneError {
-    /// As templates see it.
+    /// The value for templates.
     pub fn to_value(&self) -> Value {
         Value::from_iter([("code", Value::from(self.code.as_str())), ("message", Value::from(self.message.as_str()))])
     }
@@ -196,12 +196,12 @@ impl Lane {
         }
     }
 
-    /// How often a role was visited in this lane.
+    /// The number of visits of a role in this lane.
     pub fn visits(&self, role: &RoleName) -> u64 {
         self.own.get(role).map_or(0, |own| own.visits)
     }
 
-    /// What this lane sees of a role; `None` = it has not run.
+    /// The visits of a role that this lane sees; `None` if there are none.
     pub fn view(&self, role: &str) -> Option<VisibleVisits> {
         match (self.base.get(role), self.seen.get(role)) {
             (Some(before), Some(since)) => {
@@ -218,7 +218,7 @@ impl Lane {
         self.base.contains_key(role) || self.seen.contains_key(role)
     }
 
-    /// What lanes that are opened now see.
+    /// What lanes opened now will see.
     pub fn views(&self) -> Arc<VisibleRoles> {
         let mut views = VisibleRoles::clone(&self.base);
         for (role, since) in &self.seen {
@@ -227,7 +227,7 @@ impl Lane {
         Arc::new(views)
     }
 
-    /// How often a bounded edge was taken since `per` last stepped.
+    /// How often a bounded edge was taken since the last step of `per`.
     pub fn times_taken(&self, edge: EdgeId, per: Option<&RoleName>) -> u64 {
         let Some(taken) = self.taken.get(&edge) else { return 0 };
         match per {
@@ -236,7 +236,7 @@ impl Lane {
         }
     }
 
-    /// Counts a bounded edge that is taken.
+    /// Counts a bounded edge as taken.
     pub fn take(&mut self, edge: EdgeId, per: Option<&RoleName>) -> EdgeCount {
         let count = self.times_taken(edge, per) + 1;
         let taken = EdgeCount { count, mark: per.map_or(0, |role| self.mark(role)) };
@@ -249,7 +249,7 @@ impl Lane {
         visits(&self.base) + visits(&self.seen)
     }
 
-    /// Adds a step of this lane. `keeps` says whether a template asks for all visits of its role.
+    /// Adds a step of this lane. `keeps` says whether a template reads all visits of its role.
     pub fn add(&mut self, seq: u64, digest: Digest, step: &Step, attempts: u64, keeps: bool) {
         let own = self.own.entry(step.role.clone()).or_default();
         own.visits += 1;
@@ -266,7 +266,7 @@ impl Lane {
         });
     }
 
-    /// The lanes that it has opened: those that are open, or those of the last round.
+    /// Its fan-out: the open one, or that of the last round.
     pub fn lanes(&self) -> Option<&Fan> {
         match &self.doing {
             LanePhase::Fanned(fan) => Some(fan),
@@ -274,7 +274,7 @@ impl Lane {
         }
     }
 
-    /// The same.
+    /// Like [`lanes`](Self::lanes), mutable.
     pub fn lanes_mut(&mut self) -> Option<&mut Fan> {
         match &mut self.doing {
             LanePhase::Fanned(fan) => Some(fan),
@@ -282,21 +282,21 @@ impl Lane {
         }
     }
 
-    /// Ends it. The lanes of a fan-out that ends with it stay at hand: one of them may be what ended it.
+    /// Ends it. The lanes of a fan-out that ends with it stay available: one of them may have ended it.
     pub fn end(&mut self, how: LanePhase) {
         if let LanePhase::Fanned(fan) = std::mem::replace(&mut self.doing, how) {
             self.joined = Some(fan);
         }
     }
 
-    /// Sees what was said in the lanes of a fan-out that was joined.
+    /// Adds what was seen in the lanes of a joined fan-out.
     pub fn see_lanes(&mut self, fan: &Fan) {
         for (role, seen) in fan.seen() {
             self.seen.entry(role).or_default().extend(&seen);
         }
     }
 
-    /// The visit that is under way in it.
+    /// Its current visit.
     pub fn visiting(&self) -> Option<&Dispatch> {
         match &self.doing {
             LanePhase::Visiting(dispatch) => Some(dispatch),
@@ -304,7 +304,7 @@ impl Lane {
         }
     }
 
-    /// The join that is being visited, if one is.
+    /// The fan-out whose join is being visited, if any.
     pub fn joining(&self) -> Option<&Fan> {
         match &self.doing {
             LanePhase::Visiting(dispatch) if dispatch.joins.is_some() => self.joined.as_deref(),
@@ -312,7 +312,7 @@ impl Lane {
         }
     }
 
-    /// Whether anything can still happen in it.
+    /// Whether it has not ended yet.
     pub fn is_open(&self) -> bool {
         matches!(
             self.doing,

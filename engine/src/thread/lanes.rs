@@ -1,4 +1,4 @@
-//! Fan-outs: lanes are opened, end and are cancelled, and their join follows.
+//! Fan-outs: opens, ends and cancels lanes, and visits their join.
 
 use super::decide::{Consequences, Next};
 use super::fan::{self, Fan, FanOutcome};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Machine {
-    /// The lanes that a fan-out has.
+    /// The lanes of a fan-out.
     pub(super) fn fan_out(
         lane: &Lane,
         edge: &Edge,
@@ -55,7 +55,7 @@ impl Machine {
         Ok(Next::Fan { out: Arc::clone(out), list, open })
     }
 
-    /// Opens as many lanes as may be open at once.
+    /// Opens as many lanes as `parallel` allows.
     pub(super) fn open_lanes(
         &mut self,
         path: &LanePath,
@@ -103,7 +103,7 @@ impl Machine {
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
         let past = if around.fanned.contains(&role) { world.recall.past(&path)? } else { None };
-        // Nobody kept which lanes were opened in its earlier rounds.
+        // The lanes opened in its earlier rounds are not stored.
         let fanned = if past.is_some() { first_roles(&graph) } else { BTreeSet::new() };
         let past = past.unwrap_or_default();
         let opened_by: Vec<u64> = around.opened_by.iter().copied().chain([fan.opened_by()]).collect();
@@ -154,7 +154,6 @@ impl Machine {
         self.dispatch(&path, dispatch, after)
     }
 
-    /// Ends a lane.
     pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, after: &mut Consequences) -> Result<(), Halt> {
         self.close_lane(path, how)?;
         after.notices.extend(self.lane(path).and_then(lane_ended));
@@ -168,7 +167,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A lane that was cancelled has stopped.
+    /// Handles the end of a cancelled lane's visit.
     pub(super) fn lane_left(
         &mut self,
         path: &LanePath,
@@ -176,7 +175,7 @@ impl Machine {
         world: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        // A fan-out that is itself within a cancelled lane ends with it; what was used counts where a join follows.
+        // A fan-out within a cancelled lane ends with it; its usage counts if a join follows.
         let mut parent = path.parent().ok_or_else(|| no_lane(path))?;
         loop {
             let fan = self.fan_mut(&parent)?;
@@ -207,7 +206,7 @@ impl Machine {
         self.complete_if_ended(parent, world, after)
     }
 
-    /// Cancels the lanes that are no longer needed once it is known what follows the fan-out.
+    /// Cancels the lanes that are no longer needed once the outcome of the fan-out is decided.
     pub(super) fn follow_with(
         &mut self,
         path: &LanePath,
@@ -219,7 +218,7 @@ impl Machine {
         if is_decided { self.cancel_lanes(path, after) } else { Ok(()) }
     }
 
-    /// Cancels every lane of a fan-out that is still open.
+    /// Cancels every open lane of a fan-out.
     pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
         let left = std::mem::take(&mut self.left);
         let fan = self.fan_mut(parent)?;
@@ -250,7 +249,7 @@ impl Machine {
         }
     }
 
-    /// Every lane has ended: the join role is visited.
+    /// Visits the join role after every lane has ended.
     pub(super) fn join(
         &mut self,
         path: &LanePath,
@@ -265,7 +264,7 @@ impl Machine {
         let joining = self.joining(path, world);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
         if done.is_err() {
-            // The lanes stay, for the run that goes on.
+            // The lanes stay for the resumed run.
             let lane = self.lane_mut(path)?;
             lane.doing = lane.joined.take().map_or(LanePhase::Deciding, LanePhase::Fanned);
         }
@@ -277,7 +276,7 @@ impl Machine {
         let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
-        // The lane itself has seen its lanes' steps once the join role has taken its own.
+        // The lane itself sees its lanes' steps only after the step of the join role.
         let mut joined = Lane { joined: None, ..lane.clone() };
         joined.see_lanes(fan);
         let scope = LaneScope::new(world, &joined, fan.source.as_ref().map(|last| last.seq))?;
@@ -305,7 +304,8 @@ impl Machine {
         Ok(dispatch)
     }
 
-    /// A lane failed and the others have ended: the source role takes its `on_error`, or what stands around it fails.
+    /// Fails a fan-out after a lane failed and the others ended: the source role takes its `on_error`, or the
+    /// enclosing lane or thread fails.
     pub(super) fn fail_fan(
         &mut self,
         path: &LanePath,
@@ -371,19 +371,19 @@ pub(super) fn length(list: &Value) -> usize {
     }
 }
 
-/// The roles that lanes begin with.
+/// The first roles of lanes.
 pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
     let edges = graph.edges();
     let fan_outs = edges.values().filter_map(|edge| fan::of_edge(edge));
     fan_outs.flat_map(|out| &out.branches).map(|branch| branch.to.clone()).collect()
 }
 
-/// Whether a lane waits for lanes in it that are not needed any more.
+/// Whether a lane waits for lanes in it that are no longer needed.
 pub(super) fn is_ending(lane: &Lane) -> bool {
     matches!(&lane.doing, LanePhase::Fanned(fan) if matches!(fan.then, Some(FanOutcome::Join | FanOutcome::Fail(_))))
 }
 
-/// Ends every lane that was cancelled.
+/// Ends every cancelled lane.
 pub(super) fn end_leaving(lane: &mut Lane) {
     match &mut lane.doing {
         LanePhase::Leaving(_) => lane.doing = LanePhase::Cancelled,
@@ -396,7 +396,8 @@ pub(super) fn end_leaving(lane: &mut Lane) {
     }
 }
 
-/// What was told to leave begins again, and is told anew: what an earlier process used of it is known only then.
+/// Restores a lane that was leaving, so that it is cancelled again: only then is the usage by an earlier process
+/// known.
 pub(super) fn stay(lane: &mut Lane) {
     match &mut lane.doing {
         LanePhase::Leaving(_) => {
@@ -469,7 +470,7 @@ pub(super) fn lane_ended(lane: &Lane) -> Option<Followed> {
     Some(Followed::LaneEnded { visit: last_visit(lane)?, how })
 }
 
-/// The last visit of a lane, or the one that it began with.
+/// The last visit of a lane, or its first if it has none.
 pub(super) fn last_visit(lane: &Lane) -> Option<event::Visit> {
     let last = lane.last.as_ref().map(|last| last.role.clone());
     let role = last.or_else(|| RoleName::new(lane.path.parts().last()?.0).ok())?;

@@ -1,11 +1,11 @@
-//! The thread machine: everything that decides, as one pure type.
+//! The thread machine: all decisions, in one pure type.
 //!
-//! [`Machine::on`] takes an input and gives actions; a driver carries them out and decides nothing. The machine knows no
-//! clock, no store, no provider and no task: times come in with inputs, and earlier steps through [`StepLookup`].
+//! [`Machine::on`] takes an input and returns actions; a driver carries them out and decides nothing. The machine has
+//! no clock, store, provider or task: times come with inputs, and earlier steps from [`StepLookup`].
 //!
 //! Laws. *durable first*: what follows from a step leaves the machine only after the input that its commit was synced.
 //! *order free*: with `need: all` and no failed lane the steps do not depend on the order in which visits end. Fault
-//! routing, limits and money, and what a join has, are decided here and nowhere else.
+//! routing, limits, money and the contents of a join are decided here and nowhere else.
 
 use super::budget::{Budget, CallEstimate, Reservation};
 use super::clock::Clock;
@@ -46,33 +46,33 @@ pub struct Machine {
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
     /// The steps of these commits.
     pub(super) unstored: Vec<Unstored>,
-    /// Lanes whose visit needs no call: its step is due.
+    /// Lanes whose visit needs no call, so that its step is due.
     pub(super) given: VecDeque<LanePath>,
-    /// What the next commit carries beside its step.
+    /// What the next commit carries in addition to its step.
     pub(super) pending: Pending,
     pub(super) ending: Option<Ending>,
     pub(super) end: Option<Arc<str>>,
     pub(super) is_replaying: bool,
-    /// What follows from its last step has been told before.
+    /// Whether the consequences of its last step have been reported before.
     pub(super) is_resumed: bool,
-    /// Whether limits are for somebody else to look at, who asks with [`broken`](Self::broken).
+    /// Whether the caller checks limits itself, with [`broken`](Self::broken).
     pub(super) ignores_limits: bool,
-    /// The edges that were chosen by the last input.
+    /// The edges chosen by the last input.
     pub(super) chosen: Vec<EdgeId>,
-    /// What could not be decided last.
+    /// The last decision that failed.
     pub(super) undecided: Option<Undecided>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pending {
     pub(super) ending: Option<Ending>,
-    /// What happened since the last step and has to be told with the next.
+    /// Notices since the last step, which the next commit reports.
     pub(super) notices: Vec<Followed>,
     pub(super) list: Option<(u64, Arc<Value>)>,
 }
 
 impl Machine {
-    /// The machine of a new thread, whose row has `version`.
+    /// The machine of a new thread; `version` is that of its row.
     pub fn new(definition: Definition, version: u64) -> Self {
         Self {
             keep_all: definition.graph.roles_told_whole(),
@@ -97,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// What follows from an input at `now_ms` of a clock that never goes back.
+    /// Returns the actions for an input at `now_ms` of a monotonic clock.
     pub fn on(&mut self, input: Input, now_ms: u64, recall: &dyn StepLookup) -> Vec<Action> {
         self.clock.tick(now_ms);
         self.chosen.clear();
@@ -122,13 +122,13 @@ impl Machine {
     /// Reserves what a model call of a lane may use.
     ///
     /// # Errors
-    /// The limit that it could pass.
+    /// The limit that the call could exceed.
     pub fn admit(&mut self, lane: &LanePath, role: &RoleName, wanted: &CallEstimate) -> Result<Reservation, Fault> {
         let own = self.limits_of(role);
         self.budget.admit(lane, role, wanted, &self.definition.limits, &own)
     }
 
-    /// The account, for what was settled.
+    /// The account, to settle calls.
     pub fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }
@@ -163,17 +163,17 @@ impl Machine {
         self.ending.as_ref()
     }
 
-    /// The edges that were chosen by the last input, in order.
+    /// The edges chosen by the last input, in order.
     pub fn chosen(&self) -> &[EdgeId] {
         &self.chosen
     }
 
-    /// What could not be decided last.
+    /// The last decision that failed.
     pub fn undecided(&self) -> Option<&Undecided> {
         self.undecided.as_ref()
     }
 
-    /// Leaves limits to the caller, who asks [`broken`](Self::broken).
+    /// Leaves limits to the caller, who checks [`broken`](Self::broken).
     #[must_use]
     pub fn ignoring_limits(self) -> Self {
         Self { ignores_limits: true, ..self }
@@ -184,14 +184,14 @@ impl Machine {
         &self.trunk
     }
 
-    /// The visits that are under way, in the order of their lanes.
+    /// The visits in progress, in the order of their lanes.
     pub fn visiting(&self) -> Vec<(LanePath, &Dispatch)> {
         let mut found = Vec::new();
         visiting(&self.trunk, &mut found);
         found
     }
 
-    /// Every lane of the thread, each before those that it has opened.
+    /// Every lane of the thread, each before those it opened.
     pub fn lanes(&self) -> Vec<&Lane> {
         let mut found = Vec::new();
         lanes(&self.trunk, &mut found);
@@ -235,7 +235,7 @@ impl Machine {
     }
 
     pub(super) fn begin(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
-        // What happened to lanes before this process happened in the order of their last steps.
+        // Events in lanes before this process happened in the order of their last steps.
         let mut lanes = Vec::new();
         every_lane(&self.trunk, &mut lanes);
         lanes.sort_unstable();
@@ -252,7 +252,7 @@ impl Machine {
                     self.dispatch(&path, dispatch, &mut after)?;
                 }
                 LanePhase::Fanned(fan) => {
-                    // The lane that decided what follows made room for no other.
+                    // The lane that decided the transition made no room for another.
                     let most = fan.parallel() - usize::from(fan.decided().is_some());
                     self.open_up_to(&path, most, world, &mut after)?;
                 }
@@ -275,7 +275,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Why it cannot go on.
+    /// The fault for a halt.
     pub(super) fn halted(&mut self, halt: Halt) -> Fault {
         match halt {
             Halt::Fault(fault) => fault,
@@ -286,7 +286,7 @@ impl Machine {
         }
     }
 
-    /// Takes care of everything that is due without an input.
+    /// Handles everything that is due without an input.
     pub(super) fn settle(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
         while let Some(path) = self.given.pop_front() {
             if self.is_replaying {
@@ -301,7 +301,7 @@ impl Machine {
                 waited_ms: 0,
                 effect_unknown: None,
             };
-            // No driver had the time to take the steps in that this one follows.
+            // The driver had no opportunity to store the steps that this one follows.
             let over = Unsynced { recall, steps: std::mem::take(&mut self.unstored) };
             let done = self.commit_visit(&path, end, &over, out);
             let last = std::mem::replace(&mut self.unstored, over.steps);
@@ -346,7 +346,7 @@ impl Machine {
         }
     }
 
-    /// Commits the step that a visit came to.
+    /// Commits the step of a visit.
     pub(super) fn commit_visit(
         &mut self,
         path: &LanePath,
@@ -449,7 +449,7 @@ impl Machine {
         }
         match decided {
             Ok(()) => actions.extend(ending.map(Action::Finish)),
-            // The step stands; what follows from it cannot be said.
+            // The step is committed; its consequences cannot be decided.
             Err(halt) => actions.push(Action::Stop(self.halted(halt))),
         }
         self.unsynced.push_back((self.version, actions));
@@ -504,7 +504,7 @@ impl Machine {
         self.pending.ending = Some(Ending { outcome, reason, result, at_ms: 0 });
     }
 
-    /// Commits an end, or what was listed, without a step.
+    /// Commits an end or pending changes, without a step.
     pub(super) fn commit_row(&mut self, ending: Option<Ending>, out: &mut Vec<Action>) -> Result<(), Halt> {
         if self.is_replaying {
             self.ending = ending;
@@ -531,7 +531,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Gives actions out once everything that they may depend on has been synced.
+    /// Emits actions once everything that they may depend on has been synced.
     pub(super) fn emit(&mut self, actions: Vec<Action>, out: &mut Vec<Action>) {
         match self.unsynced.back_mut() {
             Some((_, waiting)) => waiting.extend(actions),
@@ -558,7 +558,6 @@ impl Machine {
     }
 }
 
-/// Why the machine cannot go on.
 pub(super) enum Halt {
     Undecided(Undecided),
     Fault(Fault),
@@ -619,7 +618,7 @@ pub(super) fn lost(path: &LanePath, role: &RoleName, end: &VisitEnd) -> Cancelle
     }
 }
 
-/// A step as history and templates see it.
+/// A step in the form for history and templates.
 pub fn episode(seq: u64, step: &Step, body: String, opened_by: Vec<u64>) -> Episode {
     Episode {
         seq,

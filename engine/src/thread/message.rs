@@ -1,4 +1,4 @@
-//! What goes into a machine and what comes out of it.
+//! The inputs and outputs of a machine.
 
 use super::origin::Ending;
 use crate::graph::Graph;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// Kind, digest, canonical bytes.
 pub type Object = (Kind, Digest, Vec<u8>);
 
-/// What a machine is made of.
+/// The definition of a machine.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// The workflow.
     pub graph: Arc<Graph>,
-    /// The digest of the thread's beginning.
+    /// The digest of the thread's start.
     pub start: Digest,
     /// The input, an object.
     pub input: Arc<Value>,
@@ -28,107 +28,107 @@ pub struct Definition {
     pub limits: Limits,
 }
 
-/// What happened.
+/// An input of the machine.
 #[derive(Debug)]
 pub enum Input {
-    /// The driver is ready: a new thread begins, or one goes on.
+    /// The driver is ready: a new thread starts, or an existing one continues.
     Begin,
     /// A visit of a lane ended.
     Ended {
         /// Which lane.
         lane: LanePath,
-        /// What it came to.
+        /// Its outcome.
         end: Box<VisitEnd>,
     },
-    /// A commit was made as durable as it was wanted; commits come back in the order in which they were asked for.
+    /// A commit became durable as requested; commits complete in the order of the requests.
     Synced {
         /// The row's version after it.
         version: u64,
     },
-    /// The thread is to end for good. No visit is under way any more.
+    /// The thread has to end for good. No visit is in progress.
     Cancel {
         /// Unix milliseconds.
         at_ms: u64,
     },
 }
 
-/// What is to be done.
+/// An output of the machine.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Store this.
     Commit(Box<Commit>),
     /// Visit a role.
     Visit(Box<Visit>),
-    /// A lane is not needed any more: its visit is to stop and to end.
+    /// A lane is no longer needed: stop its visit.
     CancelLane(LanePath),
     /// Notify observers.
     Tell(Notice),
-    /// The thread has ended, and that is stored.
+    /// The thread has ended, and its end is stored.
     Finish(Ending),
     /// The thread stops and can be resumed.
     Stop(Fault),
 }
 
-/// A visit to be made.
+/// A visit to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visit {
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
     /// For each part of the lane's path the step that opened this round.
     pub opened_by: Vec<u64>,
-    /// The same of the first round.
+    /// For each part of the lane's path the step that opened the first round.
     pub first_opened_by: Vec<u64>,
     /// The steps that it follows.
     pub prev: Vec<Digest>,
-    /// Whose visit.
+    /// The role.
     pub role: RoleName,
-    /// Which one in this lane, from 1.
+    /// The number of the role's visit in this lane, from 1.
     pub visit: u64,
-    /// Attempts that the role made in this lane before.
+    /// The role's earlier attempts in this lane.
     pub attempts: u64,
-    /// What it is given.
+    /// The prompt.
     pub prompt: String,
-    /// Of a tool role: what its tool is given, an object.
+    /// The arguments of a tool role's tool, an object.
     pub args: Option<Value>,
-    /// Milliseconds of wall time that are left to the thread.
+    /// Milliseconds of wall time left for the thread.
     pub wall_time_left_ms: Option<u64>,
-    /// The limit that they are left of.
+    /// The limit on wall time.
     pub wall_time_limit_ms: Option<u64>,
 }
 
-/// What a visit came to.
+/// The outcome of a visit.
 #[derive(Debug)]
 pub struct VisitEnd {
-    /// The answer, or why there is none.
+    /// The answer, or the fault.
     pub outcome: Result<Answered, Fault>,
-    /// What is known of it and not hashed.
+    /// The note, which is not hashed.
     pub note: Note,
     /// Objects that its step names and that are not stored yet.
     pub objects: Vec<Object>,
-    /// Milliseconds in which it only waited for a person.
+    /// Milliseconds spent only waiting for a person.
     pub waited_ms: u64,
-    /// The tool that was changing something when the visit was cancelled, and did not end in time.
+    /// The tool that had started an effect when the visit was cancelled, and did not end in time.
     pub effect_unknown: Option<String>,
 }
 
 /// The answer of a visit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {
-    /// The status that it chose.
+    /// The status.
     pub status: Status,
     /// The declared fields.
     pub output: Value,
     /// The answer exactly as it entered the thread.
     pub answer: String,
-    /// What it says beside its fields.
+    /// The body.
     pub body: String,
-    /// What was said within it.
+    /// The digest of the transcript.
     pub transcript: Option<Digest>,
-    /// What happened on the way that decides what follows.
+    /// Observations that affect routing.
     pub observations: Vec<Observation>,
 }
 
-/// What is stored at once.
+/// The contents of one commit.
 #[derive(Debug, Clone)]
 pub struct Commit {
     /// The row's version after it.
@@ -139,25 +139,25 @@ pub struct Commit {
     pub seq: u64,
     /// The digest of the trunk's last step.
     pub head: Option<Digest>,
-    /// The trunk's fold and what the thread used.
+    /// The trunk's fold and the thread's usage.
     pub checkpoint: Vec<u8>,
-    /// The lane that the step belongs to, unless that is the trunk.
+    /// The lane of the step, unless it is the trunk.
     pub lane: Option<(LanePath, LaneState)>,
-    /// Lanes whose rows go.
+    /// Lanes whose rows are deleted.
     pub closed: Vec<LanePath>,
-    /// The list of an `each` that is opened by this step, by that step.
+    /// The list of an `each` that this step opens, with the number of the step.
     pub list: Option<(u64, Arc<Value>)>,
-    /// The list that is not needed any more, by the step that opened it.
+    /// The list that is no longer needed, by the step that opened it.
     pub closed_list: Option<u64>,
     /// Objects that the step names.
     pub objects: Vec<Object>,
     /// Lanes whose journal is cleared.
     pub clear_journal: Vec<LanePath>,
-    /// The thread's end, if this is it.
+    /// The thread's end, if this commit ends it.
     pub ending: Option<Ending>,
 }
 
-/// A step to be stored.
+/// A step to store.
 #[derive(Debug, Clone)]
 pub struct NewStep {
     /// Its number.
@@ -170,31 +170,31 @@ pub struct NewStep {
     pub step: Step,
     /// The role's visit in its lane, from 1.
     pub visit: u64,
-    /// What is known of it and not hashed.
+    /// The note, which is not hashed.
     pub note: Note,
-    /// As templates see it.
+    /// The step for templates.
     pub episode: Arc<Episode>,
 }
 
-/// A lane as its row keeps it.
+/// A lane's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneState {
     /// Its last step.
     pub frontier: Option<Digest>,
-    /// Its part of the fold.
+    /// The lane's part of the fold.
     pub fold: Vec<u8>,
-    /// The step that opened this round of it.
+    /// The step that opened this round.
     pub opened_by: u64,
     /// Its position.
     pub index: u32,
 }
 
-/// What observers are notified of.
+/// A notice to observers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     /// A step has been synced.
     Committed {
-        /// Whose.
+        /// The visit.
         visit: event::Visit,
         /// Its number.
         seq: u64,
@@ -202,55 +202,55 @@ pub enum Notice {
         step: Digest,
         /// The steps it follows.
         prev: Vec<Digest>,
-        /// The status it chose.
+        /// Its status.
         status: Status,
         /// When it ended, in Unix milliseconds.
         at_ms: u64,
     },
-    /// What followed from it, or from the beginning.
+    /// What followed a step, or the start.
     After {
-        /// The visit that it follows from; `None` = the beginning.
+        /// The visit it followed; `None` for the start.
         visit: Option<event::Visit>,
-        /// The status that it chose.
+        /// That visit's status.
         status: Option<Status>,
         /// What followed.
         followed: Followed,
     },
 }
 
-/// What an earlier process left of a visit in flight.
+/// The state that an earlier process left of a visit in flight.
 #[derive(Debug, Clone, Default)]
 pub struct InFlight {
-    /// Tokens of the replies that it had got.
+    /// Tokens of the replies received.
     pub usage: Option<Usage>,
-    /// What these cost, in US dollars.
+    /// Their cost in US dollars.
     pub cost_usd: Option<f64>,
-    /// How many they are.
+    /// The number of replies.
     pub model_calls: u64,
-    /// The fault to stop with because it is unknown whether a tool call had its effect.
+    /// The fault to stop with if a tool call may have had its effect.
     pub in_doubt: Option<Fault>,
 }
 
-/// A step that was committed before, for a machine that follows it.
+/// An earlier step, for a machine that follows it.
 #[derive(Debug, Clone)]
 pub struct PastStep {
     /// Its number.
     pub seq: u64,
     /// Its digest.
     pub digest: Digest,
-    /// What it says beside its fields.
+    /// The body.
     pub body: String,
-    /// What is known of it and not hashed.
+    /// The note, which is not hashed.
     pub note: Note,
 }
 
-/// How a machine came to a step that it followed.
+/// How a machine reached a step that it followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachedBy {
-    /// Which part of the workflow led there.
+    /// The part of the workflow that led there.
     pub part: Arc<str>,
     /// For each part of the step's lane the step that opened this round.
     pub opened_by: Vec<u64>,
-    /// The same of the first round.
+    /// For each part of the step's lane the step that opened the first round.
     pub first_opened_by: Vec<u64>,
 }

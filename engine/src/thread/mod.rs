@@ -1,9 +1,9 @@
-//! One thread: everything that decides, pure and synchronous.
+//! One thread: all decisions, pure and synchronous.
 //!
-//! The [`Machine`] takes inputs and gives actions. A driver (`crate::local`) carries them out; scenarios, simulations and
-//! checkpoints drive the same machine. It knows lanes: a fan-out opens them, and its join ends them.
+//! The [`Machine`] takes inputs and returns actions. A driver (`crate::local`) carries them out; scenarios,
+//! simulations and checkpoints drive the same machine. It handles lanes: a fan-out opens them, and its join ends them.
 //!
-//! This module names `graph` and two pure rooms of `agent-kit`, and no store, provider, task, clock or terminal.
+//! This module uses `graph` and two pure modules of `agent-kit`, and no store, provider, task, clock or terminal.
 
 mod budget;
 mod checkpoint;

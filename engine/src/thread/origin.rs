@@ -1,4 +1,4 @@
-//! What is known of a thread and not hashed: where it came from and how it ended.
+//! Metadata of a thread that is not hashed: where it came from and how it ended.
 
 use rondo_protocol::Value;
 use rondo_protocol::call::FaultClass;
@@ -7,16 +7,16 @@ use rondo_protocol::event::Outcome;
 use rondo_protocol::object::Followed;
 use serde::{Deserialize, Serialize};
 
-/// What is known of a thread and not hashed.
+/// Metadata of a thread that is not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The workflow's name.
     pub name: String,
-    /// The workflow's file, as an absolute path, where it came from a file.
+    /// The workflow's file, as an absolute path, if it came from a file.
     pub file: Option<String>,
-    /// The script that answers instead of models, as an absolute path, if one does.
+    /// The script that answers in place of models, as an absolute path, if any.
     pub script: Option<String>,
-    /// The recording that answers instead of models, as an absolute path, if one does.
+    /// The recording that answers in place of models, as an absolute path, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
     /// The folder that its tools work in, as an absolute path.
@@ -28,7 +28,7 @@ pub struct Origin {
     pub ending: Option<Ending>,
     /// Why it stopped without an end.
     pub stop: Option<Stop>,
-    /// What followed from the beginning, in the order of its events.
+    /// What followed from the start, in the order of its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
 }
@@ -36,11 +36,11 @@ pub struct Origin {
 /// How a thread ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Which end.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, at `fail`.
+    /// The reason, for `fail`.
     pub reason: Option<String>,
-    /// What the run gave back.
+    /// The result of the run.
     pub result: Value,
     /// Unix milliseconds.
     pub at_ms: u64,
@@ -53,23 +53,23 @@ pub struct Stop {
     pub code: String,
     /// Its class.
     pub class: FaultClass,
-    /// Its words.
+    /// Its message.
     pub message: String,
 }
 
 impl Origin {
-    /// The bytes of a row.
+    /// Encodes it for a row.
     ///
     /// # Errors
-    /// When the result has no canonical form.
+    /// If the result has no canonical form.
     pub fn to_bytes(&self) -> Result<Vec<u8>, canonical::Error> {
         canonical::to_bytes(self)
     }
 
-    /// What a row's bytes say.
+    /// Reads it from a row.
     ///
     /// # Errors
-    /// When they are not what [`to_bytes`](Self::to_bytes) writes.
+    /// If the bytes are not in the form of [`to_bytes`](Self::to_bytes).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, canonical::Error> {
         canonical::from_slice(bytes)
     }

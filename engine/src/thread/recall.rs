@@ -1,4 +1,4 @@
-//! What the machine looks up and does not hold: earlier steps.
+//! The machine's access to earlier steps, which it does not hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,45 +13,45 @@ use super::lane::{EdgeCount, OwnVisits};
 use super::message::NewStep;
 use crate::graph::EdgeId;
 
-/// Earlier steps of the thread. The same thread gives the same answers, so that the machine stays a pure function.
+/// Looks up earlier steps of the thread. Results are deterministic, so that the machine stays a pure function.
 pub trait StepLookup {
-    /// The step of that number as templates see it.
+    /// The step with a number, in the form for templates.
     ///
     /// # Errors
-    /// When it is missing or damaged.
+    /// If it is missing or damaged.
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault>;
 
-    /// What earlier rounds of a lane left behind; `None` where no step of it was committed.
+    /// The state from earlier rounds of a lane; `None` if none of its steps was committed.
     ///
     /// # Errors
-    /// When it is damaged.
+    /// If it is damaged.
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault>;
 
     /// The steps of a role's visits in the trunk, oldest first.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// If the index is damaged.
     fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault>;
 
-    /// The list that the `each` of the fan-out opened by step `opened_by` went over, if it is stored.
+    /// The list of the `each` in the fan-out that step `opened_by` opened, if it is stored.
     ///
     /// # Errors
-    /// When it is damaged.
+    /// If it is damaged.
     fn list(&self, opened_by: u64) -> Result<Option<Arc<Value>>, Fault>;
 }
 
-/// What earlier rounds of a lane left behind.
+/// The state from earlier rounds of a lane.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PastLane {
-    /// Of each role: its visits in the lane.
+    /// By role: its visits in the lane.
     pub own: BTreeMap<RoleName, OwnVisits>,
     /// Bounded edges that were taken in the lane.
     pub taken: BTreeMap<EdgeId, EdgeCount>,
-    /// The steps that opened the lane and those around it for the first time, outermost first.
+    /// The steps that first opened the lane and its enclosing lanes, outermost first.
     pub first_opened_by: Vec<u64>,
 }
 
-/// A step whose commit is not synced yet, so that a store may have it or not.
+/// A step whose commit is not synced yet, so that the store may lack it.
 #[derive(Debug, Clone)]
 pub(super) struct Unstored {
     /// The row's version after its commit.
@@ -63,7 +63,7 @@ pub(super) struct Unstored {
 }
 
 impl Unstored {
-    /// A step that is committed now.
+    /// A step of a new commit.
     pub(super) fn of(version: u64, step: &NewStep) -> Self {
         let note = &step.note;
         let first = if note.first_opened_by.is_empty() { &note.opened_by } else { &note.first_opened_by };
@@ -77,11 +77,11 @@ impl Unstored {
     }
 }
 
-/// What can be recalled, with the steps that are not synced yet.
+/// A lookup that includes the steps not synced yet.
 pub(super) struct Unsynced<'a> {
-    /// The rest.
+    /// The lookup for all other steps.
     pub(super) recall: &'a dyn StepLookup,
-    /// These steps, oldest first.
+    /// The steps not synced yet, oldest first.
     pub(super) steps: Vec<Unstored>,
 }
 

@@ -1,6 +1,6 @@
 //! Chooses the next edge of a lane and renders its prompt.
 //!
-//! It sees the graph and what a lane sees, and nothing else: no clock, no store, no provider.
+//! It uses the graph and what a lane sees, and no clock, store or provider.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ use super::message::Answered;
 use super::scope::LaneScope;
 use crate::graph::{Condition, Edge, EdgeId, Graph};
 
-/// The most bytes that a prompt, a line for the user or a result may have.
+/// The most bytes of a prompt, a line for the user or a result.
 pub const MAX_RENDERED_BYTES: usize = 1 << 20;
 
-/// A visit to be made.
+/// A visit to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
-    /// Whose.
+    /// The role.
     pub role: RoleName,
-    /// By which edge, with its prompt.
+    /// The edge, with its prompt.
     pub edge: EdgeTaken,
-    /// Which part of the workflow that edge is.
+    /// The part of the workflow with that edge.
     pub part: Arc<str>,
-    /// Of a tool role: what its tool is given, an object.
+    /// The arguments of a tool role's tool, an object.
     pub args: Option<Value>,
     /// The steps that it follows.
     pub prev: Vec<Digest>,
-    /// The bounded edge that leads to it, with the role whose steps count anew.
+    /// The bounded edge that leads to it, with the role whose steps restart its count.
     pub bounded: Option<(EdgeId, Option<RoleName>)>,
-    /// What happened around it that decides what follows.
+    /// Observations that affect routing.
     pub observations: Vec<Observation>,
-    /// Of a join: the lanes that it ends.
+    /// For a join, the lanes that it ends.
     pub joins: Option<Joins>,
-    /// The answer of a role that makes no call.
+    /// The answer, for a role that makes no call.
     pub given: Option<Box<Answered>>,
 }
 
@@ -49,40 +49,40 @@ pub struct Dispatch {
 pub struct Joins {
     /// The step that opened them.
     pub opened_by: u64,
-    /// Those that may have a row.
+    /// The lanes that may have a row.
     pub lanes: Vec<LanePath>,
-    /// The last visits of those that were cancelled.
+    /// The last visits of cancelled lanes.
     pub cancelled: Vec<Visit>,
 }
 
-/// Why nothing could be decided.
+/// Why a decision failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
-    /// A template or a condition has no value on what the thread holds.
+    /// A template or a condition has no value for the thread's data.
     #[error("{what} cannot be rendered: {error}")]
     Unrendered {
-        /// Of what, in words.
+        /// The failed item, in words.
         what: String,
-        /// The part of the workflow that it is, a path as in [`places`](rondo_protocol::workflow::places).
+        /// Its path in the workflow, in the form of [`places`](rondo_protocol::workflow::places).
         part: String,
-        /// Why, and where in that part.
+        /// The cause and its place in that part.
         error: RenderError,
     },
-    /// The graph has no edge for what was answered.
+    /// The graph has no edge for an answer.
     #[error("the graph has no edge for {place}; the thread's workflow does not fit its steps")]
     NoEdge {
         /// The role and status, or `back`.
         place: String,
     },
-    /// What `each` goes over is not a list.
+    /// The value of an `each` is not a list.
     #[error("the `each` of {part} is a {found}, not a list")]
     NotAList {
         /// The part of the workflow.
         part: String,
-        /// What it is.
+        /// The type found.
         found: &'static str,
     },
-    /// A step that is needed could not be recalled.
+    /// A required step could not be recalled.
     #[error("{0}")]
     StepLookup(Fault),
 }
@@ -102,36 +102,36 @@ impl From<Undecided> for Fault {
 pub struct EdgeTexts<'a> {
     /// The scope.
     pub scope: &'a LaneScope<'a>,
-    /// Where the edge comes from, for people.
+    /// The source of the edge, for people.
     pub from: &'a str,
-    /// Which part of the workflow the edge is.
+    /// The part of the workflow with the edge.
     pub part: &'a str,
 }
 
 impl EdgeTexts<'_> {
-    /// A text.
+    /// Renders a text.
     pub fn text(&self, key_of: &str, template: &Template) -> Result<String, Undecided> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| self.unrendered(key(self.part, key_of), error)))
     }
 
-    /// A value.
+    /// Renders a value.
     pub fn value(&self, part: &str, template: &ValueTemplate) -> Result<Value, Undecided> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| {
-            // The leaf is looked for only now that there is a fault.
+            // The leaf is located only after a fault.
             let leaf = template.failing_leaf(self.scope, &error).unwrap_or_default();
             self.unrendered(format!("{part}{leaf}"), error)
         }))
     }
 
-    /// Whether a condition holds; without one it does.
+    /// Whether a condition holds; a missing one does.
     pub fn holds(&self, condition: Option<&Condition>) -> Result<bool, Undecided> {
         let holds = condition.map_or(Ok(true), |condition| condition.expr.truth(self.scope));
         self.scope.checked(holds.map_err(|error| self.unrendered(key(self.part, "when"), error)))
     }
 
-    /// A list.
+    /// Evaluates a list.
     pub fn list(&self, over: &Expr) -> Result<Value, Undecided> {
         let value = over.eval(self.scope);
         let value = self.scope.checked(value.map_err(|error| self.unrendered(key(self.part, "each"), error)))?;
@@ -141,7 +141,7 @@ impl EdgeTexts<'_> {
         }
     }
 
-    /// What a role is given by its arguments, if it is a tool's.
+    /// Renders a tool role's arguments, if it has any.
     pub fn args(&self, graph: &Graph, role: &RoleName) -> Result<Option<Value>, Undecided> {
         let Some(args) = graph.args(role) else { return Ok(None) };
         let value = self.value(&key(&key("roles", role.as_str()), "args"), args);
@@ -158,11 +158,11 @@ impl EdgeTexts<'_> {
     }
 }
 
-/// The edge that leaves a lane's last step, or `start`: the first whose condition holds, or what stands behind it once
-/// it was taken as often as it may be. `None` = the status leads nowhere.
+/// The edge from a lane's last step, or from `start`: the first whose condition holds, or its `on_max` edge once it
+/// was taken as often as allowed. `None` if the status has no edge.
 ///
 /// # Errors
-/// When a condition has no value on these values.
+/// If a condition has no value.
 pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
     let (edges, place): (Vec<&Arc<Edge>>, _) = match &lane.last {
         None => (graph.start(), "start".to_owned()),
@@ -187,21 +187,21 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
     Err(Undecided::NoEdge { place })
 }
 
-/// The bounded edge that `edge` is, if it is one.
+/// The bounded edge for `edge`, if it has a bound.
 pub fn bounded(edge: &Edge) -> Option<(EdgeId, Option<RoleName>)> {
     edge.bound.as_ref().map(|bound| (edge.id, bound.per.clone()))
 }
 
-/// The role that a lane's last role was entered from.
+/// The role that entered a lane's last role.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn back(lane: &Lane) -> Result<RoleName, Undecided> {
     let entered_from = lane.last.as_ref().and_then(|last| RoleName::new(&last.entered_from).ok());
     entered_from.filter(|role| role.as_str() != "start").ok_or_else(|| Undecided::NoEdge { place: "back".to_owned() })
 }
 
-/// The status by which a fault is routed, if the role has an edge for it.
+/// The status that routes a fault, if the role has an edge for it.
 pub fn routed(graph: &Graph, role: &RoleName, fault: &Fault) -> Option<Status> {
     let status = Status::new(fault.routed_by()?.status()).ok()?;
     graph.routes(role, &status).map(|_| status)

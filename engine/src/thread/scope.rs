@@ -1,4 +1,4 @@
-//! What a template sees in a lane.
+//! The values that a template can read in a lane.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::lane::{Lane, VisibleVisits};
 use super::recall::StepLookup;
 use super::route::Undecided;
 
-/// What every scope of a thread looks things up in.
+/// The data that every scope of a thread reads.
 #[derive(Clone, Copy)]
 pub struct DecisionInput<'a> {
     /// The input, an object.
     pub input: &'a Value,
     /// Earlier steps.
     pub recall: &'a dyn StepLookup,
-    /// The step that is being committed, which cannot be recalled yet.
+    /// The step being committed, which cannot be recalled yet.
     pub fresh: Option<&'a Arc<Episode>>,
 }
 
 impl DecisionInput<'_> {
-    /// The step of that number.
+    /// The step with a number.
     ///
     /// # Errors
-    /// When it cannot be recalled.
+    /// If it cannot be recalled.
     pub fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         match self.fresh {
             Some(fresh) if fresh.seq == seq => Ok(Arc::clone(fresh)),
@@ -37,42 +37,42 @@ impl DecisionInput<'_> {
     }
 }
 
-/// The scope of edges that leave a lane's last step, or of the first prompts of lanes that it opens.
+/// The scope of edges from a lane's last step, or of the first prompts of lanes that it opens.
 pub struct LaneScope<'a> {
     world: DecisionInput<'a>,
     lane: &'a Lane,
     last: Option<Arc<Episode>>,
     branches: Option<Branches<'a>>,
-    /// What could not be recalled: a scope can only say that there is nothing.
+    /// A failed lookup: a scope itself can only return nothing.
     fault: RefCell<Option<Fault>>,
 }
 
 impl<'a> LaneScope<'a> {
-    /// What `lane` sees after step `last`.
+    /// The scope of `lane` after step `last`.
     ///
     /// # Errors
-    /// When that step cannot be recalled.
+    /// If that step cannot be recalled.
     pub fn new(world: DecisionInput<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
         let last = last.map(|seq| world.episode(seq)).transpose().map_err(Undecided::StepLookup)?;
         Ok(Self { world, lane, last, branches: None, fault: RefCell::new(None) })
     }
 
-    /// With the branches of a fan-out.
+    /// Adds the branches of a fan-out.
     #[must_use]
     pub fn with_branches(mut self, branches: Option<Branches<'a>>) -> Self {
         self.branches = branches;
         self
     }
 
-    /// The step that leads here.
+    /// The last step.
     pub fn last(&self) -> Option<&Arc<Episode>> {
         self.last.as_ref()
     }
 
-    /// `outcome`, unless something could not be recalled on the way.
+    /// Returns `outcome`, unless a lookup has failed.
     ///
     /// # Errors
-    /// Those of `outcome`, or what could not be recalled.
+    /// Those of `outcome`, or that of the failed lookup.
     pub fn checked<T>(&self, outcome: Result<T, Undecided>) -> Result<T, Undecided> {
         match self.fault.borrow_mut().take() {
             Some(fault) => Err(Undecided::StepLookup(fault)),
@@ -92,7 +92,7 @@ impl<'a> LaneScope<'a> {
             return Lookup::new(Value::from(seen.visits), 3);
         }
         if let Some(last) = self.last.as_ref().filter(|last| last.seq == seen.latest) {
-            // Most templates read the step that leads to them: it is borrowed.
+            // Most templates read the last step, so it is borrowed.
             return match field {
                 Some("output") => Lookup::new(&last.output, 3),
                 Some("body") => Lookup::new(last.body.as_str(), 3),
@@ -122,7 +122,7 @@ impl<'a> LaneScope<'a> {
         value
     }
 
-    /// One visit of a role, of those that templates list.
+    /// One visit of a role, in the list for templates.
     fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Lookup<'_> {
         let Some(episode) = self.recalled(self.world.episode(seq)) else { return Lookup::none(0) };
         match path.first().copied() {

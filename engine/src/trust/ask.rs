@@ -1,10 +1,10 @@
-//! One thing that a folder's settings or a workflow ask for.
+//! A single ask of a folder's settings or of a workflow.
 
 use rondo_protocol::canonical;
 use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
-/// What an [`Ask`] is about.
+/// The subject of an [`Ask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -20,7 +20,7 @@ pub enum Kind {
     Impose,
     /// A provider of models: address, key, how it is asked.
     Provider,
-    /// Who serves a model, or what it costs.
+    /// The provider or the price of a model.
     Model,
     /// A host that tools may reach.
     Host,
@@ -28,28 +28,28 @@ pub enum Kind {
     Read,
     /// A file or folder that tools may write.
     Write,
-    /// Tools that are granted.
+    /// Granted tools.
     Grant,
-    /// Calls that are refused.
+    /// Denied calls.
     Deny,
-    /// Calls of which a person is asked.
+    /// Calls that need approval.
     Approve,
-    /// What a sandbox lets through.
+    /// What a sandbox allows.
     Sandbox,
-    /// Where the store is.
+    /// The path of the store.
     Store,
-    /// How far an acknowledged step is safe.
+    /// The durability of an acknowledged step.
     Durability,
     /// A file below the folder that a command names, with its digest.
     File,
-    /// How much a workflow may use.
+    /// The limits of a workflow.
     Limits,
-    /// A file or folder that belongs to another user, whose word would count.
+    /// A file or folder that belongs to another user and would be trusted.
     Owner,
 }
 
 impl Kind {
-    /// Its name, as it is shown and written.
+    /// Its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -75,24 +75,24 @@ impl Kind {
     }
 }
 
-/// One thing that is asked for. No value holds a key.
+/// A single ask. No value holds a key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// What it is about.
+    /// The subject.
     pub kind: Kind,
-    /// Which one: the name of a tool, a server, a host, a path.
+    /// The name of a tool, a server, a host, or a path.
     pub name: String,
-    /// What is asked: a text, or the keys of a table.
+    /// The content: a text, or the keys of a table.
     pub value: Value,
 }
 
 impl Ask {
-    /// Something that is asked for.
+    /// An ask.
     pub fn new(kind: Kind, name: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { kind, name: name.into(), value: value.into() }
     }
 
-    /// What is asked, on one line for people.
+    /// The value, on one line for people.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::Object(members) => {
@@ -109,20 +109,20 @@ impl Ask {
     }
 }
 
-/// The digest of what is asked for, in the order given.
+/// The digest of asks, in the order given.
 ///
 /// # Errors
-/// When a value has no canonical form.
+/// If a value has no canonical form.
 pub fn digest(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     let mut bytes = b"rondo/asks/v1\n".to_vec();
     bytes.extend(canonical::to_bytes(asks)?);
     Ok(Digest::sha256(&bytes))
 }
 
-/// The digest of what asks again when it changes, also of a person's own workflow: everything but limits.
+/// The digest of the asks whose change needs consent again, even for a person's own workflow: all but limits.
 ///
 /// # Errors
-/// As [`digest`].
+/// Like [`digest`].
 pub fn lasting(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
     digest(&lasting)

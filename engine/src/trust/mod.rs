@@ -1,11 +1,12 @@
-//! What was agreed to, and by whom: consent to what lies in a folder.
+//! Trust: consent to the contents of a folder, and who gave it.
 //!
-//! A folder may be a stranger's. What its settings and its workflows [ask](Ask) for counts only after a person agreed to
-//! it, and the agreement is kept in a file of the user ([`Records`]), outside every project. A store is the user's own when
-//! it carries a [tag](secret) by a secret of the user. Files that others could change are refused before anything of
-//! them counts ([`owner`]).
+//! A folder may be a stranger's. What its settings and its workflows [ask](Ask) for applies only after a person agreed
+//! to it. The agreement is kept in a file of the user ([`Records`]), outside every project. A store is the user's own
+//! if it carries a [tag](secret) made with a secret of the user. Files that other users could change are refused
+//! before they are used ([`owner`]).
 //!
-//! This module knows no terminal: the question to a person is asked in `cli`. `engine/docs/trust.md` says what follows for users.
+//! This module does not use a terminal: `cli` asks the person. `engine/docs/trust.md` describes the consequences for
+//! users.
 
 mod ask;
 pub mod owner;

@@ -1,7 +1,7 @@
-//! Who can change a file: its owner and mode, and those of every folder from it to the root.
+//! Who can change a file: checks its owner and mode, and those of every folder above it.
 //!
-//! A settings file says which programs are started, so a file that another user can write is no word of the operator.
-//! Nothing here is about what a file says.
+//! A settings file names programs to start, so a file that another user can write is not the operator's word. This
+//! module does not read the contents of files.
 
 use std::fs::Metadata;
 use std::io;
@@ -14,19 +14,19 @@ use rondo_protocol::text::shell_word;
 const OTHERS_WRITE: u32 = 0o002;
 /// The group may write.
 const GROUP_WRITES: u32 = 0o020;
-/// In such a folder only the owner of a file can replace it.
+/// In such a folder only a file's owner can replace it.
 const STICKY: u32 = 0o1000;
 
-/// Why a file is not believed.
+/// Why a file is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// Everybody can write it or replace it.
+    /// Everybody can write or replace it.
     #[error("everybody can write {}", path.display())]
     Everybody {
         /// The file or a folder above it.
         path: PathBuf,
     },
-    /// A group that is not the user's primary one can write it or replace it.
+    /// A group other than the user's primary one can write or replace it.
     #[error("group {gid} can write {}", path.display())]
     Group {
         /// The file or a folder above it.
@@ -39,15 +39,15 @@ pub enum Unsafe {
     Owner {
         /// The file or a folder above it.
         path: PathBuf,
-        /// Who.
+        /// The other user.
         uid: u32,
     },
-    /// It cannot be looked at.
+    /// It cannot be examined.
     #[error("{}: {what}", path.display())]
     Unreadable {
         /// The file or a folder above it.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         what: String,
     },
 }
@@ -69,7 +69,7 @@ impl Unsafe {
     }
 }
 
-/// Who this process acts as.
+/// The user of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
     /// The effective user.
@@ -79,14 +79,14 @@ pub struct User {
 }
 
 impl User {
-    /// Of this process.
+    /// The user of this process.
     pub fn own() -> Self {
         Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 }
 
-/// Everything that lets another user than `user` and root change the file at `path`: the file, where it really is, and
-/// each folder above both names of it. What cannot be agreed to comes first.
+/// Everything that lets a user other than `user` and root change the file at `path`: the file at its real location,
+/// and each folder above both of its names. Faults that cannot be agreed to come first.
 pub fn faults(path: &Path, user: User) -> Vec<Unsafe> {
     let mut faults = Vec::new();
     let mut names: Vec<PathBuf> = vec![path.to_owned()];
@@ -97,7 +97,7 @@ pub fn faults(path: &Path, user: User) -> Vec<Unsafe> {
     }
     for name in names.iter().flat_map(|name| name.ancestors()).filter(|name| !name.as_os_str().is_empty()) {
         let fault = match std::fs::symlink_metadata(name) {
-            // The mode of a link says nothing, and where it leads is looked at under its own name.
+            // The mode of a link is meaningless, and its target is checked under its own name.
             Ok(about) if about.is_symlink() => owned_by_another(name, &about, user),
             Ok(about) => writable_by_others(name, &about, user).or_else(|| owned_by_another(name, &about, user)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -1,8 +1,8 @@
-//! Trust records: what a person agreed to, and what tools each server offered when it was first used.
+//! Trust records: what a person agreed to, and the tools that each server offered at first use.
 //!
-//! They are kept in a file of the user, outside every project, so that no project can agree to itself and no tool can
-//! reach them. Settings are known by their folder and what they ask for; a workflow by its file and its definition, or,
-//! where a person said that it is their own, by what it asks for. A copy elsewhere was not agreed to.
+//! They are in a file of the user, outside every project, so that no project can agree to itself and no tool can reach
+//! them. Settings are identified by their folder and their asks; a workflow by its file and its definition, or, if the
+//! person marked it as their own, by its asks. Consent does not cover a copy elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -17,39 +17,39 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ask, lasting};
 
-/// The format of the file. Records of format 1 knew no settings; what they agreed to is asked again.
+/// The format of the file. Format 1 had no settings; its agreements are asked for again.
 const VERSION: u32 = 2;
 
 /// The most bytes of the file.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Definitions of one file that stay agreed to.
+/// The most definitions of one file that stay agreed to.
 const MAX_AGREEMENTS: usize = 32;
 
-/// Everything that was agreed to.
+/// All trust records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
     version: u32,
-    /// By the absolute path of the folder that the settings lie in.
+    /// By the absolute path of the settings' folder.
     settings: BTreeMap<String, Agreement>,
-    /// By the absolute path of the workflow's file, oldest first: a thread goes on with the definition that it was begun
-    /// with.
+    /// By the absolute path of the workflow's file, oldest first: a thread continues with the definition that it
+    /// started with.
     workflows: BTreeMap<String, Vec<Agreement>>,
-    /// By server, as [`server_key`] writes it: its tools when they were last agreed to.
+    /// By server, with a key from [`server_key`]: its tools when they were last agreed to.
     servers: BTreeMap<String, BTreeMap<String, Pin>>,
 }
 
-/// What a person agreed to.
+/// An agreement by a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreement {
-    /// Of settings and of a person's own workflow the digest of what it asks for, else that of the workflow's definition
-    /// and policy.
+    /// For settings and for a person's own workflow the digest of the asks, else the digest of the workflow's
+    /// definition and policy.
     pub digest: Digest,
     /// Whether the workflow is the person's own.
     pub own: bool,
-    /// What it asked for.
+    /// The asks.
     pub asks: Vec<Ask>,
     /// When, in Unix milliseconds.
     pub agreed_at_ms: u64,
@@ -60,7 +60,7 @@ pub struct Agreement {
 pub enum Consent<'a> {
     /// It was never agreed to.
     Unknown,
-    /// It is as it was when a person agreed.
+    /// It is unchanged since a person agreed.
     Agreed(&'a Agreement),
     /// It has changed since.
     Changed(&'a Agreement),
@@ -72,28 +72,28 @@ pub enum Error {
     /// The file cannot be read or written.
     #[error("the trust records {}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file holds something else.
+    /// The file is not valid.
     #[error("the trust records {} cannot be read: {what}; move the file away and agree anew", path.display())]
     Damaged {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The defect.
         what: String,
     },
-    /// Others can write the file.
+    /// Other users can write the file.
     #[error("the trust records {} are not believed: {what}", path.display())]
     Unsafe {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         what: &'static str,
     },
-    /// There is no place for them.
+    /// There is no path for them.
     #[error(
         "there is no place for trust records: set XDG_DATA_HOME or HOME; `--trust` agrees for one run without them"
     )]
@@ -107,10 +107,10 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Reads the records; none where there is no file.
+    /// Reads the records; empty if there is no file.
     ///
     /// # Errors
-    /// When the file is there and cannot be used: then nothing is taken for agreed.
+    /// If the file exists and cannot be used. Nothing counts as agreed then.
     pub fn read(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else { return Ok(Self::default()) };
         let fault = |source| Error::File { path: path.to_owned(), source };
@@ -134,10 +134,10 @@ impl Records {
         }
     }
 
-    /// Changes the records under a lock: other changes wait.
+    /// Changes the records under a lock, which makes other changes wait.
     ///
     /// # Errors
-    /// As [`read`](Self::read), or when the file cannot be written; then it is as it was.
+    /// Like [`read`](Self::read), or if the file cannot be written; it is then unchanged.
     pub fn update<T>(path: Option<&Path>, change: impl FnOnce(&mut Self) -> T) -> Result<T, Error> {
         let path = path.ok_or(Error::NoPlace)?;
         let fault = |source| Error::File { path: path.to_owned(), source };
@@ -159,7 +159,7 @@ impl Records {
         Ok(result)
     }
 
-    /// Whether a person agreed to the settings in `folder`, by the digest of what they ask for.
+    /// Whether a person agreed to the settings in `folder`, by the digest of their asks.
     pub fn settings(&self, folder: &str, digest: Digest) -> Consent<'_> {
         match self.settings.get(folder) {
             None => Consent::Unknown,
@@ -168,15 +168,16 @@ impl Records {
         }
     }
 
-    /// Whether a person agreed to the workflow in `file`, by the digest of its definition and that of what it asks for. An agreement to a
-    /// person's own workflow is one to what the file holds now: `is_current` says whether that is this definition.
+    /// Whether a person agreed to the workflow in `file`, by the digest of its definition and that of its asks. An
+    /// agreement to a person's own workflow covers what the file holds now: `is_current` says whether that is this
+    /// definition.
     pub fn workflow(&self, file: &str, definition: Digest, asks: Digest, is_current: bool) -> Consent<'_> {
         let agreed = self.workflows.get(file).map(Vec::as_slice).unwrap_or_default();
         let is_this = |agreed: &&Agreement| {
             if agreed.own {
                 is_current && agreed.digest == asks
             } else {
-                // What settings grant may have grown since.
+                // The grants of the settings may have grown since.
                 agreed.digest == definition && lasting(&agreed.asks).is_ok_and(|before| before == asks)
             }
         };
@@ -200,12 +201,12 @@ impl Records {
         agreed.drain(..too_many);
     }
 
-    /// Takes back what was agreed to of the settings in `folder`: whether there was something.
+    /// Revokes the agreement to the settings in `folder`. Returns whether there was one.
     pub fn revoke_settings(&mut self, folder: &str) -> bool {
         self.settings.remove(folder).is_some()
     }
 
-    /// Takes back what was agreed to of the workflow in `file`: whether there was something.
+    /// Revokes the agreement to the workflow in `file`. Returns whether there was one.
     pub fn revoke_workflow(&mut self, file: &str) -> bool {
         self.workflows.remove(file).is_some()
     }
@@ -215,12 +216,12 @@ impl Records {
         self.settings.iter().map(|(folder, agreed)| (folder.as_str(), agreed))
     }
 
-    /// Every workflow that was agreed to, with what was agreed to last.
+    /// Every agreed workflow, with the latest agreement.
     pub fn all_workflows(&self) -> impl Iterator<Item = (&str, &Agreement)> {
         self.workflows.iter().filter_map(|(file, agreed)| Some((file.as_str(), agreed.last()?)))
     }
 
-    /// The tools of a server as they were agreed to; `None` = it is new.
+    /// The pinned tools of a server; `None` if it is new.
     pub fn pins(&self, server: &str) -> Option<&BTreeMap<String, Pin>> {
         self.servers.get(server)
     }
@@ -231,7 +232,7 @@ impl Records {
     }
 }
 
-/// What every version of the file has.
+/// The part common to every version of the file.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -250,7 +251,7 @@ fn believed(path: &Path, file: &File) -> Result<(), Error> {
     if about.mode() & 0o022 != 0 {
         return refused("others can write the file; close it with chmod 600");
     }
-    // Who can write the folder can put another file of the user in its place.
+    // A user who can write to the folder can replace the file.
     let folder = path.parent().map(std::fs::metadata).transpose();
     let folder = folder.map_err(|source| Error::File { path: path.to_owned(), source })?;
     match folder {
@@ -261,8 +262,8 @@ fn believed(path: &Path, file: &File) -> Result<(), Error> {
     }
 }
 
-/// The key of a server: its name, and a digest of what it is started by or where it is, because another project may call
-/// another server by the same name. A digest, because an argument or an address may hold a key.
+/// The key of a server: its name, and a digest of its command or address, because another project may use the same
+/// name for another server. It is a digest because an argument or an address may contain a key.
 pub fn server_key(name: &str, command: &[String], url: Option<&str>) -> String {
     let place = url.map_or_else(|| format!("{command:?}"), str::to_owned);
     format!("{name} {}", Digest::sha256(place.as_bytes()))

@@ -1,8 +1,7 @@
-//! The user's secret, and the tags by which a store is known as the user's own.
+//! The user's secret, and the tags that identify a store as the user's own.
 //!
-//! The tag of a store is HMAC-SHA256 (RFC 2104) of its id by the secret. A stranger whose folder holds a store cannot
-//! make one. Losing the secret makes every store a stranger's, which a person can agree to, and nothing
-//! worse.
+//! The tag of a store is HMAC-SHA256 (RFC 2104) of its id with the secret. A stranger who prepares a store cannot make
+//! one. Losing the secret only makes every store a stranger's, which a person can agree to.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +15,7 @@ use sha2::Sha256;
 
 /// Bytes of a secret, and of a tag.
 const BYTES: usize = 32;
-/// The block of SHA-256.
+/// The block size of SHA-256.
 const BLOCK_BYTES: usize = 64;
 
 /// The user's secret.
@@ -35,17 +34,17 @@ pub enum Error {
     /// The file cannot be read or made.
     #[error("the user's secret {}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is not what it should be.
+    /// The file is not acceptable.
     #[error("the user's secret {}: {what}", path.display())]
     Refused {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
@@ -59,17 +58,17 @@ impl Secret {
     /// A new secret.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// If the system provides no random bytes.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; BYTES];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self(bytes))
     }
 
-    /// Reads the secret in `path`; `None` where there is none yet.
+    /// Reads the secret in `path`; `None` if there is none yet.
     ///
     /// # Errors
-    /// When it cannot be read, is a link, belongs to another user, can be read by others, or has another length.
+    /// If it cannot be read, is a link, belongs to another user, is readable by others, or has another length.
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let refused = |what: &str| Error::Refused { path: path.to_owned(), what: what.to_owned() };
@@ -96,10 +95,10 @@ impl Secret {
         Ok(Some(Self(bytes)))
     }
 
-    /// Reads the secret in `path`, or draws a new one and keeps it there. Processes that draw at the same time get the same.
+    /// Reads the secret in `path`, or creates one there. Concurrent processes get the same one.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and when it cannot be kept.
+    /// Like [`read`](Self::read), and if it cannot be stored.
     pub fn read_or_draw(path: &Path) -> Result<Self, Error> {
         if let Some(secret) = Self::read(path)? {
             return Ok(secret);
@@ -109,7 +108,7 @@ impl Secret {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
         let new_secret = Self::random().map_err(failed)?;
-        // Written whole under another name and then linked, so that no process reads half of it and the first one stays.
+        // Written under another name and then linked, so that no process reads half of it and the first one stays.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
@@ -123,12 +122,12 @@ impl Secret {
         Self::read(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 
-    /// The tag of these bytes: HMAC-SHA256.
+    /// The HMAC-SHA256 tag of a message.
     pub fn tag(&self, message: &[u8]) -> [u8; BYTES] {
         self.tag_of(&[message])
     }
 
-    /// The tag of these bytes, one part behind the other.
+    /// The tag of the concatenated parts.
     pub fn tag_of(&self, parts: &[&[u8]]) -> [u8; BYTES] {
         let mut mac = self.mac(&[]);
         for part in parts {
@@ -137,7 +136,7 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is that of `message`. How long this takes tells nothing about where they differ.
+    /// Whether `tag` is that of `message`, in constant time.
     pub fn verifies(&self, message: &[u8], tag: &[u8]) -> bool {
         self.mac(message).verify_slice(tag).is_ok()
     }
@@ -148,7 +147,7 @@ impl Secret {
         mac
     }
 
-    /// The secret as a key of the block's length, which is the same key to HMAC.
+    /// The secret padded to the block's length, which is the same key to HMAC.
     fn block(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         for (to, from) in block.iter_mut().zip(self.0) {

@@ -1,4 +1,4 @@
-//! Reading typed objects from a [`Value`], and a [`Value`] from any serde source.
+//! Deserializes typed objects from a [`Value`], and a [`Value`] from any serde source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -80,8 +80,8 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-/// Where `serde_json` was built with `arbitrary_precision`, a number reaches a foreign visitor as an object with this
-/// key. It is refused, so that such a build fails loudly instead of hashing differently.
+/// With `serde_json`'s feature `arbitrary_precision`, a number reaches a foreign visitor as an object with this key. It
+/// is refused, so that such a build fails loudly instead of hashing differently.
 pub(super) const PRIVATE_NUMBER_KEY: &str = "$serde_json::private::Number";
 
 impl<'de> Deserialize<'de> for Value {

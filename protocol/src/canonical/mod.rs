@@ -5,8 +5,8 @@
 //! NaN, infinities and integer literals outside ±(2^64-1) are refused. Strings escape `"`, `\` and the control
 //! characters below U+0020 (`\b \t \n \f \r`, else `\u00xx`) and nothing else.
 //!
-//! Four parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, the reader [`from_slice`], and
-//! [`of_text`] from one text to the other. No byte of `serde_json` reaches hashed content.
+//! It has four parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, the reader
+//! [`from_slice`], and [`of_text`], which converts text to text. No byte of `serde_json` reaches hashed content.
 
 mod de;
 mod plain;
@@ -19,12 +19,12 @@ pub use plain::of_text;
 pub use read::{parse, parse_canonical};
 pub use ser::{Keep, push_text, to_bytes, to_bytes_of};
 
-/// The deepest nesting of lists and objects that canonical bytes have, read or written.
+/// The maximum nesting of lists and objects in canonical bytes, written or read.
 pub const MAX_DEPTH: usize = 128;
 
-/// The deepest nesting of a value that enters a thread: an answer, an input, the fields of a tool's output, a decision of
-/// a hook, what a template makes. It is half of [`MAX_DEPTH`], and rows, notes, events and recordings put far fewer
-/// levels around a value than the other half, so that what was let in can always be written and read again.
+/// The maximum nesting of a value that enters a thread: an answer, an input, the fields of a tool's output, a decision
+/// of a hook, the result of a template. It is half of [`MAX_DEPTH`]; rows, notes, events and recordings add far fewer
+/// levels around a value than the other half, so that an accepted value can always be written and read again.
 pub const MAX_VALUE_DEPTH: usize = MAX_DEPTH / 2;
 
 /// The largest magnitude of an integer: 2^64 - 1.
@@ -40,7 +40,7 @@ pub enum Value {
     Bool(bool),
     /// An integer within ±[`MAX_INTEGER`].
     Int(i128),
-    /// A finite number without an integral value in that range. [`Value::number`] makes no other.
+    /// A finite number without an integral value in that range. [`Value::number`] creates no other.
     Float(f64),
     /// A text.
     Str(String),
@@ -50,7 +50,7 @@ pub enum Value {
     Object(BTreeMap<String, Value>),
 }
 
-/// Why a value has no canonical form, or a text no value.
+/// Why a value has no canonical form, or a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// NaN or an infinity.
@@ -85,7 +85,7 @@ pub enum Error {
 }
 
 impl Value {
-    /// The value of a double: an integer when it is one within range.
+    /// Converts a double: to an integer if it is one within range.
     ///
     /// # Errors
     /// [`Error::NotFinite`].
@@ -132,10 +132,10 @@ impl Value {
         Self::Object(BTreeMap::new())
     }
 
-    /// The canonical text, for words and for what a program is given; what is stored is written by [`to_bytes`].
+    /// The canonical text, for messages and for programs; [`to_bytes`] writes what is stored.
     ///
-    /// It is whole at any depth. A number that is not finite, which only a [`Float`](Self::Float) made by hand can be, is
-    /// `null`, as in ECMAScript.
+    /// It is complete at any depth. A number that is not finite, which only a manually built [`Float`](Self::Float) can
+    /// be, becomes `null`, as in ECMAScript.
     pub fn to_text(&self) -> String {
         match to_bytes(self).map(String::from_utf8) {
             Ok(Ok(text)) => text,
@@ -152,7 +152,7 @@ impl Value {
         }
     }
 
-    /// Whether it may enter a thread.
+    /// Checks that the value may enter a thread.
     ///
     /// # Errors
     /// [`Error::ValueTooDeep`] when it has more than [`MAX_VALUE_DEPTH`] levels.
@@ -170,7 +170,7 @@ impl Value {
         }
     }
 
-    /// What serde makes of `object`.
+    /// Converts `object` with serde.
     ///
     /// # Errors
     /// When it has no canonical form.
@@ -215,7 +215,7 @@ impl<K: Into<String>> FromIterator<(K, Value)> for Value {
     }
 }
 
-/// Reads a `T` from canonical bytes. Every stored object goes through this reader, so that integers keep their digits
+/// Reads a `T` from canonical bytes. Every stored object is read by this function, so that integers keep their digits
 /// and a duplicate key is an error.
 ///
 /// # Errors
@@ -236,7 +236,7 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// The integer that `number` is, if it is integral and within ±(2^64-1).
+/// `number` as an integer, if it is integral and within ±(2^64-1).
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
 fn integral(number: f64) -> Option<i128> {
     // 2^64 is the first double beyond the range; the one before it is 2^64 - 2048.

@@ -1,28 +1,28 @@
-//! The canonical bytes of a JSON text, without a [`Value`] in between where the text is plain.
+//! The canonical bytes of a JSON text, computed without a [`Value`] if the text is plain.
 //!
-//! A text is plain when canonical form spells every value in it as it stands: strings without escapes, integers of at
-//! most [`MAX_DIGITS`] digits without leading zeros and other than `-0`, words, lists and objects nested at most
-//! [`MAX_PLAIN_DEPTH`] levels. All that is left to do is to drop the blanks and to order the members, so one pass
-//! copies the text run by run, and a text that is canonical already is not copied at all.
+//! A text is plain if every value in it already has its canonical form: strings without escapes, integers of at most
+//! [`MAX_DIGITS`] digits without leading zeros and other than `-0`, literals, lists and objects nested at most
+//! [`MAX_PLAIN_DEPTH`] levels. Only blanks have to be removed and members sorted, so one pass copies the text run by
+//! run, and a text that is already canonical is not copied at all.
 //!
-//! Law: [`of_text`] is [`to_bytes`] of [`from_slice`], byte for byte and error for error. The pass therefore refuses
-//! nothing by itself: at the first thing that is not plain (a fault, a key that stands twice, a number such as `1.0`)
-//! it gives up, and the reader and the writer decide. It must know nothing of serde.
+//! Law: [`of_text`] equals [`to_bytes`] of [`from_slice`], byte for byte and error for error. The pass therefore
+//! reports no faults: at the first thing that is not plain (a fault, a duplicate key, a number such as `1.0`) it gives
+//! up, and the reader and the writer take over. It must not depend on serde.
 
 use std::borrow::Cow;
 
 use super::{Error, Value, de::PRIVATE_NUMBER_KEY, from_slice, to_bytes};
 use crate::scan::{Scanner, is_blank};
 
-/// The deepest nesting of a plain text. It bounds the recursion, and how often a byte is moved by the sorting of the
-/// objects around it.
+/// The maximum nesting of a plain text. It bounds the recursion, and how often sorting the enclosing objects moves a
+/// byte.
 const MAX_PLAIN_DEPTH: usize = 16;
 
-/// The most digits of a plain integer: any such number is well within [`MAX_INTEGER`](super::MAX_INTEGER).
+/// The maximum number of digits of a plain integer: any such number is well within [`MAX_INTEGER`](super::MAX_INTEGER).
 const MAX_DIGITS: usize = 18;
 
-/// The canonical bytes of the value of a JSON text: what [`to_bytes`] writes of the [`Value`] that [`from_slice`] reads.
-/// Borrowed from `text` when they stand there as they are.
+/// The canonical bytes of a JSON text: those that [`to_bytes`] writes for the [`Value`] that [`from_slice`] reads.
+/// Borrowed from `text` if `text` contains them unchanged.
 ///
 /// # Errors
 /// As [`from_slice`] and [`to_bytes`].
@@ -33,7 +33,7 @@ pub fn of_text(text: &str) -> Result<Cow<'_, [u8]>, Error> {
     }
 }
 
-/// The canonical bytes of a plain text, and nothing of any other.
+/// The canonical bytes of a plain text; `None` for any other.
 fn plain(text: &str) -> Option<Cow<'_, [u8]>> {
     let mut pass = Pass {
         scan: Scanner { text, at: 0 },
@@ -63,11 +63,11 @@ struct Pass<'a> {
     out: Vec<u8>,
     /// The members of all open objects, those of the innermost last.
     members: Vec<Member<'a>>,
-    /// Where members are put into order, kept for the next object.
+    /// A buffer for sorting members, reused for the next object.
     sorted: Vec<u8>,
 }
 
-/// One member of an object, and where `"key":value` stands in what is written.
+/// One member of an object, and the range of its `"key":value` in the output.
 struct Member<'a> {
     key: &'a [u8],
     start: usize,
@@ -85,7 +85,7 @@ impl<'a> Pass<'a> {
 
     fn flush(&mut self) {
         if self.out.capacity() == 0 {
-            // Without its blanks a text only gets shorter.
+            // Removing blanks only shortens a text.
             self.out.reserve_exact(self.scan.text.len());
         }
         self.out.extend_from_slice(self.run());
@@ -107,7 +107,7 @@ impl<'a> Pass<'a> {
         self.from = self.scan.at;
     }
 
-    /// Passes a value with at most `levels` levels of nesting.
+    /// Skips a value with at most `levels` levels of nesting.
     fn value(&mut self, levels: usize) -> Option<()> {
         match self.scan.peek()? {
             b'"' => self.string().map(|_| ()),
@@ -126,7 +126,7 @@ impl<'a> Pass<'a> {
         (is_integer && digits <= MAX_DIGITS && literal != "-0").then_some(())
     }
 
-    /// Passes a string without escapes and gives what stands between its quotes.
+    /// Skips a string without escapes and returns the text between its quotes.
     #[inline]
     fn string(&mut self) -> Option<&'a [u8]> {
         match self.scan.peek() {
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
         self.scan.take(b'}').then_some(())
     }
 
-    /// Puts the members from the `outer`th on into order, which end where the written bytes end.
+    /// Sorts the members from index `outer` on, the last of which ends at the end of the output.
     fn sort(&mut self, outer: usize) -> Option<()> {
         self.flush();
         let members = self.members.get_mut(outer..)?;

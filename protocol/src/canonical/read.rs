@@ -1,11 +1,12 @@
-//! The reader: strict JSON (RFC 8259) into a [`Value`], integers exact, duplicate keys and lone surrogates refused.
+//! The reader: parses strict JSON (RFC 8259) into a [`Value`]; integers are exact, duplicate keys and lone surrogates
+//! are refused.
 
 use std::collections::BTreeMap;
 
 use super::{Error, MAX_DEPTH, MAX_INTEGER, MAX_VALUE_DEPTH, Value};
 use crate::scan::{Scanner, Unfit};
 
-/// The value of a JSON text from outside: everything that enters a thread is read by this.
+/// Parses a JSON text from outside: everything that enters a thread is read by this function.
 ///
 /// # Errors
 /// [`Error::Syntax`] with a byte offset, [`Error::DuplicateKey`], [`Error::IntegerRange`], [`Error::NotFinite`] for a
@@ -14,9 +15,9 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes, false)
 }
 
-/// The value of canonical bytes. A float of 2^64 or more is written by ECMAScript with all its digits up to 1e21, so an
-/// integer literal in exactly that form is read back as the float it was; [`parse`] refuses it, because such a literal
-/// written by hand would lose digits. A value with all that is stored around it may be [`MAX_DEPTH`] levels deep, as
+/// Parses canonical bytes. ECMAScript writes a float from 2^64 up to 1e21 with all its digits, so an integer literal in
+/// exactly that form is read back as the original float; [`parse`] refuses it, because such a literal written by hand
+/// would lose digits. A value with everything stored around it may be [`MAX_DEPTH`] levels deep, as
 /// [`to_bytes`](super::to_bytes) writes it.
 ///
 /// # Errors

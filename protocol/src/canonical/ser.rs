@@ -1,8 +1,8 @@
 //! The writer: a serde serializer whose output is canonical.
 //!
-//! Members are written as they come and put into order at the end of their object, which costs nothing when they
-//! came in order. The hashed structs of this crate declare their fields sorted for that reason. Nothing is allocated
-//! for a key or an object but where members have to be moved.
+//! Members are written as they arrive and sorted at the end of their object, which costs nothing if they arrived in
+//! order. The hashed structs of this crate declare their fields sorted for that reason. Keys and objects require
+//! allocations only when members have to be moved.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -15,8 +15,8 @@ use crate::scan::plain_length;
 /// The canonical bytes of `object`.
 ///
 /// # Errors
-/// When it holds a number that is not finite or an integer out of range, a map key that is not a text, the same key
-/// twice, or more than [`MAX_DEPTH`] levels.
+/// When it contains a number that is not finite or an integer out of range, a map key that is not a text, a duplicate
+/// key, or more than [`MAX_DEPTH`] levels.
 pub fn to_bytes<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, Error> {
     let mut writer = Writer::new(None);
     object.serialize(&mut writer)?;
@@ -30,8 +30,8 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
     *out = writer.out;
 }
 
-/// The canonical bytes of `object` with those members only that `keep` wants, given the key and the canonical bytes of
-/// the value. Members of what stands in members are all kept.
+/// The canonical bytes of `object` with only those members for which `keep` returns true, given the key and the
+/// canonical bytes of the value. Nested members are all kept.
 ///
 /// # Errors
 /// As [`to_bytes`].
@@ -41,13 +41,13 @@ pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result
     Ok(writer.out)
 }
 
-/// Whether a member is written, by its key as it is written between quotes and the canonical bytes of its value.
+/// Whether to write a member, by its written key without quotes and the canonical bytes of its value.
 pub type Keep<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
 
 struct Writer<'k> {
     out: Vec<u8>,
     depth: usize,
-    /// The members of the objects that are open, those of the innermost at the end.
+    /// The members of the open objects, those of the innermost last.
     members: Vec<Member>,
     keep: Option<&'k Keep<'k>>,
 }
@@ -299,7 +299,7 @@ list!(SerializeTuple, serialize_element);
 list!(SerializeTupleStruct, serialize_field);
 list!(SerializeTupleVariant, serialize_field);
 
-/// Where one member stands in the output: `"key":value`, and behind the colon.
+/// The position of one member in the output: of `"key":value`, and of the part after the colon.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     from: usize,
@@ -308,29 +308,29 @@ struct Member {
 }
 
 impl Member {
-    /// The key in `out`, as it is written between its quotes.
+    /// The key in `out`, as written between its quotes.
     fn key(self, out: &[u8]) -> &[u8] {
         out.get(self.from + 1..self.value.saturating_sub(2)).unwrap_or_default()
     }
 }
 
-/// The bytes of a key's text, of which `written` is the form between quotes. Keys are in the order of these.
+/// The bytes of a key's text, given its written form. Keys are sorted by these bytes.
 fn raw(written: &[u8]) -> Cow<'_, [u8]> {
     if !written.contains(&b'\\') {
         return Cow::Borrowed(written);
     }
     let quoted = [b"\"", written, b"\""].concat();
-    // What this writer wrote can be read.
+    // The output of this writer always parses.
     let text = super::parse(&quoted).ok();
     Cow::Owned(text.as_ref().and_then(super::Value::as_str).unwrap_or_default().as_bytes().to_vec())
 }
 
 struct Object<'a, 'k> {
     writer: &'a mut Writer<'k>,
-    /// Where its first member stands in the output, and in the list of members.
+    /// The start of its first member in the output, and in the list of members.
     start: usize,
     first: usize,
-    /// Whether each key came behind the one before it.
+    /// Whether the keys so far arrived in order.
     sorted: bool,
     wrapped: bool,
 }
@@ -342,7 +342,7 @@ impl<'a, 'k> Object<'a, 'k> {
         Ok(Self { writer, start, first, sorted: true, wrapped })
     }
 
-    /// Takes the key that has been written from `from` on.
+    /// Records the key that was written from `from` on.
     fn key(&mut self, from: usize) {
         let writer = &mut *self.writer;
         writer.out.push(b':');
@@ -484,7 +484,7 @@ mod tests {
 
     use super::*;
 
-    /// Members in the order in which they are given.
+    /// Members in the given order.
     struct Pairs(Vec<(String, u8)>);
 
     impl Serialize for Pairs {
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_escaped_sort_by_what_they_say() {
-        // Written, a quote begins with a backslash, which comes behind the letters; said, it comes before them.
+        // A written quote begins with a backslash, which sorts after the letters; the quote itself sorts before them.
         let keys = ["a\"", "a\u{1}", "a", "aa", "a\\", "a\n", ""];
         let pairs = Pairs(keys.iter().map(|key| ((*key).to_owned(), 1)).collect());
         let wanted = r#"{"":1,"a":1,"a\u0001":1,"a\n":1,"a\"":1,"a\\":1,"aa":1}"#;

@@ -67,7 +67,7 @@ fn a_struct_is_sorted_whatever_the_order_of_its_fields() {
     assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"apple":null,"mango":[2,"x"],"zebra":1}"#);
 }
 
-/// A value of that many levels.
+/// A value with that many levels.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(Value::from("x"), |value, level| match level % 2 {
         0 => Value::List(vec![value]),
@@ -85,7 +85,7 @@ fn a_value_that_may_enter_a_thread_can_be_written_and_read_with_much_around_it()
     let wrapped = (MAX_VALUE_DEPTH..MAX_DEPTH - 1).fold(deepest, |value, _| Value::List(vec![value]));
     let bytes = to_bytes(&wrapped).unwrap();
     assert_eq!(parse_canonical(&bytes), Ok(wrapped.clone()));
-    // Every other reader of rows, events and recordings takes it too.
+    // Every other reader of rows, events and recordings accepts it too.
     assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
     assert_eq!(from_slice::<Value>(&bytes), Ok(wrapped));
     assert_eq!(to_bytes(&nested(MAX_DEPTH + 1)), Err(Error::TooDeep));
@@ -117,7 +117,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Law `format`: reading canonical bytes gives the value back, and writing it the same bytes.
+    /// Law `format`: canonical bytes survive a round trip, and so does the value.
     #[test]
     fn format_canonical_bytes_survive_a_round_trip(value in any_value()) {
         let bytes = to_bytes(&value).unwrap();
@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!(from_slice::<Value>(&bytes).unwrap(), value);
     }
 
-    /// Another reader of JSON sees the same document.
+    /// Another JSON reader sees the same document.
     #[test]
     fn canonical_bytes_are_json(value in any_value()) {
         let bytes = to_bytes(&value).unwrap();

@@ -1,4 +1,4 @@
-//! The table of codes. A number is never used again for another fault.
+//! The table of codes. A number is never reused for another fault.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use super::Severity;
 
 macro_rules! codes {
     ($($number:literal $severity:ident $name:ident),* $(,)?) => {
-        /// What kind of fault it is. Each has a page under `pages/`.
+        /// The code of a fault. Each has a page under `pages/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = include_str!(concat!("pages/RN", $number, ".md"))] $name),*
         }
 
         impl Code {
-            /// Every code, in order.
+            /// All codes, in order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// The code in print, such as `RN0123`.
@@ -28,7 +28,7 @@ macro_rules! codes {
                 match self { $(Self::$name => include_str!(concat!("pages/RN", $number, ".md"))),* }
             }
 
-            /// How bad a fault of this code is.
+            /// The severity of faults with this code.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity),* }
             }
@@ -38,8 +38,8 @@ macro_rules! codes {
 
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
-// 163 HTTP, 164 MCP), 17 grants and consent, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and what authors are
-// told before a run (191 simulation, 192 prefixes in files).
+// 163 HTTP, 164 MCP), 17 grants and consent, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and
+// warnings to authors before a run (191 simulation, 192 prefixes in files).
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -250,7 +250,7 @@ codes! {
 }
 
 impl Code {
-    /// The code that is printed as `text`; upper or lower case, with or without `RN`.
+    /// Finds the code that is printed as `text`; upper or lower case, with or without `RN`.
     pub fn find(text: &str) -> Option<Self> {
         let upper = text.to_uppercase();
         let number = upper.strip_prefix("RN").unwrap_or(&upper);

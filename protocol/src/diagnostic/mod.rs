@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong with what a person wrote, where, and what to do.
+//! Diagnostics: faults in what a person wrote, with their location and a remedy.
 //!
 //! Every fault has a [`Code`] with a page under `pages/`, which is both its source and its documentation: `rondo
 //! explain RN0123` prints it.
@@ -11,32 +11,32 @@ use serde::Serialize;
 
 pub use code::Code;
 
-/// How bad it is.
+/// The severity of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing runs.
+    /// Prevents a run.
     Error,
-    /// It runs, but not as it may be meant.
+    /// Allows a run, which may not do what the author intends.
     Warning,
 }
 
 /// A range of bytes in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Span {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset: usize,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: usize,
 }
 
 impl Span {
-    /// The span of `length` bytes from `offset`.
+    /// Creates a span of `length` bytes at `offset`.
     pub fn new(offset: usize, length: usize) -> Self {
         Self { offset, length }
     }
 
-    /// The bytes from its first to its last.
+    /// The span as a range.
     pub fn range(self) -> Range<usize> {
         self.offset..self.offset + self.length
     }
@@ -51,17 +51,17 @@ impl From<Range<usize>> for Span {
 /// One fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// What kind of fault.
+    /// The code.
     pub code: Code,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// The file, as it was named.
+    /// The file name as given.
     pub file: String,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: u32,
-    /// Column in code points, from 1.
+    /// The column in code points, from 1.
     pub column: u32,
-    /// The bytes it is about.
+    /// The affected bytes.
     pub span: Span,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
@@ -70,7 +70,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A fault at `span` of `text`, which is the content of `file`.
+    /// Creates a diagnostic at `span` of `text`, which is the content of `file`.
     pub fn at(code: Code, file: &str, text: &str, span: Span, message: impl Into<String>) -> Self {
         let (line, column) = position(text, span.offset);
         Self {
@@ -85,7 +85,7 @@ impl Diagnostic {
         }
     }
 
-    /// The same with words on what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -113,14 +113,14 @@ pub fn position(text: &str, offset: usize) -> (u32, u32) {
     (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
-/// The nearest of `known` to `word`, if it is near enough to be meant.
+/// The nearest of `known` to `word`, if it is near enough to be a likely intent.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: String = word.to_lowercase().replace('-', "_");
     let limit = (wanted.chars().count() / 3).clamp(1, 3);
     let length = wanted.chars().count();
     known
         .into_iter()
-        // The distance is never less than the difference of the lengths, which is much cheaper to know.
+        // The distance is at least the difference of the lengths, which is much cheaper to compute.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
         .map(|candidate| (distance(&wanted, &candidate.to_lowercase().replace('-', "_")), candidate))
         .filter(|(distance, _)| *distance <= limit)
@@ -128,7 +128,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein's distance with transpositions of neighbours counted once (optimal string alignment).
+/// The Levenshtein distance with transpositions of neighbours counted once (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut before_last: Vec<usize> = Vec::new();

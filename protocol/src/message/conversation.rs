@@ -7,25 +7,25 @@ use crate::digest::Digest;
 /// A list of messages with the chain over each of its prefixes:
 /// `m0 = H("rondo/messages/v1\n")`, `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
 ///
-/// The chain is extended, never recomputed, and a copy shares all messages with the list it was made from, so that
-/// neither one more turn nor one more copy costs more in a long conversation than in a short one.
+/// The chain is extended, never recomputed, and a clone shares all messages with its original, so that appending and
+/// cloning cost the same for long and short conversations.
 #[derive(Clone, Default)]
 pub struct Conversation {
     last: Option<Arc<Link>>,
 }
 
-/// A message behind others.
+/// A message and those before it.
 struct Link {
     before: Option<Arc<Link>>,
     message: Message,
-    /// The chain with this message.
+    /// The chain that ends with this message.
     chain: Digest,
     length: usize,
     size_bytes: usize,
 }
 
 impl Drop for Link {
-    /// One after the other: a long list would take a long stack.
+    /// Drops the links in a loop: recursion would overflow the stack for a long list.
     fn drop(&mut self) {
         let mut before = self.before.take();
         while let Some(mut link) = before.and_then(Arc::into_inner) {
@@ -35,31 +35,31 @@ impl Drop for Link {
 }
 
 impl Conversation {
-    /// Appends a message and extends the chain. Copies do not see it.
+    /// Appends a message and extends the chain. Clones do not see it.
     pub fn push(&mut self, message: Message) {
         let (chain, length) = (link(self.chain(), &message), self.len() + 1);
         let size_bytes = self.size_bytes().saturating_add(message.size_bytes());
         self.last = Some(Arc::new(Link { before: self.last.take(), message, chain, length, size_bytes }));
     }
 
-    /// Forgets the messages after the first `length`.
+    /// Removes the messages after the first `length`.
     pub fn truncate(&mut self, length: usize) {
         while let Some(link) = self.last.take_if(|link| link.length > length) {
             self.last.clone_from(&link.before);
         }
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.last.as_ref().map_or(0, |link| link.length)
     }
 
-    /// How many bytes of text the messages hold.
+    /// The number of bytes of text in the messages.
     pub fn size_bytes(&self) -> usize {
         self.last.as_ref().map_or(0, |link| link.size_bytes)
     }
 
-    /// Whether there are none.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }
@@ -69,7 +69,7 @@ impl Conversation {
         self.after(0)
     }
 
-    /// The messages behind the first `length`, oldest first: it costs what they are, not what stands before them.
+    /// The messages after the first `length`, oldest first. The cost depends only on their number.
     pub fn after(&self, length: usize) -> Vec<&Message> {
         let mut messages: Vec<&Message> =
             self.newest_first().take_while(|link| link.length > length).map(|link| &link.message).collect();
@@ -89,7 +89,7 @@ impl Conversation {
         self.last.as_ref().map_or_else(empty_chain, |link| link.chain)
     }
 
-    /// The digest of the request that these messages make with the head of that digest.
+    /// The digest of the request with these messages and the head of that digest.
     pub fn request(&self, head: Digest) -> Digest {
         request(head, self.chain())
     }
@@ -100,7 +100,7 @@ impl Conversation {
 }
 
 impl PartialEq for Conversation {
-    /// Equal chains are equal messages.
+    /// Equal chains mean equal messages.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.chain() == other.chain()
     }

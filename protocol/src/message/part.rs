@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::push_text;
 use crate::digest::Digest;
 
-/// A tool that a model asked for. `arguments` is text as received, whether or not it is JSON.
+/// A tool call of a model. `arguments` is text as received, whether or not it is JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolUse {
-    /// Text as received; the model's arguments are not touched.
+    /// The unchanged text of the model.
     pub arguments: String,
-    /// The model's own name for this use, by which the result answers it.
+    /// The model's id for this call, which the result refers to.
     pub id: String,
     /// The tool's name.
     pub name: String,
 }
 
-/// What a provider gives beside reasoning so that it takes it back: a signature, or the reasoning encrypted.
+/// Data that a provider requires to accept its reasoning back: a signature, or the encrypted reasoning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opaque {
-    /// Text as received.
+    /// The text as received.
     pub data: String,
-    /// The family of providers that gave it. It goes back to no other.
+    /// The provider family that sent it. It is sent back to no other.
     pub provider: String,
 }
 
@@ -33,34 +33,34 @@ pub struct Opaque {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
-    /// Some text.
+    /// A text.
     Text {
         /// The text.
         text: String,
     },
-    /// Reasoning, where a provider gives it.
+    /// Reasoning, if a provider returns it.
     Reasoning {
-        /// What the provider takes it back by, if anything.
+        /// The data that the provider requires to accept it back, if any.
         opaque: Option<Opaque>,
-        /// What can be read of it; may be empty.
+        /// The readable text; may be empty.
         text: String,
     },
-    /// The model asks for a tool.
+    /// A tool call.
     ToolCall(ToolUse),
-    /// A tool answers.
+    /// The result of a tool call.
     ToolResult {
         /// Whether the call failed.
         failed: bool,
-        /// The use that it answers.
+        /// The id of the tool call.
         id: String,
-        /// What the model is shown.
+        /// The text for the model.
         text: String,
     },
-    /// A file. Nothing writes one yet.
+    /// A file. Not written yet.
     File {
-        /// Of kind `file`, over the raw bytes.
+        /// The digest of kind `file`, over the raw bytes.
         digest: Digest,
-        /// Such as `image/png`.
+        /// The media type, such as `image/png`.
         media_type: String,
         /// Its name, for the model to read.
         name: String,
@@ -106,7 +106,7 @@ impl Part {
         out.push(b'}');
     }
 
-    /// Bytes of text that it holds.
+    /// The number of bytes of its texts.
     pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),
@@ -117,8 +117,8 @@ impl Part {
         }
     }
 
-    /// Puts every text through `change`. Reasoning that changes loses what its provider would take it back by, because
-    /// that vouches for the words as they were.
+    /// Applies `change` to every text. Changed reasoning loses its opaque data, because that vouches for the original
+    /// text.
     pub(super) fn change_texts(&mut self, change: &dyn Fn(&mut String)) {
         match self {
             Self::Text { text } => change(text),
@@ -153,26 +153,26 @@ impl Part {
     }
 }
 
-/// What a model said, in the order received.
+/// The content of a model's reply, in the order received.
 ///
-/// Laws: two texts never stand side by side, no text is empty, and there is no result of a tool.
+/// Laws: no two texts are adjacent, no text is empty, and there is no tool result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Part>")]
 pub struct Parts(Vec<Part>);
 
 impl Parts {
-    /// A text and nothing else.
+    /// Only a text.
     pub fn said(text: impl Into<String>) -> Self {
         [Part::Text { text: text.into() }].into_iter().collect()
     }
 
-    /// A text, and then the tools that are asked for.
+    /// A text followed by tool calls.
     pub fn asking(text: impl Into<String>, tools: impl IntoIterator<Item = ToolUse>) -> Self {
         [Part::Text { text: text.into() }].into_iter().chain(tools.into_iter().map(Part::ToolCall)).collect()
     }
 
-    /// Appends a part: a text to the one before it, if that is one. An empty text and the result of a tool are no part
-    /// of what a model says, and are left out.
+    /// Appends a part; joins a text with a preceding text. Ignores empty texts and tool results, which are not part of
+    /// a reply.
     pub fn push(&mut self, part: Part) {
         match (self.0.last_mut(), part) {
             (_, Part::ToolResult { .. }) => {}
@@ -187,7 +187,7 @@ impl Parts {
         &self.0
     }
 
-    /// Whether nothing is said.
+    /// Whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -197,30 +197,30 @@ impl Parts {
         text(&self.0)
     }
 
-    /// The tools that are asked for.
+    /// The tool calls.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
         tool_calls(&self.0)
     }
 
-    /// Whether a tool is asked for.
+    /// Whether there is a tool call.
     pub fn asks_for_tools(&self) -> bool {
         self.tool_calls().next().is_some()
     }
 
-    /// The texts of the reasoning joined, if there is any.
+    /// The reasoning texts joined, if there are any.
     pub fn reasoning(&self) -> Option<Cow<'_, str>> {
         reasoning(&self.0)
     }
 
-    /// The same without reasoning.
+    /// The parts without reasoning.
     #[must_use]
     pub fn without_reasoning(&self) -> Self {
         self.0.iter().filter(|part| !matches!(part, Part::Reasoning { .. })).cloned().collect()
     }
 
-    /// The same with its texts and arguments put through `change`, such as to take a key out. Where `change` finds
-    /// something in the joined text that it does not find in the parts, such as a key that stands in two of them, the
-    /// whole text stands in the place of the first. Reasoning that changes loses its [`Opaque`].
+    /// Applies `change` to all texts and arguments, for example to redact a key. If `change` affects the joined text
+    /// other than the single parts, such as for a key that spans two parts, the whole text replaces the first text
+    /// part. Changed reasoning loses its [`Opaque`].
     #[must_use]
     pub fn with_texts(self, change: &dyn Fn(&mut String)) -> Self {
         let mut whole = self.text().into_owned();
@@ -295,7 +295,7 @@ pub(super) fn tool_calls(parts: &[Part]) -> impl Iterator<Item = &ToolUse> {
     })
 }
 
-/// Texts joined, without a copy where there is one; `None` = there is none.
+/// The joined texts, borrowed if there is only one; `None` if there is none.
 fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {
     let mut all = Cow::Borrowed(texts.next()?);
     for text in texts {

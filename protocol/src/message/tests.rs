@@ -105,7 +105,7 @@ fn any_part() -> impl Strategy<Value = Part> {
 }
 
 proptest! {
-    /// The bytes that are hashed are those of the canonical writer, and read back to the same message.
+    /// The hashed bytes equal those of the canonical writer, and parse back to the same message.
     #[test]
     fn a_message_is_written_as_the_canonical_writer_does(
         parts in prop::collection::vec(any_part(), 0..5),

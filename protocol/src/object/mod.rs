@@ -1,9 +1,9 @@
-//! The objects of version 1: what is hashed, and the note that is not.
+//! The objects of version 1: the hashed ones, and the note, which is not hashed.
 //!
-//! Every field is always present; what is empty is written as `null`, `[]` or `{}`. No clock, host, path, duration,
-//! price or provenance stands in a hashed object: those stand in the [`Note`] beside the step, so that equal runs have
-//! equal heads. The fields of a struct are declared in the order of their bytes, which is the order they are written
-//! in. The workflow and its policy are in [`crate::workflow`].
+//! Every field is always present; empty ones are written as `null`, `[]` or `{}`. Hashed objects contain no clock,
+//! host, path, duration, price or provenance: the [`Note`] beside the step holds these, so that equal runs have equal
+//! heads. The fields of a struct are declared in the byte order of their names, in which they are written. The workflow
+//! and its policy are in [`crate::workflow`].
 
 mod head;
 mod note;

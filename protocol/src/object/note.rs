@@ -6,18 +6,18 @@ use crate::id::{LanePath, RoleName};
 
 use super::{LaneEnd, Target, Visit, targets};
 
-/// Tokens as the provider counted them.
+/// Tokens as counted by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of all requests.
+    /// The tokens of all requests.
     pub prompt_tokens: u64,
-    /// Of those, tokens that the provider had kept from an earlier request.
+    /// Of these, the tokens that the provider had cached.
     pub cached_tokens: u64,
-    /// Of those, tokens that the provider has kept for later requests and charges apart; most charge nothing for it and
-    /// do not say.
+    /// Of these, the tokens that the provider cached for later requests and charges separately; most charge nothing and
+    /// do not report it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// Tokens of all replies.
+    /// The tokens of all replies.
     pub output_tokens: u64,
 }
 
@@ -35,7 +35,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Who gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
+/// What gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnsweredBy {
@@ -62,10 +62,10 @@ impl AnsweredBy {
     }
 }
 
-/// What is known of one tool call of a step and not hashed.
+/// The data of one tool call of a step that is not hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolNote {
-    /// The use that it answers.
+    /// The id of the tool call.
     pub call: String,
     /// The tool, by its name in workflows.
     pub tool: String,
@@ -73,23 +73,23 @@ pub struct ToolNote {
     pub effect: String,
     /// Bytes of its result.
     pub bytes: u64,
-    /// Milliseconds that it took.
+    /// Its duration in milliseconds.
     pub duration_ms: u64,
     /// Whether it failed.
     pub failed: bool,
-    /// Who answered.
+    /// What gave the answer.
     pub answered_by: AnsweredBy,
 }
 
-/// What one hook did in a step.
+/// The actions of one hook in a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookNote {
-    /// Its node.
+    /// The name of its node.
     pub node: String,
-    /// The calls that it answered itself, in order.
+    /// The calls that it answered, in order.
     #[serde(default)]
     pub answered: Vec<HookAnswer>,
-    /// Its own figures of this visit; an object, or `null` where it has none.
+    /// Its metrics of this visit; an object, or `null` if it has none.
     #[serde(default)]
     pub metrics: Value,
 }
@@ -97,15 +97,15 @@ pub struct HookNote {
 /// A call that a hook answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookAnswer {
-    /// Which kind of call.
+    /// The kind of the call.
     pub at: CallKind,
     /// The call's position in the step.
     pub position: u32,
-    /// What it looked the answer up by, if anything.
+    /// The key by which the hook found the answer, if any.
     pub key: Option<String>,
-    /// What the answer had cost, in US dollars, where a price was known. The call itself cost nothing.
+    /// The original cost of the answer in US dollars, if a price was known. The call itself cost nothing.
     pub saved_usd: Option<f64>,
-    /// The tokens of that answer, where they had been counted.
+    /// The tokens of that answer, if counted.
     pub saved: Option<Usage>,
 }
 
@@ -128,69 +128,68 @@ pub enum Followed {
     LaneEnded {
         /// Its last visit.
         visit: Visit,
-        /// How.
+        /// How it ended.
         how: LaneEnd,
     },
-    /// The thread began to wait for a person.
+    /// The thread started to wait for a person.
     Waiting {
-        /// Whose visit needs the answer.
+        /// The visit that needs the answer.
         visit: Visit,
-        /// What is asked.
+        /// The form to fill in.
         form: Value,
     },
 }
 
-/// What is known of a step and not hashed.
+/// The data of a step that is not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Note {
-    /// Tokens, or `None` where no provider counted.
+    /// Tokens, or `None` if no provider counted them.
     pub usage: Option<Usage>,
-    /// US dollars, or `None` where no price is known.
+    /// US dollars, or `None` if no price is known.
     pub cost_usd: Option<f64>,
-    /// Of the last model reply of the step.
+    /// What gave the last model reply of the step.
     pub answered_by: Option<AnsweredBy>,
     /// The resolved model of the last reply.
     pub model: Option<String>,
-    /// A mark of where the role's first model is served: equal marks are equal providers and addresses.
+    /// Identifies where the role's first model is served: equal values mean equal providers and addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served_by: Option<String>,
-    /// Unix milliseconds.
+    /// The start in Unix milliseconds.
     pub started_at_ms: u64,
-    /// Unix milliseconds.
+    /// The end in Unix milliseconds.
     pub ended_at_ms: u64,
-    /// Milliseconds in which it was worked on, by a clock that never jumps: without those in which a person was waited
-    /// for.
+    /// Milliseconds of work on the step, by a monotonic clock, without the time spent waiting for a person.
     pub active_ms: u64,
-    /// Model replies that entered the step.
+    /// The number of model replies in the step.
     pub model_calls: u64,
-    /// Tool results that entered the step.
+    /// The number of tool results in the step.
     pub tool_calls: u64,
-    /// The tool calls that were made, in the order asked.
+    /// The tool calls that were made, in the order requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolNote>,
     /// What the hooks on its call paths did, by node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookNote>,
-    /// Attempts at a port, failed ones too: the position in a script counts these.
+    /// Attempts at a port, including failed ones: the position in a script counts these.
     pub attempts: u64,
-    /// What the role was told of the steps since its last visit, beside its prompt. The steps say it too, but reading
+    /// The role's summary of the steps since its last visit, without its prompt. It follows from the steps, but reading
     /// them all again would make a long thread slow to resume; `None` = they have to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
     /// What followed from the step, in the order of its events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
-    /// Of a step in a lane: for each part of the lane's path the step that opened this round; 0 = `start`.
+    /// For a step in a lane: for each part of the lane's path the step that opened this round; 0 = `start`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opened_by: Vec<u64>,
-    /// The same of the lane's first round, where it is another.
+    /// The same for the lane's first round, if different.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first_opened_by: Vec<u64>,
-    /// The bounded edge by which the step was left.
+    /// The bounded edge that leaves the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_by: Option<BoundedEdge>,
-    /// Of a join: what the lanes had used that were cancelled.
+    /// For a join: the usage of the cancelled lanes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cancelled: Vec<CancelledLane>,
 }
@@ -198,30 +197,30 @@ pub struct Note {
 /// A bounded edge that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundedEdge {
-    /// Its number in the order of the file.
+    /// Its number in file order.
     pub edge: u32,
     /// How often it was taken since `mark`.
     pub count: u64,
-    /// The visits of its `per` role when counting began.
+    /// The number of visits of its `per` role when the count started.
     pub mark: u64,
 }
 
-/// What a lane had used in the visit in which it was cancelled.
+/// The usage of a lane in the visit in which it was cancelled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelledLane {
     /// The lane.
     pub lane: LanePath,
-    /// Whose visit.
+    /// The role of that visit.
     pub role: RoleName,
-    /// Tokens, where they were counted.
+    /// The tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, where a price is known.
+    /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
-    /// Model replies.
+    /// The number of model replies.
     pub model_calls: u64,
-    /// Tool results.
+    /// The number of tool results.
     pub tool_calls: u64,
-    /// The tool that had begun to change something and did not end in time: whether it did is not known.
+    /// A tool that started a change and did not end in time: whether it took effect is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_unknown: Option<String>,
 }

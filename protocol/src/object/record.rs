@@ -4,15 +4,15 @@ use super::step::{Compaction, Rebind, Step};
 use crate::canonical;
 use crate::digest::{Digest, Kind};
 
-/// The record at one sequence number of a thread. All three kinds are digested as `step` and hold `prev` and `start`,
-/// so that a chain can be followed without knowing the kinds.
+/// The record at one sequence number of a thread. All three kinds are digested as `step` and contain `prev` and
+/// `start`, so that a chain can be followed without knowing the kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// A visit of a role.
     Step(Box<Step>),
-    /// The thread follows another beginning from here on.
+    /// The thread follows another start from here on.
     Rebind(Rebind),
-    /// A role's older visits were put into one text.
+    /// A role's older visits were condensed into one text.
     Compaction(Box<Compaction>),
 }
 
@@ -26,7 +26,7 @@ impl Record {
     /// Reads the canonical bytes of any of the three.
     ///
     /// # Errors
-    /// When they are not canonical JSON, of another kind, or lack something of theirs.
+    /// When they are not canonical JSON, are of another kind, or lack a field.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, canonical::Error> {
         let value = canonical::parse_canonical(bytes)?;
         let Kinded { kind } = canonical::from_value(value.clone())?;
@@ -50,7 +50,7 @@ impl Record {
         }
     }
 
-    /// What it follows; empty at the beginning of a thread.
+    /// The steps that it follows; empty at the beginning of a thread.
     pub fn prev(&self) -> &[Digest] {
         match self {
             Self::Step(step) => &step.prev,
@@ -59,7 +59,7 @@ impl Record {
         }
     }
 
-    /// The beginning of its thread.
+    /// The start of its thread.
     pub fn start(&self) -> Digest {
         match self {
             Self::Step(step) => step.start,
@@ -118,7 +118,7 @@ mod tests {
         [Record::Step(Box::new(step)), Record::Rebind(rebind), Record::Compaction(Box::new(compaction))]
     }
 
-    /// Law `format`: the bytes of what stands in a thread are fixed.
+    /// Law `format`: the bytes of the objects of a thread are fixed.
     #[test]
     fn the_bytes_of_records_are_fixed() {
         let transcript = Transcript {

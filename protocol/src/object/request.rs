@@ -4,8 +4,8 @@ use crate::canonical;
 use crate::digest::{Digest, Kind};
 use crate::message::{Conversation, Message};
 
-/// A request that a hook rewrote, object kind `request`: it follows from no steps, so it is stored as it was sent. Its
-/// digest is not that of its bytes but the request's own, over the head and the chain of messages.
+/// A request that a hook rewrote, object kind `request`: it cannot be derived from steps, so it is stored as sent. Its
+/// digest is not that of its bytes but the request's digest, over the head and the chain of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -22,7 +22,7 @@ impl Request {
     }
 }
 
-/// The digest that an object of that kind has by its canonical bytes, or `None` when they are not such an object.
+/// The digest of an object of that kind with these canonical bytes, or `None` when they are not such an object.
 pub fn digest_of(kind: Kind, bytes: &[u8]) -> Option<Digest> {
     match kind {
         Kind::Request => canonical::from_slice::<Request>(bytes).ok().map(|request| request.digest()),

@@ -3,16 +3,16 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::Value;
 use crate::digest::Digest;
 
-/// The version of message reconstruction that a new thread pins.
+/// The layout version that a new thread pins.
 pub const LAYOUT: u32 = 1;
 
-/// The beginning of a thread, object kind `start`.
+/// The start of a thread, object kind `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
     /// The input after defaults and redaction: an object with one member for each declared input that has a value.
     pub input: Value,
-    /// The version of message reconstruction.
+    /// The layout version.
     pub layout: u32,
     /// The checked workflow.
     pub workflow: Digest,

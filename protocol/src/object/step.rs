@@ -10,7 +10,7 @@ use super::Outcome;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Of a model its text exactly as it entered the thread; of a reserved status `""`.
+    /// For a model, its text exactly as it entered the thread; for a reserved status, `""`.
     pub answer: String,
     /// How the role was entered.
     pub edge: EdgeTaken,
@@ -18,19 +18,19 @@ pub struct Step {
     pub kind: StepKind,
     /// The lane.
     pub lane: LanePath,
-    /// What happened around it that decides what follows.
+    /// Observations besides the answer that decide what follows.
     pub observations: Vec<Observation>,
     /// The declared fields of the answer.
     pub output: Value,
-    /// The steps it follows; empty for a thread's first.
+    /// The steps that it follows; empty for the first of a thread.
     pub prev: Vec<Digest>,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// The beginning of its thread.
+    /// The start of its thread.
     pub start: Digest,
     /// The status that the role answered with.
     pub status: Status,
-    /// What was said within it, or `None` where no model and no tool spoke.
+    /// The transcript, or `None` if neither a model nor a tool was called.
     pub transcript: Option<Digest>,
 }
 
@@ -46,7 +46,7 @@ pub enum StepKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTaken {
-    /// The role that it came from, or `start`.
+    /// The role that it leaves, or `start`.
     pub from: String,
     /// The rendered prompt.
     pub prompt: String,
@@ -54,15 +54,15 @@ pub struct EdgeTaken {
     pub status: Option<Status>,
 }
 
-/// What decides a route and is no answer. In a step they stand in the order of these variants.
+/// A fact besides the answer that decides a route. A step lists them in the order of these variants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Observation {
     /// A fan-out was joined.
     Join {
-        /// Lanes that arrived.
+        /// The lanes that arrived.
         arrived: Vec<LanePath>,
-        /// Lanes that were cancelled.
+        /// The lanes that were cancelled.
         cancelled: Vec<LanePath>,
     },
     /// A fault that was routed.
@@ -80,25 +80,25 @@ pub enum Observation {
         /// The code.
         code: String,
     },
-    /// Another model than the role's first answered.
+    /// A model other than the role's first answered.
     Fallback {
         /// Its logical name.
         model: String,
     },
-    /// Another thread ran in the step's place.
+    /// A child thread ran as this step.
     Child {
-        /// The digest of its last step, or `None` when it made none.
+        /// The digest of its last step, or `None` if it has none.
         head: Option<Digest>,
         /// How it ended.
         outcome: Outcome,
-        /// The digest of its beginning.
+        /// The digest of its start.
         start: Digest,
     },
     /// The answer was given by the user who forked the thread; no role ran.
     Given {},
 }
 
-/// Which of the reserved statuses a fault is routed by.
+/// The reserved status that routes a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
@@ -121,17 +121,17 @@ impl FaultKind {
     }
 }
 
-/// From here on the thread follows another beginning. Digested as `step`.
+/// From here on the thread follows another start. Digested as `step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rebind {
     /// Always `rebind`.
     pub kind: RebindKind,
-    /// The steps it follows.
+    /// The steps that it follows.
     pub prev: Vec<Digest>,
-    /// The beginning that the steps before it name.
+    /// The start that the earlier steps name.
     pub start: Digest,
-    /// The beginning that the steps after it name.
+    /// The start that the later steps name.
     pub to: Digest,
 }
 
@@ -143,7 +143,7 @@ pub enum RebindKind {
     Rebind,
 }
 
-/// A role's older visits, put into one text. Digested as `step`.
+/// A role's older visits, condensed into one text. Digested as `step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compaction {
@@ -151,17 +151,17 @@ pub struct Compaction {
     pub kind: CompactionKind,
     /// The lane.
     pub lane: LanePath,
-    /// The steps it follows.
+    /// The steps that it follows.
     pub prev: Vec<Digest>,
-    /// Whose visits.
+    /// The role of the visits.
     pub role: RoleName,
-    /// The beginning of its thread.
+    /// The start of its thread.
     pub start: Digest,
     /// The summary.
     pub text: String,
     /// The last visit that the summary covers, from 1.
     pub through_visit: u64,
-    /// What the compacting role said.
+    /// The transcript of the compacting role.
     pub transcript: Option<Digest>,
 }
 

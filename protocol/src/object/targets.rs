@@ -1,5 +1,5 @@
-//! How a note keeps whom an edge leads to: neighbouring lanes of one fan-out in one entry, so that what is kept of a
-//! fan-out does not grow with its lanes.
+//! How a note stores the targets of an edge: neighbouring lanes of one fan-out share an entry, so that the size does
+//! not grow with the number of lanes.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -13,7 +13,7 @@ struct Run {
     role: RoleName,
     /// The first lane.
     lane: LanePath,
-    /// How many lanes, each with the index behind the one before it.
+    /// The number of lanes, with consecutive indices.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     count: u32,
 }
@@ -32,7 +32,7 @@ impl Run {
         Self { role: target.role.clone(), lane: target.lane.clone(), count: 1 }
     }
 
-    /// The lane that stands `after` lanes behind the first one.
+    /// The lane at offset `after` from the first one.
     fn lane(&self, after: u32) -> Option<LanePath> {
         if after == 0 {
             return Some(self.lane.clone());

@@ -3,16 +3,17 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::message::{Parts, ToolUse};
 
-/// What was said within one step, in order; failed attempts are left out. Object kind `transcript`.
+/// The model replies, tool results and repairs of one step, in order, without failed attempts. Object kind
+/// `transcript`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transcript {
-    /// Oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<Entry>,
 }
 
 impl Transcript {
-    /// How many replies of models and how many results of tools it holds.
+    /// The numbers of model replies and of tool results.
     pub fn counts(&self) -> (u64, u64) {
         let count = |(replies, uses): (u64, u64), entry: &Entry| match entry {
             Entry::Model { .. } => (replies + 1, uses),
@@ -29,13 +30,13 @@ impl Transcript {
 pub enum Entry {
     /// A model answered.
     Model {
-        /// The request before an altering hook, or `None` when it was sent as asked.
+        /// The digest of the request before an altering hook, or `None` when it was sent as asked.
         asked: Option<Digest>,
-        /// The request head.
+        /// The digest of the request head.
         head: Digest,
-        /// What it said.
+        /// The reply.
         reply: ModelReply,
-        /// The request.
+        /// The digest of the request.
         request: Digest,
     },
     /// A tool answered.
@@ -44,16 +45,16 @@ pub enum Entry {
         arguments: String,
         /// Whether the call failed.
         failed: bool,
-        /// The use that it answers.
+        /// The id of the tool call.
         id: String,
         /// The tool.
         name: String,
-        /// What the model is shown.
+        /// The text for the model.
         text: String,
     },
-    /// An answer broke the contract and was sent back with these words.
+    /// An answer broke the contract and was sent back with this text.
     Repair {
-        /// The words.
+        /// The text.
         text: String,
     },
 }
@@ -64,31 +65,31 @@ pub enum Entry {
 pub struct ModelReply {
     /// Why the model stopped.
     pub finish: Finish,
-    /// What it said, in the order received.
+    /// Its content, in the order received.
     pub parts: Parts,
 }
 
 impl ModelReply {
-    /// A text with which the model had said what it wanted.
+    /// A complete reply with only a text.
     pub fn said(text: impl Into<String>) -> Self {
         Self { finish: Finish::Stop, parts: Parts::said(text) }
     }
 
-    /// A request for these tools and no word beside it.
+    /// A reply with only these tool calls.
     pub fn asking(tools: impl IntoIterator<Item = ToolUse>) -> Self {
         Self { finish: Finish::ToolCalls, parts: Parts::asking("", tools) }
     }
 }
 
-/// Why a model stopped. Providers use more words than these; the others are kept as they came.
+/// Why a model stopped. Other words of providers are kept as received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// It had said what it wanted.
+    /// The reply is complete.
     Stop,
     /// It reached its output limit.
     Length,
-    /// It asks for tools.
+    /// It calls tools.
     ToolCalls,
     /// The provider withheld the answer.
     ContentFilter,

@@ -1,43 +1,43 @@
-//! Where a visit is, where an edge leads, and how lanes and threads end: what notes and events have in common.
+//! The parts shared by notes and events: visits, the targets of edges, and how lanes and threads end.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{LanePath, RoleName};
 
-/// Whose visit an event is about.
+/// The visit that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visit {
     /// The role.
     pub role: RoleName,
-    /// Its n-th visit in the lane, from 1.
+    /// The n-th visit of the role in the lane, from 1.
     pub visit: u64,
     /// The lane.
     pub lane: LanePath,
 }
 
-/// Where an edge leads.
+/// A target of an edge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The role.
     pub role: RoleName,
-    /// The lane in which it is visited.
+    /// The lane of the visit.
     pub lane: LanePath,
 }
 
-/// How a lane came to its end.
+/// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneEnd {
-    /// At its join.
+    /// It arrived at its join.
     Arrived,
-    /// With a fault.
+    /// It failed with a fault.
     Failed,
-    /// Because its join needed it no longer.
+    /// It was cancelled, because its join no longer needed it.
     Cancelled,
 }
 
 impl Visit {
-    /// The visit that stands for the beginning of a thread in events.
+    /// The visit that represents the start of a thread in events.
     pub fn beginning() -> Option<Self> {
         let role = RoleName::new("start").ok()?;
         Some(Self { role, visit: 0, lane: LanePath::trunk() })

@@ -1,10 +1,10 @@
-//! Comments that stand behind an unquoted YAML text, where they may have cut it.
+//! Finds comments after an unquoted YAML text, which may have cut the text.
 
 use super::{Kind, Node};
 use crate::diagnostic::Span;
 
-/// The comment behind an unquoted text on its last line, if there is one. YAML takes everything from ` #` on out of
-/// the text without a word, so that `prompt: Fetch PR #12` asks to fetch a PR.
+/// The comment after an unquoted text on its last line, if there is one. YAML silently removes everything from ` #` on,
+/// so that `prompt: Fetch PR #12` asks to fetch a PR.
 pub fn comment_behind(text: &str, node: &Node) -> Option<Span> {
     if !matches!(node.kind, Kind::Str(_)) {
         return None;

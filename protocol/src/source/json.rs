@@ -1,4 +1,4 @@
-//! The JSON reader: strict RFC 8259 with places. Integers keep every digit; comments, trailing commas, duplicate keys,
+//! The JSON reader: strict RFC 8259 with spans. Integers keep every digit; comments, trailing commas, duplicate keys,
 //! lone surrogates and numbers that are not finite are faults.
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use crate::canonical::MAX_INTEGER;
 use crate::diagnostic::{Code, Span};
 use crate::scan::{NO_ESCAPE, Scanner, Unfit};
 
-/// The tree of `text`. A fault of form ends the reading; duplicate keys and numbers out of range do not.
+/// Parses `text`. A syntax error ends parsing; duplicate keys and numbers out of range do not.
 pub(super) fn read(text: &str) -> Parsed {
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let mut reader = Reader { scan: Scanner { text, at: start }, depth: 0, budget: Budget::new(), faults: Vec::new() };
@@ -53,7 +53,7 @@ impl Reader<'_> {
         SourceError::new(Code::JsonSyntax, Span::new(self.scan.at, length), what)
     }
 
-    /// Keeps a fault that does not end the reading.
+    /// Records a fault that does not end parsing.
     fn note(&mut self, fault: SourceError) {
         if self.faults.len() < super::MAX_FAULTS {
             self.faults.push(fault);
@@ -104,7 +104,7 @@ impl Reader<'_> {
         self.token(word).map(|()| kind)
     }
 
-    /// A list or a map; like a flow map in YAML, it is found at its opening bracket.
+    /// A list or a map; its span is its opening bracket, as for a flow map in YAML.
     fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, SourceError>) -> Result<Node, SourceError> {
         let span = Span::new(self.scan.at, 1);
         self.depth += 1;
@@ -172,7 +172,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a comma and not the end follows.
+    /// Whether a comma follows, instead of the end.
     fn another(&mut self, end: u8, expected: &str) -> Result<bool, SourceError> {
         self.scan.blanks();
         if self.scan.take(b',') {

@@ -1,12 +1,12 @@
-//! From a place within a text's value to its place in the file: indentation, folding and escapes undone.
+//! Maps a position within a text's value to its position in the file, reversing indentation, folding and escapes.
 
 use std::ops::Range;
 use std::str::Chars;
 
 use crate::diagnostic::Span;
 
-/// Where the bytes `inner` of `value` stand in `text`, whose scalar at `span` has that value. When the two cannot be
-/// matched, such as for an alias or for a quoted text folded over lines, the whole scalar.
+/// The span of the bytes `inner` of `value` in `text`, whose scalar at `span` has that value. If the two cannot be
+/// matched, such as for an alias or for a quoted text folded over lines, the span of the whole scalar.
 pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span {
     let whole = || span;
     let Some(written) = text.get(span.offset..).and_then(|rest| rest.get(..span.length)) else { return whole() };
@@ -29,7 +29,8 @@ pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span
     }
 }
 
-/// Between quotes. Double ones hold escapes, in which YAML and JSON differ; in single ones two quotes stand for one.
+/// Within quotes. Double quotes allow escapes, which differ between YAML and JSON; in single quotes two quotes mean
+/// one.
 fn in_quotes(
     written: &str,
     value: &str,
@@ -53,7 +54,7 @@ fn skip_escape(rest: &mut Chars<'_>, found: char, wanted: char) -> Option<()> {
     }
     let digits = match rest.next()? {
         'x' => 2,
-        // JSON writes what lies beyond the basic plane as two escapes.
+        // JSON writes characters beyond the basic plane as two escapes.
         'u' if wanted.len_utf16() == 2 => 10,
         'u' => 4,
         'U' => 8,
@@ -85,7 +86,7 @@ fn in_lines(written: &str, value: &str, at: usize, indent: usize) -> Option<usiz
                     done += 1;
                     rest = next_line.trim_start_matches([' ', '\t']);
                 }
-                // The first of several line breaks is folded away.
+                // Folding removes the first of several line breaks.
                 _ => rest = strip_indent(next_line, indent),
             }
         } else if found == wanted {

@@ -1,11 +1,11 @@
-//! Files as spanned trees: YAML or JSON text in, one tree out, every key and value with its place.
+//! Parses YAML or JSON text into a tree with the span of every key and value.
 //!
-//! The only module that knows a YAML parser. It never interprets: the caller decides which keys are allowed where.
-//! Workflow files, scripts, scenarios and front matter are all read here.
+//! This is the only module that uses a YAML parser. It does not interpret: the caller decides which keys are allowed
+//! where. It parses workflow files, scripts, scenarios and front matter.
 //!
-//! Laws: no text makes it panic, overflow a stack or take more than a fixed share of memory; the same document in YAML
-//! and in JSON gives trees with equal values; what YAML would silently read as something else (a tag, a merge key, a
-//! second document, digits that would be lost) is a fault.
+//! Laws: no text makes it panic, overflow a stack or use more than a fixed amount of memory; the same document in YAML
+//! and in JSON results in trees with equal values; what YAML would silently read as something else (a tag, a merge key,
+//! a second document, digits that would be lost) is a fault.
 
 mod comment;
 mod json;
@@ -20,39 +20,39 @@ pub use comment::comment_behind;
 pub use locate::locate;
 pub use text::Source;
 
-/// The longest text that is read.
+/// The maximum length of a text.
 pub const MAX_BYTES: usize = 1 << 20;
-/// The most nodes of a tree, those that an alias repeats counted again.
+/// The maximum number of nodes of a tree; aliased nodes count each time.
 pub const MAX_NODES: usize = 20_000;
-/// The most aliases of a text.
+/// The maximum number of aliases in a text.
 pub const MAX_ALIASES: usize = 100;
-/// The deepest nesting of lists and maps.
+/// The maximum nesting of lists and maps.
 pub const MAX_DEPTH: usize = 32;
-/// The longest key, in bytes.
+/// The maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
-/// The most bytes of all texts of a tree, those that an alias repeats counted again.
+/// The maximum bytes of all texts of a tree; aliased texts count each time.
 const MAX_SCALAR_BYTES: usize = 8 << 20;
 const MAX_FAULTS: usize = 1_000;
 
-/// A value with its place.
+/// A value with its span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it stands. Of a block list or map only its first byte; of an alias the alias.
+    /// Its span. For a block list or map only its first byte; for an alias the alias.
     pub span: Span,
-    /// What it is.
+    /// Its kind and content.
     pub kind: Kind,
 }
 
-/// A key with its place.
+/// A key with its span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
     /// Its text.
     pub name: String,
 }
 
-/// What a node is.
+/// The kind and content of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// `null`, `~` or nothing.
@@ -71,17 +71,17 @@ pub enum Kind {
     Map(Vec<(Key, Node)>),
 }
 
-/// What is wrong at a place of a text.
+/// A fault at a span of a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct SourceError {
-    /// What kind of fault.
+    /// The code.
     pub code: Code,
-    /// Where.
+    /// The span.
     pub span: Span,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
-    /// What to do.
+    /// A remedy.
     pub hint: Option<String>,
 }
 
@@ -96,11 +96,11 @@ impl SourceError {
     }
 }
 
-/// The result of parsing a text: as much of its tree as could be read, and every fault, in source order.
+/// The result of parsing a text: as much of its tree as could be parsed, and every fault, in source order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    /// The tree; `None` if there is none. At a fault it holds the nearest guess, so that the walk can find further
-    /// faults.
+    /// The tree; `None` if there is none. At a fault it contains the most likely value, so that callers can find
+    /// further faults.
     pub root: Option<Node>,
     /// The faults.
     pub faults: Vec<SourceError>,
@@ -121,7 +121,7 @@ impl Parsed {
     }
 }
 
-/// The tree of a YAML text.
+/// Parses a YAML text.
 ///
 /// # Errors
 /// The first [`SourceError`].
@@ -129,12 +129,12 @@ pub fn yaml(text: &str) -> Result<Node, SourceError> {
     read_yaml(text).whole()
 }
 
-/// The tree of a YAML text and everything that is wrong with it.
+/// Parses a YAML text and returns all its faults.
 pub fn read_yaml(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| yaml::read(text))
 }
 
-/// The tree of a JSON text (RFC 8259, strict) and everything that is wrong with it.
+/// Parses a JSON text (RFC 8259, strict) and returns all its faults.
 pub fn read_json(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| json::read(text))
 }
@@ -148,13 +148,13 @@ fn too_long(text: &str) -> Option<Parsed> {
 }
 
 impl Node {
-    /// What it is, in words: `a text`, `a list`.
+    /// Its kind in words: `a text`, `a list`.
     pub fn describe(&self) -> &'static str {
         self.kind.describe()
     }
 
-    /// Where a diagnostic points: the node's own span, or if that is empty, as in block lists and maps, its first key
-    /// or `owner`, its own key.
+    /// The span for a diagnostic: the node's own, or if that is empty, as in block lists and maps, that of its first
+    /// key or `owner`, its own key.
     pub fn place(&self, owner: Span) -> Span {
         match &self.kind {
             Kind::Map(members) if !members.is_empty() => members.first().map_or(owner, |(key, _)| key.span),
@@ -163,13 +163,13 @@ impl Node {
         }
     }
 
-    /// The value without its places.
+    /// The value without spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
             Kind::Bool(truth) => Value::Bool(*truth),
             Kind::Int(number) => Value::Int(*number),
-            // No reader makes a float that is not finite.
+            // No reader creates a float that is not finite.
             Kind::Float(number) => Value::number(*number).unwrap_or_default(),
             Kind::Str(text) => Value::Str(text.clone()),
             Kind::List(items) => Value::List(items.iter().map(Self::to_value).collect()),
@@ -179,7 +179,7 @@ impl Node {
         }
     }
 
-    /// The entry of a map by its key.
+    /// The value of a map's key.
     pub fn get(&self, name: &str) -> Option<&Self> {
         match &self.kind {
             Kind::Map(entries) => entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
@@ -195,7 +195,7 @@ impl Node {
         }
     }
 
-    /// How many levels it has, 1 for a scalar.
+    /// The number of levels, 1 for a scalar.
     fn depth(&self) -> usize {
         match &self.kind {
             Kind::List(items) => 1 + items.iter().map(Self::depth).max().unwrap_or(0),
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// How many bytes its texts have, keys included.
+    /// The bytes of its texts, including keys.
     pub(crate) fn scalar_bytes(&self) -> usize {
         match &self.kind {
             Kind::Str(text) => text.len(),
@@ -229,7 +229,7 @@ impl Kind {
     }
 }
 
-/// How much of a tree may still be read.
+/// The remaining size of a tree.
 struct Budget {
     nodes: usize,
     scalar_bytes: usize,
@@ -240,7 +240,7 @@ impl Budget {
         Self { nodes: MAX_NODES, scalar_bytes: MAX_SCALAR_BYTES }
     }
 
-    /// Takes `nodes` and `bytes` out of what is left, or says what is exceeded.
+    /// Subtracts `nodes` and `bytes` from the budget, or reports what is exceeded.
     fn take(&mut self, nodes: usize, bytes: usize, span: Span) -> Result<(), SourceError> {
         self.nodes = self.nodes.checked_sub(nodes).ok_or_else(|| {
             SourceError::new(Code::TooLarge, span, format!("there are more than {MAX_NODES} values"))

@@ -14,7 +14,7 @@ fn codes(text: &str) -> Vec<&'static str> {
     read_yaml(text).faults.iter().map(|fault| fault.code.as_str()).collect()
 }
 
-/// The text at the place of the first fault, with its code.
+/// The code of the first fault and the text at its span.
 fn fault(text: &str) -> (&'static str, &str) {
     let fault = yaml(text).unwrap_err();
     let Span { offset, length } = fault.span;
@@ -96,7 +96,7 @@ fn aliases_repeat_values_and_never_themselves() {
     for cyclic in ["a: &x [*x]", "a: &x { b: *x }", "&x [*x]"] {
         assert_eq!(yaml(cyclic).unwrap_err().code, Code::YamlSyntax, "{cyclic}");
     }
-    // A mapping 20 levels deep within 20 levels is too deep, though each alone is not.
+    // Twenty levels within twenty levels are too deep, though each alone is not.
     let deep = format!("{}1{}", "[".repeat(20), "]".repeat(20));
     let text = format!("a: &x {deep}\nb: {}*x{}\n", "[".repeat(20), "]".repeat(20));
     assert_eq!(yaml(&text).unwrap_err().code, Code::TooLarge);
@@ -132,7 +132,7 @@ fn a_json_file_is_read_strictly() {
     assert_eq!(json("\u{feff} {\"\\u00e9\": \"\\ud83d\\ude00\"} ").unwrap().to_value().to_text(), "{\"é\":\"😀\"}");
 }
 
-/// Where `inner` stands in the file, for the value of the key `a`.
+/// The text at the location of `wanted` within the value of the key `a`.
 fn place<'t>(text: &'t str, wanted: &str) -> &'t str {
     let root = if text.starts_with('{') { json(text) } else { yaml(text) }.unwrap();
     let node = root.get("a").unwrap();
@@ -158,7 +158,7 @@ fn a_place_in_a_text_is_found_in_the_file() {
     ] {
         assert_eq!(place(text, "{{ x }}"), "{{ x }}", "{text}");
     }
-    // A quoted text that is folded over lines is pointed at whole.
+    // For a quoted text that is folded over lines, the location is the whole text.
     assert!(place("a: \"one\n  {{ x }}\"", "{{ x }}").starts_with('"'));
 }
 
@@ -169,7 +169,7 @@ proptest! {
         let _ = read_json(&text);
     }
 
-    /// Texts of the two languages' own characters reach further than random ones.
+    /// Texts made of the languages' own characters reach further than random ones.
     #[test]
     fn punctuation_is_read_or_refused(text in "[\\[\\]{}:,#&*!|>'\"%@`\\-? \n\t0-9a.\\\\u<~\u{feff}é]{0,60}") {
         for reading in [read_yaml(&text), read_json(&text)] {
@@ -181,7 +181,7 @@ proptest! {
         }
     }
 
-    /// What one reader takes, the other takes for the same.
+    /// If one reader accepts a text, the other reads the same value.
     #[test]
     fn json_is_yaml(items in prop::collection::btree_map("[a-z ]{0,8}", "[a-zA-Z0-9 :#{}é\"\\\\\n]{0,12}", 0..6)) {
         let text = items.into_iter().map(|(key, text)| (key, Value::from(text))).collect::<Value>().to_text();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SourceError;
 use crate::diagnostic::{Code, Diagnostic, Span, position};
 
-/// A file as it was read: its name, its text, and where its lines begin.
+/// A file's name and text, and where its lines begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     name: String,
@@ -15,14 +15,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file `name` with the content `text`.
+    /// Creates the file `name` with the content `text`.
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self { name: name.into(), text, lines }
     }
 
-    /// The name, as it was given.
+    /// The name as given.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,11 +1,11 @@
-//! The YAML reader: YAML 1.2 with the core schema, over the parser's events, which tell styles, tags, anchors and
-//! aliases apart.
+//! The YAML reader: YAML 1.2 with the core schema, based on the parser's events, which distinguish styles, tags,
+//! anchors and aliases.
 //!
 //! Differences from the core schema: only `true` and `false` are booleans, and digits with a leading zero are a text.
-//! Tags, merge keys and second documents are faults, and numbers that would lose digits or are not finite.
+//! Tags, merge keys, second documents and numbers that would lose digits or are not finite are faults.
 //!
 //! The tree is built with an explicit stack, so that no nesting overflows the thread's; an alias counts against the
-//! same budget as what it repeats.
+//! same budget as the nodes that it repeats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::{
 use crate::canonical::MAX_INTEGER;
 use crate::diagnostic::{Code, Span};
 
-/// The tree of `text`. A fault of form or a budget that is used up ends the reading; other faults do not.
+/// Parses `text`. A syntax error or an exhausted budget ends parsing; other faults do not.
 pub(super) fn read(text: &str) -> Parsed {
     let mut builder = Builder {
         text,
@@ -55,7 +55,7 @@ struct Frame {
     span: Span,
     anchor: usize,
     flow: bool,
-    /// Whether it stands where a key should.
+    /// Whether it is in the position of a key.
     is_key: bool,
     part: Part,
 }
@@ -65,7 +65,7 @@ enum Part {
     Map {
         entries: Vec<(Key, Node)>,
         seen: BTreeSet<String>,
-        /// The key whose value comes next; [`Slot::Dropped`] when that value is not kept.
+        /// The key of the next value; [`Slot::Dropped`] when that value is discarded.
         slot: Slot,
     },
 }
@@ -81,7 +81,7 @@ struct Builder<'a> {
     budget: Budget,
     aliases: usize,
     stack: Vec<Frame>,
-    /// What an anchor names, with its nodes and bytes; `None` while it is still open.
+    /// The node of each anchor; `None` while it is still open.
     anchors: BTreeMap<usize, Option<Node>>,
     documents: usize,
     root: Option<Node>,
@@ -92,7 +92,7 @@ impl Builder<'_> {
     fn run(&mut self) -> Result<(), SourceError> {
         let mut options = Options::default();
         options.simple_key_max_lookahead = MAX_KEY_BYTES;
-        // One more than this reader allows, so that it is this reader that says so.
+        // One more than this reader allows, so that this reader reports the fault.
         options.flow_nesting_limit = MAX_DEPTH + 1;
         options.block_nesting_limit = MAX_DEPTH + 1;
         options.set_emit_comments(false);
@@ -112,7 +112,7 @@ impl Builder<'_> {
                         return Err(fault);
                     }
                 }
-                // What a tag took away was meant as the text.
+                // The parser took the intended text as a tag.
                 Event::Scalar(value, _, anchor, _) if value.is_empty() && tag.is_some() => {
                     self.scalar(tag.unwrap_or_default(), ScalarStyle::DoubleQuoted, anchor, span)?;
                 }
@@ -132,14 +132,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Keeps a fault that does not end the reading.
+    /// Records a fault that does not end parsing.
     fn note(&mut self, fault: SourceError) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
     }
 
-    /// The parser's error, or the common mistake behind it.
+    /// The parser's error, or the common mistake that causes it.
     fn syntax(&self, error: &ScanError) -> SourceError {
         let mark = error.marker();
         let offset = mark.byte_offset().unwrap_or_else(|| {
@@ -164,7 +164,7 @@ impl Builder<'_> {
             return SourceError::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
                 .with_hint("put the text in quotes, or the comment on a line of its own");
         }
-        // The parser stops one character before what it refuses.
+        // The parser stops one character before the one that it refuses.
         let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));
         match refused {
             Some((at, c)) => {
@@ -177,7 +177,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Where, on the line of `offset`, an unquoted value begins with `{{`.
+    /// The offset on the line of `offset` where an unquoted value begins with `{{`.
     fn unquoted_template(&self, offset: usize) -> Option<usize> {
         let start = self.line_start(offset);
         let line = self.text.get(start..)?.lines().next()?;
@@ -194,13 +194,13 @@ impl Builder<'_> {
             if begins && !quotes.open() {
                 return Some(start + next);
             }
-            // Of a row of braces only the first two can begin a value.
+            // In a row of braces only the first two can begin a value.
             at = next + line.get(next..)?.bytes().take_while(|byte| *byte == b'{').count();
         }
     }
 
-    /// A comment that cuts off a value where the parser stopped: it follows other text, and a letter or digit follows
-    /// its `#`. It is on the line of `offset`, or within the flow list or map still open there.
+    /// A comment that cuts off a value at the parser's stop: it follows other text, and a letter or digit follows its
+    /// `#`. It is on the line of `offset`, or within the flow list or map still open there.
     fn cutting_comment(&self, offset: usize) -> Option<Span> {
         let open = self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset);
         let start = self.line_start(open.unwrap_or(offset));
@@ -219,7 +219,7 @@ impl Builder<'_> {
                 if is_cut && !line.get(..at)?.trim().is_empty() {
                     return Some(Span::new(line_start + at + 1, line.trim_end().len() - at - 1));
                 }
-                // What follows belongs to this comment.
+                // What follows is part of this comment.
                 break;
             }
             line_start += line.len() + 1;
@@ -329,7 +329,7 @@ impl Builder<'_> {
         }
         let braces = self.text.get(frame.span.offset..).is_some_and(|rest| rest.starts_with("{{"));
         let kind = match frame.part {
-            // What was meant is the template; reading it as its text lets the other faults of the file be found.
+            // A template was intended; reading it as a text allows finding the other faults of the file.
             Part::Map { .. } if frame.flow && braces => {
                 self.note(unquoted_template(Span::new(frame.span.offset, 2)));
                 Kind::Str(self.text.get(frame.span.offset..end).unwrap_or_default().to_owned())
@@ -346,7 +346,7 @@ impl Builder<'_> {
 
     /// Reports a list or a map as a key.
     fn key_of_many(&mut self, frame: &Frame) {
-        // `{{ x }}` is a map whose key is a map; the outer one says so when it is closed.
+        // `{{ x }}` is a map whose key is a map; the fault is reported when the outer one is closed.
         let outer = self.stack.last().map_or(0, |outer| outer.span.offset);
         if !self.text.get(outer..).is_some_and(|rest| rest.starts_with("{{")) {
             let fault = SourceError::new(Code::KeyNotText, frame.span, "a list or a map stands where a key should")
@@ -405,12 +405,12 @@ fn unquoted_template(span: Span) -> SourceError {
         .with_hint("put the whole text in double quotes, or write it as a block after `|`")
 }
 
-/// Whether a character may not stand in YAML as it is.
+/// Whether a character is not allowed unescaped in YAML.
 fn is_unwanted(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')
 }
 
-/// Whether a quoted text is open at a place of a line, as far as the line alone tells.
+/// Whether a quoted text is open at a position of a line, judging only by the line.
 #[derive(Default)]
 struct Quotes {
     double: bool,
@@ -433,7 +433,7 @@ impl Quotes {
     }
 }
 
-/// What an unquoted scalar is.
+/// The value of an unquoted scalar.
 fn plain(text: &str) -> Result<Kind, fn(Span) -> SourceError> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Kind::Null),
@@ -473,7 +473,7 @@ fn plain(text: &str) -> Result<Kind, fn(Span) -> SourceError> {
     }
 }
 
-/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, as the core schema has it (YAML 1.2.2 §10.3.2).
+/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, as in the core schema (YAML 1.2.2 §10.3.2).
 fn is_float(text: &str) -> bool {
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

@@ -1,16 +1,16 @@
-//! The format of workflow files as one table: which keys a map of the file may have, what each holds, which of them must
-//! stand there, and what they are for.
+//! The format of workflow files as one table: the keys of each map, their values, which keys are required, and what
+//! they are for.
 //!
-//! The reader takes from it which keys it knows, and so what a misspelt one was meant to be; the JSON Schema is made of
-//! nothing else. What a value means beyond its shape (names that exist, templates, durations within range) is the
-//! reader's to know.
+//! The reader derives from it the known keys and suggestions for misspelt ones; the JSON Schema is generated from it
+//! alone. The reader checks what goes beyond the shape of a value (names that exist, templates, durations within
+//! range).
 
 #[derive(Debug, Clone, Copy)]
 pub struct KeySpec {
     pub name: &'static str,
     pub shape: Shape,
     pub required: bool,
-    /// What it is for, in one line; empty where its shape says it.
+    /// Its purpose, in one line; empty if its shape is description enough.
     pub about: &'static str,
 }
 
@@ -28,24 +28,24 @@ pub enum Shape {
     /// Bytes: an integer or a size such as `8MiB`.
     Size,
     RoleName,
-    /// A duration of more than 0.
+    /// A duration greater than 0.
     Duration,
-    /// A duration; `0` or `none` for one that never ends.
+    /// A duration; `0` or `none` for no limit.
     DurationOrNever,
     Word(&'static [(&'static str, &'static str)]),
-    /// A list of at least so many.
+    /// A list with at least this many entries.
     List(&'static Shape, usize),
     Map(&'static Shape),
-    /// Any value but nothing; its texts are templates.
+    /// Any value except null; its texts are templates.
     Template,
     /// A map from any name to such values.
     Templates,
-    /// What is named, because it stands in more than one place or within itself.
+    /// A named shape, which is used in several places or within itself.
     Named(&'static Named),
     WorkflowName,
     /// Fields or inputs: a type for each name.
     Fields,
-    /// Fields or nothing.
+    /// Fields or null.
     StatusFields,
     /// Fields for each status.
     Output,
@@ -53,7 +53,7 @@ pub enum Shape {
     Rules,
     /// Roles, each with the keys of its kind.
     Roles,
-    /// Edges for `start` and for each status of each role.
+    /// The edges of `start` and of each status of each role.
     Graph,
     Hooks,
     /// Settings by hook kind.
@@ -62,7 +62,7 @@ pub enum Shape {
 
 #[derive(Debug)]
 pub struct Named {
-    /// By which the schema knows it.
+    /// Its name in the schema.
     pub name: &'static str,
     pub about: &'static str,
     pub form: Form,
@@ -73,7 +73,7 @@ pub enum Form {
     /// A map with these keys and no others.
     Keys(&'static [KeySpec]),
     Either(&'static [Shape]),
-    /// One of these words, each with what it means.
+    /// One of these words, each with its meaning.
     Words(&'static [(&'static str, &'static str)]),
     Pattern(&'static str),
 }
@@ -110,17 +110,17 @@ macro_rules! named {
 
 use Shape::{Boolean, Cost, Count, Integer, List, Map, NonEmpty, Number, Template, Templates, Text};
 
-/// An integer from 1 that is counted with.
+/// A positive integer that is used in calculations.
 pub const COUNT: Shape = Count(1, u64::MAX);
 /// An integer from 1 of a smaller range.
 const SMALL: Shape = Count(1, u32::MAX as u64);
 pub const MAX_ATTEMPTS: u64 = 100;
 pub const MAX_HOOKS: usize = 64;
-/// The most texts at which an answer may be told to stop.
+/// The maximum number of stop texts.
 pub const MAX_STOPS: usize = 16;
 pub const MAX_LANES: u64 = 1024;
 
-/// The top of a file. What begins with `x-` is ignored there.
+/// The top level of a file. Keys that begin with `x-` are ignored there.
 pub static TOP: [KeySpec; 10] = [
     required("rondo", Count(1, 1), "Version of the format."),
     required("name", Shape::WorkflowName, "The name."),
@@ -134,7 +134,7 @@ pub static TOP: [KeySpec; 10] = [
     key("limits", Shape::Named(&LIMITS), "Limits of a thread."),
 ];
 
-/// What a role is, by the word under `kind`.
+/// The kind of a role, as written under `kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Model,
@@ -163,7 +163,7 @@ impl Kind {
 const EVERY: &[Kind] = &[Kind::Model, Kind::Selector, Kind::Human, Kind::Tool, Kind::Rule, Kind::Workflow];
 const SPEAKS: &[Kind] = &[Kind::Model, Kind::Selector];
 
-/// The keys of roles, each with the kinds that take it.
+/// The keys of roles, each with the kinds that allow it.
 const ROLE: [(&[Kind], KeySpec); 25] = [
     (EVERY, key("kind", Shape::Word(&[]), "The word under `kind`.")),
     (EVERY, key("description", Text, "")),
@@ -198,7 +198,7 @@ const RAW: KeySpec = key("raw", Boolean, "Whether `{{` in it is text.");
 /// The keys of a piece of a system text, which has one of the first two.
 pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, ""), key("text", Text, ""), RAW];
 
-/// The keys that every use of a hook may have.
+/// The keys of every use of a hook.
 pub const HOOK: [KeySpec; 4] = [
     required("use", Text, ""),
     key("roles", List(&Text, 0), ""),

@@ -1,6 +1,6 @@
 //! The hook kinds that a file may name. Their uses are split into altering and transparent ones.
 //!
-//! The table holds what the reader of files needs; what a kind does is in the engine's `hook/kinds`.
+//! The table contains what the reader of files needs; the engine's `hook/kinds` implements the kinds.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::format::{COUNT, KeySpec, Shape, key, required};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookUse {
-    /// At which calls it stands.
+    /// The kind of calls that it applies to.
     pub at: CallKind,
     /// What happens when the hook itself fails.
     pub on_error: OnHookError,
@@ -30,12 +30,12 @@ pub struct HookUse {
 }
 
 impl HookUse {
-    /// Whether it stands in front of a role.
+    /// Whether it applies to a role.
     pub fn covers(&self, role: &RoleName) -> bool {
         self.roles.as_ref().is_none_or(|roles| roles.contains(role))
     }
 
-    /// Whether another use is the same but for the roles that it names.
+    /// Whether another use is equal apart from its roles.
     pub fn is_as(&self, other: &Self) -> bool {
         let Self { at, on_error, roles: _, settings, kind } = self;
         (at, on_error, settings, kind) == (&other.at, &other.on_error, &other.settings, &other.kind)
@@ -47,24 +47,24 @@ impl HookUse {
 pub struct HookNode {
     /// The name of the node: the kind's, with a number where it is used more than once.
     pub name: String,
-    /// What the file says of it, or the kind that added itself.
+    /// Its use in the file, or that of a kind that is added automatically.
     pub hook: HookUse,
 }
 
 impl HookNode {
-    /// Whether calls of that kind by that role pass it.
+    /// Whether calls of that kind by that role pass through it.
     pub fn is_passed_by(&self, role: &RoleName, kind: CallKind) -> bool {
         self.hook.at == kind && self.hook.covers(role)
     }
 }
 
-/// What happens to a call when a hook in front of it fails.
+/// What happens to a call when a hook on its path fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnHookError {
     /// The call continues without the hook.
     Bypass,
-    /// It fails.
+    /// The call fails.
     Fail,
 }
 
@@ -75,11 +75,11 @@ pub struct HookKind {
     pub name: &'static str,
     /// Whether threads are the same with it on, off, cold or warm; see [`is_altering`](Self::is_altering).
     pub transparent: bool,
-    /// At which calls it stands unless the file says otherwise.
+    /// The default kind of calls.
     pub at: CallKind,
-    /// At which calls it may stand.
+    /// The allowed kinds of calls.
     pub stands_at: &'static [CallKind],
-    /// Whether a use of it must have at least one of its settings.
+    /// Whether a use must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
     pub settings: &'static [KeySpec],
@@ -98,12 +98,12 @@ impl HookKind {
         Self { name, transparent: true, at, stands_at, needs_setting: false, settings }
     }
 
-    /// A kind that may stand anywhere and changes what is said.
+    /// An altering kind, allowed at all calls.
     const fn altering(name: &'static str, at: CallKind, settings: &'static [KeySpec]) -> Self {
         Self { transparent: false, ..Self::transparent(name, at, &CallKind::ALL, settings) }
     }
 
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::transparent("log", CallKind::Model, &CallKind::ALL, &[]),
         Self::transparent(
@@ -141,13 +141,13 @@ impl HookKind {
                 &[key("concurrent", COUNT, ""), key("per_minute", COUNT, "")],
             )
         },
-        // At a turn, because it covers what models say and what tools return.
+        // Applies to turns by default, because it covers model replies and tool results.
         Self::altering("redact", CallKind::Turn, &[required("patterns", TEXTS, "")]),
-        // The program itself, its arguments and its deadline are the operator's.
+        // The operator defines the program, its arguments and its deadline.
         Self::altering("command", CallKind::Model, &[required("name", Shape::NonEmpty, "")]),
     ];
 
-    /// What happens when it fails, unless the file says otherwise.
+    /// The default behaviour when it fails.
     pub fn on_error(&self) -> OnHookError {
         if self.transparent { OnHookError::Bypass } else { OnHookError::Fail }
     }
@@ -158,12 +158,12 @@ impl HookKind {
         ALL.iter().find(|kind| kind.name == name)
     }
 
-    /// Its settings, none of which a role's `with` must have.
+    /// Its settings, all optional as in a role's `with`.
     pub(crate) fn optional(&self) -> Vec<KeySpec> {
         self.settings.iter().map(|setting| KeySpec { required: false, ..*setting }).collect()
     }
 
-    /// Whether, with these settings, it can change a thread: an altering kind can, and so can a transparent one that
+    /// Whether it can change a thread with these settings: an altering kind can, and so can a transparent one that
     /// names a server's tool (`server.tool`), whose effects are unknown.
     pub fn is_altering(&self, settings: &BTreeMap<String, Value>) -> bool {
         let names_server = |name: &str| name.contains('.');

@@ -1,4 +1,4 @@
-//! How much a thread or a role may use.
+//! Limits of a thread and of a role.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// US dollars.
     pub cost_usd: Option<f64>,
-    /// How deep child workflows may nest.
+    /// The maximum nesting of child workflows.
     pub depth: u64,
     /// Model calls of one step.
     pub model_calls: u64,
     /// Steps of the thread.
     pub steps: u64,
-    /// Prompt and output tokens of the thread.
+    /// The prompt and output tokens of the thread.
     pub tokens: Option<u64>,
     /// Tool calls of one step.
     pub tool_calls: u64,
     /// Visits of one role in one lane.
     pub visits: Option<u64>,
-    /// Milliseconds that the thread may run, waiting for people not counted.
+    /// The run time of the thread in milliseconds, without waiting for people.
     pub wall_time_ms: Option<u64>,
 }
 
@@ -55,5 +55,5 @@ pub struct RoleLimits {
     pub visits: Option<u64>,
 }
 
-/// Milliseconds that a step may take unless its role says otherwise.
+/// The default time limit of a step in milliseconds.
 pub const DEFAULT_STEP_TIMEOUT_MS: u64 = 10 * 60 * 1000;

@@ -1,11 +1,11 @@
-//! The workflow as it is checked: what a file means once everything is resolved.
+//! The checked workflow: the meaning of a file after everything is resolved.
 //!
 //! A file becomes a spanned tree ([`crate::source`]), then a definition ([`read`](self::read())) whose every fault has
-//! a place, then, when the checker has nothing against it, a [`Checked`]: the hashed [`Workflow`] and the [`Policy`]
-//! that may change between runs. A running workflow knows nothing of files.
+//! a location, then, if the checker finds no faults, a [`Checked`]: the hashed [`Workflow`] and the [`Policy`] that may
+//! change between runs. A running workflow knows nothing of files.
 //!
-//! Order is data where it has a meaning: `input`, `roles`, the statuses of an output, the fields of a status and
-//! `graph` are lists of `[name, value]` in file order.
+//! Where order has a meaning it is part of the data: `input`, `roles`, the statuses of an output, the fields of a
+//! status and `graph` are lists of `[name, value]` in file order.
 
 pub mod check;
 mod format;
@@ -38,15 +38,15 @@ pub type Ordered<N, V> = Vec<(N, V)>;
 /// The result of reading a file without faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// What is hashed.
+    /// The hashed part.
     pub workflow: Workflow,
-    /// What may change between runs.
+    /// The part that may change between runs.
     pub policy: Policy,
-    /// What is odd but not wrong, in source order.
+    /// Warnings, in source order.
     pub warnings: Vec<Diagnostic>,
-    /// What is valid but cannot be run by this version, in source order: `validate` prints it, `run` refuses it.
+    /// Valid parts that this version cannot run, in source order: `validate` prints them, `run` refuses them.
     pub not_yet: Vec<Diagnostic>,
-    /// Where each part stands, for what is found out about the workflow later.
+    /// The location of each part, for later diagnostics.
     pub places: SourceMap,
 }
 
@@ -55,75 +55,75 @@ pub struct Checked {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workflow {
-    /// The graph: for `start` and for each role, where it leads.
+    /// The graph: the edges of `start` and of each role.
     pub graph: Ordered<String, Outgoing>,
     /// Altering hooks, in file order.
     pub hooks: Vec<HookUse>,
-    /// What a thread is given.
+    /// The inputs of a thread.
     pub input: Ordered<FieldName, Field>,
     /// Logical models.
     pub models: BTreeMap<String, ModelSpec>,
     /// The name.
     pub name: String,
-    /// What the run gives back at an `end` without a result of its own.
+    /// The result of a run at an `end` without a specific result.
     pub result: Option<Template>,
-    /// Who speaks.
+    /// The roles.
     pub roles: Ordered<RoleName, Role>,
-    /// Version of the format: 1.
+    /// The version of the format: 1.
     pub rondo: u32,
 }
 
-/// What of a workflow may change between runs without changing its threads, object kind `policy`.
+/// The part of a workflow that may change between runs without changing its threads, object kind `policy`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// What the workflow is for.
+    /// The purpose of the workflow.
     pub description: String,
     /// Transparent hooks, in file order.
     pub hooks: Vec<HookUse>,
     /// Limits of a thread.
     pub limits: Limits,
-    /// For each role what may change; a child workflow's roles stand under `role/child_role`.
+    /// The policy of each role; a child workflow's roles are under `role/child_role`.
     pub roles: BTreeMap<String, RolePolicy>,
 }
 
-/// What of a role may change between runs.
+/// The part of a role that may change between runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RolePolicy {
-    /// Logical models that are asked when the first cannot be had.
+    /// Logical models to ask when the first is unavailable.
     pub fallback: Vec<String>,
     /// Limits of the role.
     pub limits: RoleLimits,
-    /// How an attempt that failed is repeated.
+    /// How failed attempts are repeated.
     pub retry: Retry,
-    /// Milliseconds that a step may take; of a human role, until `on_timeout`.
+    /// The time limit of a step in milliseconds; for a human role, the time until `on_timeout`.
     pub timeout_ms: Option<u64>,
     /// Settings for transparent hook kinds, by kind.
     pub with: BTreeMap<String, Value>,
 }
 
-/// How an attempt that failed is repeated.
+/// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// Attempts in all, the first one included.
+    /// The total number of attempts, including the first.
     pub attempts: u32,
     /// Milliseconds before the second attempt; doubled for each further one, with jitter.
     pub backoff_ms: u64,
-    /// Which faults are worth another attempt.
+    /// The faults that cause another attempt.
     pub faults: Vec<RetryFault>,
 }
 
-/// A fault that another attempt may cure.
+/// A fault that another attempt may fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryFault {
     /// The provider asks for fewer requests.
     RateLimit,
-    /// The provider has a fault of its own.
+    /// The provider has an internal fault.
     Server,
-    /// The provider was silent for too long.
+    /// The provider sent nothing for too long.
     Timeout,
     /// The provider could not be reached, or the connection broke.
     Network,
@@ -143,41 +143,41 @@ impl Default for Retry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
-    /// The provider's id, where the file names one; the operator may name another.
+    /// The provider's model id, if the file names one; the operator may name another.
     pub model: Option<String>,
     /// The parameters that were given.
     pub parameters: Parameters,
 }
 
-/// Who speaks.
+/// A role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Role {
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
-    /// What it does, by kind.
+    /// The kind, with its settings.
     pub kind: RoleKind,
-    /// The statuses it may answer with, each with its fields.
+    /// The possible statuses, each with its fields.
     pub output: Ordered<Status, Ordered<FieldName, Field>>,
     /// Settings for altering hook kinds, by kind.
     pub with: BTreeMap<String, Value>,
 }
 
-/// What a role does.
+/// The kind of a role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
     /// A model answers.
     Model(ModelRole),
-    /// The next edge is chosen among those of this role.
+    /// Chooses the next edge among those of this role.
     Selector(SelectorRole),
     /// A person answers.
     Human,
-    /// One tool is run.
+    /// Runs one tool.
     Tool(ToolRole),
-    /// Expressions decide.
+    /// Evaluates expressions.
     Rule(RuleRole),
-    /// Another workflow runs.
+    /// Runs another workflow.
     Workflow(Box<WorkflowRole>),
 }
 
@@ -199,11 +199,11 @@ impl RoleKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRole {
-    /// Older visits are put into one text.
+    /// How older visits are condensed into one text.
     pub compact: Option<Compact>,
     /// How much of the other roles' steps it sees.
     pub context: Context,
-    /// How answers are written.
+    /// The format of answers.
     pub format: AnswerFormat,
     /// How much of its own earlier visits it sees.
     pub history: History,
@@ -211,7 +211,7 @@ pub struct ModelRole {
     pub model: String,
     /// The system text, files inlined; not a template.
     pub system: String,
-    /// Tools that it may use, as written.
+    /// The tools that it may use, as written.
     pub tools: Vec<String>,
 }
 
@@ -222,7 +222,7 @@ pub enum AnswerFormat {
     /// YAML front matter, then the body in Markdown.
     #[default]
     Frontmatter,
-    /// One JSON object, held to a schema by the provider.
+    /// One JSON object; the provider enforces a schema.
     Json,
 }
 
@@ -230,10 +230,10 @@ pub enum AnswerFormat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
-    /// Prompt and conclusion of each visit.
+    /// The prompt and the answer of each visit.
     #[default]
     Condensed,
-    /// Everything, tool traffic and repairs too.
+    /// Everything, including tool calls and repairs.
     Exact,
     /// Nothing: each visit is a fresh conversation.
     None,
@@ -243,11 +243,11 @@ pub enum History {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// Of which roles; `None` = all.
+    /// The roles to see; `None` = all.
     pub from: Option<Vec<RoleName>>,
-    /// The most bytes of it.
+    /// The maximum size in bytes.
     pub max_bytes: u64,
-    /// How much.
+    /// How much of each step it sees.
     pub what: ContextWhat,
 }
 
@@ -266,19 +266,19 @@ pub enum ContextWhat {
     /// Role, status and fields.
     #[default]
     Outputs,
-    /// Those and the body.
+    /// Role, status, fields and body.
     Bodies,
 }
 
-/// When and how a role's older visits are put into one text.
+/// When and how a role's older visits are condensed into one text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compact {
-    /// Estimated tokens (bytes / 4) of a request above which it happens.
+    /// The estimated tokens (bytes / 4) of a request that trigger it.
     pub at: u64,
     /// The role that writes the text.
     pub by: RoleName,
-    /// Visits that stay as they are.
+    /// The number of visits that stay unchanged.
     pub keep: u64,
 }
 
@@ -286,27 +286,27 @@ pub struct Compact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectorRole {
-    /// Who chooses.
+    /// How the edge is chosen.
     pub by: SelectBy,
-    /// The status taken after two choices that break the contract, if the graph has an `else`.
+    /// The edges taken after two choices that break the contract, if the graph has an `else`.
     pub fallback_route: Option<Vec<Edge>>,
-    /// The model that chooses, when one does.
+    /// The model that chooses, if a model does.
     pub model: ModelRole,
 }
 
-/// Who chooses for a selector.
+/// How a selector's edge is chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectBy {
-    /// A model.
+    /// By a model.
     Model,
-    /// Each in turn.
+    /// In rotation.
     RoundRobin,
     /// The role that spoke least recently.
     LeastRecent,
-    /// A person.
+    /// By a person.
     Human,
-    /// An expression that yields a status.
+    /// By an expression that yields a status.
     Expression(String),
 }
 
@@ -320,7 +320,7 @@ pub struct ToolRole {
     pub tool: String,
 }
 
-/// A role that expressions decide.
+/// A role that evaluates expressions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleRole {
@@ -332,97 +332,97 @@ pub struct RuleRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// An expression for each field.
+    /// The expression of each field.
     pub fields: Ordered<FieldName, String>,
-    /// When it applies.
+    /// The condition, if any.
     pub when: Option<String>,
 }
 
-/// A role that another workflow plays.
+/// A role that runs another workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowRole {
     /// Its input, as templates.
     pub input: Template,
-    /// From the child's last status to this role's status; empty for `done` and `failed`.
+    /// Maps the child's last status to this role's status; empty for `done` and `failed`.
     pub statuses: BTreeMap<String, Status>,
-    /// The child, whole.
+    /// The complete child workflow.
     pub workflow: Workflow,
 }
 
 /// Templates at the leaves of a JSON value: every text in it is template source. A text that is exactly one
-/// `{{ expr }}` keeps the type of what it yields.
+/// `{{ expr }}` keeps the type of its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Template(pub Value);
 
-/// Where `start` or a role leads.
+/// The edges of `start` or of a role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outgoing {
     /// From `start`: edges tried in order, the last one without a condition.
     Start(Vec<Edge>),
-    /// From a role: for each status, edges tried in order, the last one without a condition. Reserved statuses stand
-    /// here as `error`, `limit`, `timeout` for `on_error`, `on_limit`, `on_timeout`.
+    /// From a role: for each status, edges tried in order, the last one without a condition. The reserved statuses
+    /// `error`, `limit` and `timeout` hold the edges of `on_error`, `on_limit` and `on_timeout`.
     Role(Ordered<Status, Vec<Edge>>),
 }
 
-/// From a status to the next role, with the prompt that it is given.
+/// Leads from a status to the next role, with the prompt for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
     /// How often it may be taken in a thread.
     pub max: Option<u32>,
-    /// Where it leads once it has been.
+    /// The edge to take after that.
     pub on_max: Option<Box<Edge>>,
-    /// The role whose every step counts anew.
+    /// The role whose every step resets the count.
     pub per: Option<RoleName>,
-    /// Template source; `""` when the file gives none.
+    /// Template source; `""` if the file has none.
     pub prompt: String,
-    /// Why, at `fail`: template source.
+    /// The reason, at `fail`: template source.
     pub reason: Option<String>,
-    /// What the run gives back, at `end`.
+    /// The result of the run, at `end`.
     pub result: Option<Template>,
     /// A line for the user: template source.
     pub say: Option<String>,
-    /// Where to.
+    /// The target.
     pub to: Target,
     /// The condition, an expression; `None` = always.
     pub when: Option<String>,
 }
 
-/// Where an edge leads.
+/// The target of an edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// To a role.
+    /// A role.
     Role(RoleName),
-    /// To the end, exit code 0.
+    /// The end, exit code 0.
     End,
-    /// To the end, exit code 1.
+    /// The end, exit code 1.
     Fail,
-    /// To the role from which this one was entered.
+    /// The role from which this one was entered.
     Back,
-    /// To several roles at once.
+    /// Several roles at once.
     Fan(Box<FanOut>),
 }
 
-/// Several lanes at once, and where they meet.
+/// Several concurrent lanes and their join.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FanOut {
-    /// A lane for each branch, or one branch whose lanes are made by `each`.
+    /// One branch per lane, or one branch whose lanes come from `each`.
     pub branches: Vec<Branch>,
-    /// A lane for each element.
+    /// Opens a lane for each element of a list.
     pub each: Option<Each>,
-    /// Where the lanes meet.
+    /// The join of the lanes.
     pub join: Join,
 }
 
 impl FanOut {
-    /// The most lanes of a fan-out, and elements of an `each` list.
+    /// The maximum number of lanes of a fan-out, and of elements of an `each` list.
     pub const MAX_LANES: usize = crate::id::MAX_LANES;
-    /// How many fan-outs may stand one within the other.
+    /// The maximum nesting of fan-outs.
     pub const MAX_NESTING: usize = 8;
 }
 
@@ -434,7 +434,7 @@ pub struct Branch {
     pub prompt: String,
     /// Its first role.
     pub to: RoleName,
-    /// Whether it is opened at all.
+    /// The condition for opening it; `None` = always.
     pub when: Option<String>,
 }
 
@@ -446,17 +446,17 @@ pub struct Each {
     pub name: FieldName,
     /// An expression that yields the list.
     pub over: String,
-    /// How many lanes run at once.
+    /// How many lanes run concurrently.
     pub parallel: u32,
 }
 
-/// Where lanes meet.
+/// The join of a fan-out's lanes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
-    /// What a failed lane does.
+    /// The effect of a failed lane.
     pub failed: FailedLanes,
-    /// How many must arrive.
+    /// How many lanes must arrive.
     pub need: Need,
     /// Template source; `None` = the parts with a blank line between.
     pub prompt: Option<String>,
@@ -464,7 +464,7 @@ pub struct Join {
     pub to: RoleName,
 }
 
-/// What a failed lane does to its fan-out.
+/// The effect of a failed lane on its fan-out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailedLanes {
@@ -481,7 +481,7 @@ pub enum FailedLanes {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Need {
-    /// Each.
+    /// All.
     #[default]
     All,
     /// One.
@@ -501,7 +501,7 @@ impl Workflow {
         self.edges().any(Edge::fans_out)
     }
 
-    /// Its edges, without those that are taken in the place of others.
+    /// Its edges, without the `on_max` edges.
     pub fn edges(&self) -> impl Iterator<Item = &Edge> {
         self.graph.iter().flat_map(|(_, outgoing)| match outgoing {
             Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
@@ -511,19 +511,19 @@ impl Workflow {
 }
 
 impl Edge {
-    /// Whether it leads to several roles at once, or does once it has been taken often enough.
+    /// Whether it, or one of its `on_max` edges, leads to a fan-out.
     pub fn fans_out(&self) -> bool {
         self.with_on_max().any(|edge| matches!(edge.to, Target::Fan(_)))
     }
 
-    /// This edge, then those that are taken in its place.
+    /// This edge, then its `on_max` edges.
     pub(crate) fn with_on_max(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
     }
 }
 
 impl Role {
-    /// The fields of a status that the role may answer with.
+    /// The fields of one of the role's statuses.
     pub fn fields(&self, status: &str) -> Option<&Ordered<FieldName, Field>> {
         self.output.iter().find(|(name, _)| name.as_str() == status).map(|(_, fields)| fields)
     }

@@ -1,7 +1,7 @@
 //! The JSON Schema of workflow files, for editors: `rondo schema` prints it.
 //!
-//! It is made of the table in [`format`](super::format), as the reader's keys are. A schema says less than the reader:
-//! names that exist, templates, durations within range are for `rondo validate`. A test holds both to the same files.
+//! It is generated from the table in [`format`](super::format), like the reader's keys. A schema covers less than the
+//! reader: `rondo validate` checks names, templates and ranges of durations. A test checks both with the same files.
 
 use serde_json::{Map, Value, json};
 
@@ -10,17 +10,17 @@ use super::hooks::HookKind;
 
 const STATUS: &str = "^[a-z][a-z0-9_-]*$";
 
-/// The JSON Schema 2020-12 of a workflow file, as text with a newline at its end.
+/// The JSON Schema 2020-12 of a workflow file, as text with a final newline.
 pub fn schema() -> String {
     let mut defs = Definitions::default();
     let mut schema = defs.map(&TOP);
     put(&mut schema, "$schema", json!("https://json-schema.org/draft/2020-12/schema"));
     put(&mut schema, "title", json!("Workflow"));
     put(&mut schema, "description", json!("A workflow of roles and a graph of prompts between them."));
-    // What begins with `x-` is ignored, at the top only.
+    // Keys that begin with `x-` are ignored, at the top level only.
     put(&mut schema, "patternProperties", json!({ "^x-": true }));
     put(&mut schema, "$defs", Value::Object(defs.0));
-    // It puts the keywords into the order in which a person reads them.
+    // This sorts the keywords in a readable order.
     let ordered = schemars::Schema::try_from(schema).unwrap_or_default();
     format!("{}\n", serde_json::to_string_pretty(&ordered).unwrap_or_default())
 }
@@ -31,7 +31,7 @@ fn put(schema: &mut Value, keyword: &str, value: Value) {
     }
 }
 
-/// A map from names that follow `pattern` to `value`.
+/// A map from names that match `pattern` to `value`.
 fn by_name(pattern: &str, value: &Value) -> Value {
     json!({ "type": "object", "patternProperties": { pattern: value }, "additionalProperties": false })
 }
@@ -76,10 +76,10 @@ impl Definitions {
         schema
     }
 
-    /// A reference to `name`, which is `about` and holds what `make` makes.
+    /// A reference to `name`, described by `about` and defined by `make`.
     fn refer(&mut self, name: &str, about: &str, make: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.0.contains_key(name) {
-            // A shape may hold itself.
+            // A shape may contain itself.
             self.0.insert(name.to_owned(), Value::Null);
             let mut schema = make(self);
             put(&mut schema, "description", json!(about));

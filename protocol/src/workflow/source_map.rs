@@ -1,11 +1,11 @@
-//! Where each part of a workflow is written in its files.
+//! Maps each part of a workflow to its location in its files.
 //!
 //! A part has a path, made of the names and positions that lead to it in a [`Workflow`](super::Workflow):
-//! `roles.writer.system`, `graph.writer.drafted[0].prompt`, `graph.start[0].on_max.to`. One edge is a list of one;
-//! what an `else:` holds is the list's last edge; `on_error`, `on_limit` and `on_timeout` stand under `error`, `limit`
-//! and `timeout`; branches of a fan-out are `graph.writer.drafted[0].to[1]`. [`key`] and [`item`] build paths.
+//! `roles.writer.system`, `graph.writer.drafted[0].prompt`, `graph.start[0].on_max.to`. A single edge is a list of one;
+//! the edge of an `else:` is the list's last; `on_error`, `on_limit` and `on_timeout` are under `error`, `limit` and
+//! `timeout`; branches of a fan-out are `graph.writer.drafted[0].to[1]`. [`key`] and [`item`] build paths.
 //!
-//! A part that the file leaves out is found at the nearest part that holds it.
+//! A part that the file leaves out has the location of the nearest part that contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::source::{Source, locate};
 
-/// The most bytes of paths that are kept. What lies beyond is found at the part that holds it.
+/// The maximum total bytes of paths. A part beyond that has the location of the part that contains it.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
 /// The path of the member `name` of the part at `path`.
@@ -36,7 +36,7 @@ struct Location {
 struct Entry {
     key: Option<Location>,
     value: Location,
-    /// Whether the value is a list or a map, which is better pointed at by its key.
+    /// Whether the value is a list or a map; diagnostics then point at its key.
     holds: bool,
     text: Text,
 }

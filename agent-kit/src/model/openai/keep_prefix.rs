@@ -1,47 +1,47 @@
-//! How a provider is asked to keep the prefix of a request for the next one.
+//! How a provider is asked to cache the prefix of a request for the next one.
 //!
-//! Three things are sent, each only to servers that take it, because strict ones refuse a request with a field that
-//! they do not know:
+//! There are three cases. Fields are sent only to servers that accept them, because strict servers refuse requests with
+//! unknown fields:
 //! - `prompt_cache_key` and `prompt_cache_retention`: OpenAI
 //!   (<https://developers.openai.com/api/docs/guides/prompt-caching>), the key also Mistral
 //!   (<https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching>);
-//! - `cache_control` on parts of the content: gateways to Anthropic's models
+//! - `cache_control` on content blocks: gateways to Anthropic's models
 //!   (<https://openrouter.ai/docs/features/prompt-caching>,
 //!   <https://docs.litellm.ai/docs/completion/prompt_caching>);
 //! - nothing: DeepSeek (<https://api-docs.deepseek.com/guides/kv_cache>), Gemini from 2.5 on
-//!   (<https://ai.google.dev/gemini-api/docs/caching>), llama.cpp and vLLM keep prefixes unasked; Groq and Cerebras
-//!   refuse the key (<https://github.com/zed-industries/zed/issues/36215>).
+//!   (<https://ai.google.dev/gemini-api/docs/caching>), llama.cpp and vLLM cache prefixes by themselves; Groq and
+//!   Cerebras refuse the key (<https://github.com/zed-industries/zed/issues/36215>).
 //!
-//! All of it is transport and no content: it stands in no head and in no digest, and a request without it is the same
-//! request.
+//! These fields are transport, not content: they are part of no head and no digest, and a request without them is the
+//! same request.
 
 use rondo_protocol::call::ModelCall;
 use serde::{Deserialize, Serialize};
 
-/// The longest key that OpenAI takes.
+/// The maximum length of a key at OpenAI.
 #[cfg(test)]
 pub(super) const KEY_MAX_BYTES: usize = 64;
 
-/// Hexadecimal digits of the head's digest that stand in a key: 128 bits.
+/// How many hexadecimal digits of the head's digest a key contains: 128 bits.
 const HEAD_DIGITS: usize = 32;
 
-/// How a provider is asked to keep the prefix of a request.
+/// How a provider is asked to cache the prefix of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeepPrefix {
-    /// As the server's address says: a key for OpenAI and Mistral, blocks for Anthropic's models at OpenRouter, nothing
+    /// By the server's address: a key for OpenAI and Mistral, blocks for Anthropic's models at OpenRouter, nothing
     /// elsewhere.
     #[default]
     Auto,
     /// By `prompt_cache_key`.
     Key,
-    /// By `cache_control` on blocks of content.
+    /// By `cache_control` on content blocks.
     Blocks,
     /// Not at all.
     Off,
 }
 
-/// For how long a provider is asked to keep it.
+/// How long a provider is asked to keep the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeepFor {
     /// With a key: minutes without use, an hour at most. OpenAI's GPT-5.5 and later refuse it.
@@ -50,7 +50,7 @@ pub enum KeepFor {
     /// With a key: up to a day. OpenAI's GPT-5.6 and later take it and keep to their own time.
     #[serde(rename = "24h")]
     Day,
-    /// With blocks: five minutes without use, as without a word.
+    /// With blocks: five minutes without use, the default.
     #[serde(rename = "5m")]
     FiveMinutes,
     /// With blocks: an hour without use; writing costs more.
@@ -59,7 +59,7 @@ pub enum KeepFor {
 }
 
 impl KeepPrefix {
-    /// Every way.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Key, Self::Blocks, Self::Off];
 
     /// The word in settings.
@@ -72,7 +72,7 @@ impl KeepPrefix {
         }
     }
 
-    /// Whether a time can be stated beside it. What `auto` comes to is known only with the address.
+    /// Whether it can be combined with a time. The result of `auto` is known only with the address.
     pub fn takes(self, time: KeepFor) -> bool {
         match self {
             Self::Auto => true,
@@ -105,12 +105,12 @@ impl KeepPrefix {
         }
     }
 
-    /// What is sent to the server at `host` for `model`.
+    /// The field that is sent to the server at `host` for `model`.
     pub(super) fn at(self, host: &str, model: &str) -> Option<CacheField> {
         match (self, Server::at(host)) {
             (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => Some(CacheField::Key),
             (Self::Blocks, _) => Some(CacheField::Blocks),
-            // Gemini takes blocks too, but needs none, and looks at the last one only, which moves with every request.
+            // Gemini accepts blocks too, but needs none, and uses only the last one, which moves with every request.
             (Self::Auto, Server::OpenRouter) => is_of_anthropic(model).then_some(CacheField::Blocks),
             (Self::Auto, Server::Other) | (Self::Off, _) => None,
         }
@@ -118,7 +118,7 @@ impl KeepPrefix {
 }
 
 impl KeepFor {
-    /// Every time.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::InMemory, Self::Day, Self::FiveMinutes, Self::Hour];
 
     /// The word in settings and requests.
@@ -131,13 +131,13 @@ impl KeepFor {
         }
     }
 
-    /// Whether it is a time of keys, else of blocks.
+    /// Whether the time applies to keys, else to blocks.
     fn is_for_keys(self) -> bool {
         matches!(self, Self::InMemory | Self::Day)
     }
 }
 
-/// The servers whose addresses say what they take.
+/// The servers that are recognized by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Server {
     OpenAi,
@@ -148,7 +148,7 @@ enum Server {
 
 impl Server {
     fn at(host: &str) -> Self {
-        // OpenAI's regions stand before its host, as in `eu.api.openai.com`.
+        // OpenAI's regions precede its host, as in `eu.api.openai.com`.
         let is = |name: &str| is_host(host, name);
         match () {
             () if is("api.openai.com") => Self::OpenAi,
@@ -159,18 +159,18 @@ impl Server {
     }
 }
 
-/// Whether that is the host of this name, or one below it.
+/// Whether `host` is the host of this name or a subdomain of it.
 pub(super) fn is_host(host: &str, name: &str) -> bool {
     host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// The host of an address; empty where it is none.
+/// The host of an address; empty if the address is invalid.
 pub(super) fn host(base_url: &str) -> String {
     reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn is_of_anthropic(model: &str) -> bool {
-    // `~anthropic/..` names the newest of a family.
+    // `~anthropic/..` names the newest model of a family.
     model.trim_start_matches('~').starts_with("anthropic/")
 }
 
@@ -186,16 +186,16 @@ pub(super) enum CacheField {
 /// What one request asks of the provider's cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CacheRequest {
-    /// Of a request with a key.
+    /// For a request with a key.
     pub key: Option<String>,
-    /// Of a request with a key, if the operator states it.
+    /// For a request with a key, if the operator sets it.
     pub retention: Option<KeepFor>,
-    /// The mark of blocks, on requests that have any.
+    /// The mark of blocks, if the request has any.
     pub mark: Option<CacheControl>,
 }
 
 impl CacheRequest {
-    /// What the request of `call` says to the server at `host`.
+    /// What the request of `call` asks of the server at `host`.
     pub fn of(call: &ModelCall, host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
         let time = time.filter(|time| keep.sends_at(*time, host));
         match keep.at(host, &call.head.model) {
@@ -209,7 +209,7 @@ impl CacheRequest {
     }
 }
 
-/// The mark of a block up to which a prefix is to be kept. All of a request are equal.
+/// Marks a block as the end of a prefix to cache. All marks of a request are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct CacheControl {
     r#type: &'static str,
@@ -217,17 +217,17 @@ pub(super) struct CacheControl {
     ttl: Option<&'static str>,
 }
 
-/// The key by which OpenAI routes a request: thread and head, so that all visits of a role in a thread have the same
-/// one, and no two roles.
+/// The key by which OpenAI routes a request: thread and head, so that all visits of a role in a thread share one key,
+/// and no two roles do.
 ///
-/// A key is put to the hash of a prompt's beginning, which picks the machine; beyond about 15 requests a minute for one
-/// pair of beginning and key, some go to further machines, which hold nothing of it. What grows, and is worth most, is
-/// the conversation of a role in its thread, and its visits stay below that rate; a key of the head alone would not
-/// with many threads at once. What that costs: a thread's first request may not find what another thread's left of the
-/// system text. The lane is left out, because a lane begins with what its trunk has said.
+/// OpenAI combines the key with the hash of a prompt's beginning to pick a machine; beyond about 15 requests a minute
+/// for one pair, some go to other machines, which have nothing cached. The conversation of a role in its thread is the
+/// part that grows and is worth most, and its visits stay below that rate; with a key of the head alone, many
+/// concurrent threads would not. The cost: a thread's first request may miss the system text that another thread left
+/// in the cache. The lane is left out, because a lane begins with the conversation of its trunk.
 ///
-/// Neither part tells anything of what is said: one is random, the other a digest. Both are in the store, so the key is
-/// the same in every process that goes on with the thread.
+/// Neither part reveals content: one is random, the other a digest. Both are in the store, so every process that
+/// continues the thread uses the same key.
 fn key(call: &ModelCall) -> String {
     let mut key = format!("{}-", call.site.thread);
     key.extend(call.head_digest.to_string().chars().take(HEAD_DIGITS));

@@ -1,19 +1,19 @@
-//! The OpenAI chat completions interface, as OpenAI and compatible servers speak it.
+//! The OpenAI chat completions API, as OpenAI and compatible servers implement it.
 //!
-//! async-openai gives the configuration: addresses and headers. Requests are written and replies read here, because its
-//! client retries on its own, loses the status of unusual errors, drops what a cut stream ends with, and buffers without
-//! a bound.
+//! async-openai provides the configuration: addresses and headers. This module writes requests and reads replies
+//! itself, because that client retries by itself, loses the status of unusual errors, drops the end of a cut stream and
+//! buffers without a bound.
 //!
 //! Laws:
 //! - One call is one request. Nothing is retried, no redirect is followed.
-//! - A reply is complete only with a finish reason that is known; anything else is a fault, and what had come is not
-//!   used. Figures that cannot be read are no fault.
-//! - Whatever a server sends, memory stays within a small multiple of `max_reply_bytes` and an event of a stream, and
+//! - A reply is complete only with a known finish reason; anything else is a fault, and the text so far is discarded.
+//!   Unreadable usage figures are no fault.
+//! - Whatever a server sends, memory stays within a small multiple of `max_reply_bytes` plus one event of a stream, and
 //!   every wait ends.
-//! - The key is sent to `base_url` and stands in no fault.
+//! - The key is sent only to `base_url` and appears in no fault.
 //!
-//! Proxies of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest reads them, but
-//! never to a loopback address.
+//! The proxy variables of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest
+//! defines them, but never to a loopback address.
 
 mod keep_prefix;
 mod refusal;
@@ -47,15 +47,15 @@ pub use response_format::ResponseFormat;
 
 const MAX_REFUSAL_BYTES: usize = 4096;
 
-/// How many times the bytes of the largest reply a stream may have. Providers send 200 to 1000 bytes for each token of
-/// one to five; short of the largest replies nothing comes near it.
+/// The maximum size of a stream, as a multiple of the largest reply. Providers send 200 to 1000 bytes for each token of
+/// one to five bytes; only the largest replies come near this limit.
 const STREAM_TIMES: usize = 64;
 
-/// How many times the bytes of the largest reply it may take as one JSON object: written in ASCII alone, a text of
-/// letters beyond it is three times as long.
+/// The maximum size of a reply as one JSON object, as a multiple of the largest reply: text of non-ASCII letters
+/// written as ASCII escapes is three times as long.
 const WHOLE_TIMES: usize = 3;
 
-/// What a completion as one JSON object may hold beside its reply.
+/// The maximum size of the rest of a completion as one JSON object.
 const WHOLE_MORE_BYTES: usize = 1 << 20;
 
 /// Where and how a provider is asked.
@@ -63,19 +63,19 @@ const WHOLE_MORE_BYTES: usize = 1 << 20;
 pub struct OpenAiSettings {
     /// The address before `/chat/completions`; it usually ends in `/v1`.
     pub base_url: String,
-    /// The key, with the name of the variable that holds it; `None` for a server that needs none.
+    /// The key, with the name of its variable; `None` for a server that needs none.
     pub api_key: Option<Secret>,
-    /// How long a connection may take to stand.
+    /// The maximum time to open a connection.
     pub connect_timeout: Duration,
-    /// How long the server may be silent.
+    /// The maximum time without data from the server.
     pub idle_timeout: Duration,
-    /// How long a request may take; `None` for what the call has left.
+    /// The maximum time of a request; `None` for the time that the call has left.
     pub total_timeout: Option<Duration>,
-    /// The most bytes of a reply: of its text, its reasoning and its tool calls, without what they are wrapped in.
+    /// The maximum bytes of a reply: its text, reasoning and tool calls, without the surrounding JSON.
     pub max_reply_bytes: usize,
-    /// How the provider is asked to keep the prefix of a request.
+    /// How the provider is asked to cache the prefix of a request.
     pub keep_prefix: KeepPrefix,
-    /// For how long; `None` = as the provider does without a word.
+    /// How long the provider is asked to keep it; `None` = its default.
     pub keep_for: Option<KeepFor>,
 }
 
@@ -97,13 +97,13 @@ impl Default for OpenAiSettings {
 /// Why a provider cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the base URL is not an http or https address: {0}")]
     Address(String),
-    /// The address holds a name, a password or a query, which would be shown with it.
+    /// The address contains a user name, a password or a query, which would be shown with it.
     #[error("the base URL holds a user name, a password or a query; give the key in {KEY_VARIABLE}")]
     Credentials,
-    /// The key has characters that no header can hold.
+    /// The key has characters that are not allowed in a header.
     #[error("the key in {0} holds characters that cannot be sent, such as a line end")]
     Key(String),
     /// The HTTP client cannot be built.
@@ -114,7 +114,7 @@ pub enum SettingsError {
 /// The variable that usually holds the key.
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
-/// A provider that speaks the chat completions interface.
+/// A provider with the chat completions API.
 #[derive(Debug, Clone)]
 pub struct OpenAi {
     http: reqwest::Client,
@@ -125,7 +125,7 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Sets a provider up; nothing is sent.
+    /// Sets up a provider; sends nothing.
     ///
     /// # Errors
     /// [`SettingsError`].
@@ -170,7 +170,7 @@ impl OpenAi {
         }
     }
 
-    /// Reads a stream of events until its end, or until `[DONE]`.
+    /// Reads a stream of events until its end or `[DONE]`.
     async fn read_stream(
         &self,
         mut response: Response,
@@ -208,7 +208,7 @@ impl OpenAi {
         assembly.complete(ordinal).ok_or_else(|| cut(reader.read_bytes(), None))
     }
 
-    /// Reads a completion that was not streamed although it was asked to be. Some servers and proxies do that.
+    /// Reads a completion that the server or a proxy did not stream, although streaming was requested.
     async fn read_whole(
         &self,
         mut response: Response,
@@ -248,7 +248,7 @@ impl OpenAi {
         let mut body = Vec::new();
         let mut is_whole = false;
         while body.len() < MAX_REFUSAL_BYTES && !is_whole {
-            // The status says the most; a body that does not come changes nothing.
+            // The status matters most; a missing body changes nothing.
             match clock.wait(response.chunk()).await {
                 Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
                 Ok(Ok(None)) => is_whole = true,
@@ -259,7 +259,7 @@ impl OpenAi {
         body.truncate(MAX_REFUSAL_BYTES);
         let mut body = String::from_utf8_lossy(&body).into_owned();
         if !is_whole {
-            // What could be the beginning of a key is left out.
+            // Leaves out an end that could be the beginning of a key.
             body = self.redactor.beginning(&body);
         }
         let mut fault = refusal::of_status(status, &body, &self.redactor);
@@ -270,7 +270,7 @@ impl OpenAi {
         Fault { retry_after_ms, ..fault }
     }
 
-    /// What to do about a status.
+    /// A hint for the user about a status.
     fn hint(&self, status: u16) -> Option<String> {
         match (status, &self.settings.api_key) {
             (401 | 403, Some(key)) => Some(format!("check the key in {}", key.name)),
@@ -308,7 +308,7 @@ impl Model for OpenAi {
     }
 }
 
-/// The headers of every request. A key that no header can hold is refused here, because the configuration would panic.
+/// The headers of every request. Refuses a key that no header can contain, because the configuration would panic.
 fn headers(config: OpenAIConfig, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
     let config = match key {
         Some(key) => {
@@ -317,7 +317,7 @@ fn headers(config: OpenAIConfig, key: Option<&Secret>) -> Result<HeaderMap, Sett
             }
             config.with_api_key(&key.value)
         }
-        // Without a key of its own the configuration would take one from the environment.
+        // Without an explicit key the configuration would take one from the environment.
         None => config.with_api_key(""),
     };
     let mut headers = config.headers();
@@ -349,7 +349,7 @@ impl ContentType {
         let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = header.split(';').next().unwrap_or_default().trim();
         match kind.to_ascii_lowercase().as_str() {
-            // A server that does not say what it sends was asked for a stream.
+            // Without a content type it is a stream, as requested.
             "text/event-stream" | "" => Self::EventStream,
             "application/json" => Self::Json,
             _ => Self::Other(refusal::words(kind, redactor)),
@@ -357,11 +357,11 @@ impl ContentType {
     }
 }
 
-/// When waiting ends.
+/// The time limits of a request.
 struct Clock {
     idle_timeout: Duration,
     total_timeout: Duration,
-    /// `None` when it lies farther away than time can be counted.
+    /// `None` when it is too far away to represent.
     deadline: Option<Instant>,
 }
 
@@ -372,7 +372,7 @@ impl Clock {
         Self { idle_timeout: settings.idle_timeout, total_timeout, deadline }
     }
 
-    /// Waits for `future`, but no longer than the server may be silent and the request may take.
+    /// Waits for `future`, up to the idle timeout and the deadline of the request.
     async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
         let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = left.min(self.idle_timeout);
@@ -396,7 +396,7 @@ fn cut(read_bytes: usize, error: Option<&reqwest::Error>) -> Fault {
     Fault::new(Code::ReplyCut, FaultClass::Network, message)
 }
 
-/// The last cause of an error, which says more than the first.
+/// The innermost cause of an error, which is the most specific one.
 fn root_cause(error: &reqwest::Error) -> String {
     refusal::excerpt(&web::root_cause(error))
 }

@@ -1,4 +1,4 @@
-//! What a provider means when it does not answer.
+//! Converts the errors of a provider to faults.
 
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -9,10 +9,10 @@ use crate::redact::Redactor;
 
 const MAX_WORDS_CHARS: usize = 400;
 
-/// The longest error object that is looked into; of a longer one the beginning is shown.
+/// The maximum size of an error object to parse; of a longer one the beginning is shown.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// The fault of an answer with an HTTP status that is no success, and of this body.
+/// The fault for a response with an unsuccessful HTTP status and this body.
 pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     match serde_json::from_str::<Value>(body) {
         Ok(Value::Object(members)) => {
@@ -23,7 +23,7 @@ pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     }
 }
 
-/// The fault of an error object, which stands in a body or inside a stream.
+/// The fault for an error object, from a body or from a stream.
 pub(super) fn of_error(json: &str, redactor: &Redactor) -> Fault {
     if json.len() > MAX_ERROR_BYTES {
         return status::fault(500, &words(json, redactor));
@@ -40,7 +40,7 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         let message = format!("the provider's quota is used up: {words}");
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);
     }
-    // Inside a stream there is no status, but some servers put it into the object.
+    // A stream has no status, but some servers put one into the object.
     let told = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
     let told = told.and_then(|told| u16::try_from(told).ok()).filter(|told| (400..600).contains(told));
     let status = status.or(told).unwrap_or(match (code, kind) {
@@ -54,8 +54,8 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
     status::fault(status, &words)
 }
 
-/// The beginning of what a provider says, on one line. Keys are taken out before it is cut, so that no part of one is
-/// left over, and after everything that could put one together.
+/// The beginning of a provider's message, on one line. Keys are redacted before the cut, so that no part of one
+/// remains, and after every step that could join the parts of one.
 pub(super) fn words(text: &str, redactor: &Redactor) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

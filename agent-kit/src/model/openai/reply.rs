@@ -1,4 +1,4 @@
-//! Putting a reply together from the chunks of a stream, or taking it whole.
+//! Assembles a reply from the chunks of a stream, or reads it as a whole.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::redact::Redactor;
 
 const MAX_TOOL_CALLS: usize = 128;
 
-/// The most items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
+/// The maximum items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
 const MAX_ITEMS: usize = 1024;
 
-/// A chunk of a stream or a whole completion. Everything may be missing, and what is not named here is ignored.
+/// A chunk of a stream, or a whole completion. Every field may be missing, and unknown fields are ignored.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(default, borrow)]
@@ -66,7 +66,7 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes memory.
+/// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes up memory.
 struct Items<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Items<T> {
@@ -109,7 +109,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// The beginning of a reply that may hold `max_bytes` of text, reasoning and tool calls together.
+    /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -122,14 +122,14 @@ impl Assembly {
         }
     }
 
-    /// Takes in a chunk, or a whole completion, as JSON. Gives the text that it adds.
+    /// Adds a chunk, or a whole completion, as JSON. Returns the text that it adds.
     ///
     /// # Errors
-    /// A chunk that cannot be read, that tells of an error or of an end that nobody knows, or that makes the reply too
-    /// large. A provider's words are redacted before they are cut.
+    /// When the chunk is unreadable, reports an error or an unknown finish reason, or makes the reply too large. A
+    /// provider's words are redacted before they are cut.
     pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
-            // It quotes what it did not expect.
+            // The error quotes the unexpected text.
             unreadable(format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor)))
         })?;
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
@@ -139,7 +139,7 @@ impl Assembly {
             self.usage = usage::read(counted.get());
         }
         let mut added = String::new();
-        // Only one choice is asked for.
+        // Only one choice was requested.
         for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.finish = Some(known_finish(&reason).ok_or_else(|| {
@@ -148,7 +148,7 @@ impl Assembly {
                 })?);
             }
             let Some(delta) = choice.delta else { continue };
-            // A refusal comes in the place of an answer, and is what the role has said.
+            // A refusal arrives instead of an answer and counts as the role's answer.
             for text in [delta.content, delta.refusal].into_iter().flatten() {
                 self.count(text.len())?;
                 added.push_str(&text);
@@ -182,7 +182,7 @@ impl Assembly {
         self.count(id.len().saturating_add(name.len()).saturating_add(added.len()))?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
         let index = delta.index.or(last).unwrap_or(0);
-        // Some servers give every call the same index, or none; another id is then another call.
+        // Some servers give every call the same index, or none; a different id then means a different call.
         let continues =
             |(at, tool): &(u64, ToolUse)| *at == index && (id.is_empty() || tool.id.is_empty() || tool.id == id);
         let last = self.tool_calls.iter().rposition(|(at, _)| *at == index);
@@ -210,7 +210,7 @@ impl Assembly {
         self.finish.is_some()
     }
 
-    /// The reply, if it is complete. `ordinal` names tool calls that have no id of their own.
+    /// Returns the reply, if it is complete. `ordinal` names tool calls without an id.
     pub(super) fn complete(self, ordinal: u64) -> Option<ModelAnswer> {
         let finish = self.finish?;
         let name = |(at, (_, tool)): (usize, (u64, ToolUse))| {
@@ -218,7 +218,7 @@ impl Assembly {
         };
         let mut tool_calls = self.tool_calls;
         tool_calls.sort_by_key(|(index, _)| *index);
-        // The interface has one field for each of these and says nothing of their order.
+        // The API has one field for each of these and does not define their order.
         let reasoning = Some(self.reasoning).filter(|text| !text.is_empty());
         let reasoning = reasoning.map(|text| Part::Reasoning { opaque: None, text });
         let tool_calls = tool_calls.into_iter().enumerate().map(name).map(Part::ToolCall);
@@ -228,7 +228,7 @@ impl Assembly {
     }
 }
 
-/// The text of arguments. The interface gives it as a JSON string; some servers give the object itself.
+/// The text of a call's arguments. The API sends it as a JSON string; some servers send the object itself.
 fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(Cow::Borrowed("")),
@@ -239,11 +239,11 @@ fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
-/// Why a reply ended, in the words of the interface or of a server behind it that keeps its own: Anthropic's
+/// Translates a finish reason: that of the API, or of a server that uses its own: Anthropic's
 /// (<https://platform.claude.com/docs/en/api/handling-stop-reasons>), Mistral's
 /// (<https://docs.mistral.ai/api/endpoint/chat>) and text-generation-inference's
 /// (<https://huggingface.co/docs/text-generation-inference/reference/api_reference>). `None` for any other: whether
-/// that reply is complete nobody knows.
+/// such a reply is complete is unknown.
 fn known_finish(word: &str) -> Option<Finish> {
     match word {
         "stop" | "end_turn" | "stop_sequence" | "eos_token" | "eos" => Some(Finish::Stop),
@@ -254,12 +254,12 @@ fn known_finish(word: &str) -> Option<Finish> {
     }
 }
 
-/// The fault of a reply that breaks the protocol.
+/// The fault for a reply that breaks the protocol.
 pub(super) fn unreadable(message: String) -> Fault {
     Fault::new(Code::ReplyUnreadable, FaultClass::Server, message)
 }
 
-/// The fault of a reply beyond a bound. Another attempt would be paid for and be as large.
+/// The fault for a reply beyond a bound. It is not retried: another attempt would cost again and be as large.
 pub(super) fn too_large(message: String) -> Fault {
     Fault::new(Code::ReplyTooLarge, FaultClass::Refused, message)
 }

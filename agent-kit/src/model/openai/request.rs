@@ -1,15 +1,14 @@
 //! The bytes of a request.
 //!
 //! They are written from our own structs: a schema must be sent key for key as the head holds it, and a conversation
-//! must be the same bytes with every version of every crate.
+//! must result in the same bytes with every version of every crate.
 //!
-//! The interface has one field for what an assistant says, one for its reasoning and one for the tools it asks for, so the
-//! texts of a message are joined and nothing of the order between the three is sent. What another family of providers
-//! would take its reasoning back by ([`Opaque`](rondo_protocol::message::Opaque)) is never sent.
+//! The API has one field each for an assistant's text, its reasoning and its tool calls, so the texts of a message are
+//! joined and the order between the three is lost. Reasoning in other providers' formats
+//! ([`Opaque`](rondo_protocol::message::Opaque)) is never sent.
 //!
-//! Law: what asks a provider to keep a prefix ([`super::keep_prefix`]) changes no content. A request with a key is the
-//! request without one and two more fields at its end; in a request with marks, at most three texts stand in a part of
-//! their own.
+//! Law: asking a provider to cache a prefix ([`super::keep_prefix`]) changes no content. A request with a key equals
+//! the request without one plus two fields at its end; a request with marks wraps at most three texts in content parts.
 
 use std::borrow::Cow;
 
@@ -27,12 +26,12 @@ use super::keep_prefix::{CacheControl, CacheRequest, KeepFor};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
 
-/// The exact bytes that are sent for `call`: the same for equal heads and messages.
+/// The exact bytes sent for `call`: the same for equal heads and messages.
 ///
 /// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
-/// format stand there byte for byte as in the head; the schema of any object is sent as `json_object`. Of the parameters, `max_output_tokens` is sent as
-/// `max_completion_tokens`, which OpenAI demands of its newer models and llama.cpp takes too; the others keep their
-/// names.
+/// format are sent byte for byte as in the head; the schema of any object is sent as `json_object`. The parameter
+/// `max_output_tokens` is sent as `max_completion_tokens`, which OpenAI requires for its newer models and llama.cpp
+/// accepts too; the others keep their names.
 ///
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
@@ -40,7 +39,7 @@ pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
     body_keeping(call, &CacheRequest::default())
 }
 
-/// The bytes that are sent for `call` with what asks its provider to keep the prefix.
+/// The bytes sent for `call`, with the fields that ask its provider to cache the prefix.
 pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<Vec<u8>, Fault> {
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
@@ -70,14 +69,14 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<V
     serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
 }
 
-/// Marks the blocks up to which a prefix is kept: at most three, where Anthropic's models take four
+/// Marks the blocks up to which a prefix is cached: at most three, where Anthropic's models accept four
 /// (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>).
 ///
-/// - The system text, with the tools that a provider puts before it: what all threads of the workflow share.
-/// - The end of the request before this one, which is whatever stands before the last answer. A provider also finds an
-///   earlier mark of its own by itself, but looks no further back than 20 blocks, and one answer may use more tools.
-/// - The end of this request, for the next one: that begins with it, also when a later visit leaves the tools of this
-///   one out, because the first request of a visit ends with its prompt.
+/// - The system text, with the tools that a provider puts before it: shared by all threads of the workflow.
+/// - The end of the previous request, which is everything before the last answer. A provider also finds its own earlier
+///   marks, but looks back no further than 20 blocks, and one answer may use more tools.
+/// - The end of this request, for the next one, which begins with it. This holds even when a later visit leaves out the
+///   tools of this one, because the first request of a visit ends with its prompt.
 fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
     let last = messages.len().checked_sub(1);
     let before_answer =
@@ -162,12 +161,12 @@ impl<'a> WireMessage<'a> {
         }
         let text = message.text();
         let tool_calls: Vec<_> = message.tool_calls().map(WireToolUse::new).collect();
-        // A request for tools without a word has no content: some servers refuse an empty one.
+        // A message with only tool calls has no content: some servers refuse an empty one.
         let is_silent = text.is_empty() && !tool_calls.is_empty();
         Ok(Self {
             role: message.role().as_str(),
             content: (!is_silent).then_some(Content::Text(text)),
-            // Without words there is nothing that this interface could take back.
+            // Reasoning without text is nothing that this API could take back.
             reasoning_content: message.reasoning().filter(|text| !text.is_empty()),
             tool_calls,
             tool_call_id: message.answers(),
@@ -250,8 +249,8 @@ impl WireFormat {
         if schema == ANY_OBJECT {
             return Ok(Self { r#type: "json_object", json_schema: None });
         }
-        // A provider with a strict mode refuses schemas that its mode does not know, so it is asked for only when it
-        // can be had.
+        // A provider with a strict mode refuses schemas that its mode does not support, so strict mode is requested
+        // only for supported schemas.
         let strict = canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema));
         let schema = raw("the schema of the answer", schema)?;
         Ok(Self { r#type: "json_schema", json_schema: Some(NamedSchema { name: "answer", strict, schema }) })

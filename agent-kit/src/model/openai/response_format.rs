@@ -1,37 +1,39 @@
-//! How a provider is asked to hold an answer to its form (<https://platform.openai.com/docs/guides/structured-outputs>).
+//! How a provider is asked to constrain an answer to a format
+//! (<https://platform.openai.com/docs/guides/structured-outputs>).
 //!
-//! Servers that do not take a schema refuse the request or leave the schema unread, so each is sent what it takes:
-//! - a schema: OpenAI and every server that is not named here, such as llama.cpp, vLLM, Mistral, OpenRouter and Gemini;
-//! - that it is an object: DeepSeek refuses schemas (<https://api-docs.deepseek.com/guides/json_mode>), and so does
-//!   Moonshot (<https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>);
-//! - nothing: Groq takes none with a stream (<https://console.groq.com/docs/structured-outputs>), Anthropic ignores it
-//!   (<https://docs.claude.com/en/api/openai-sdk>).
+//! Servers without schema support refuse the request or ignore the schema, so each is sent what it supports:
+//! - a schema: OpenAI and every server that is not listed here, such as llama.cpp, vLLM, Mistral, OpenRouter and
+//!   Gemini;
+//! - any JSON object: DeepSeek refuses schemas (<https://api-docs.deepseek.com/guides/json_mode>), and so does Moonshot
+//!   (<https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>);
+//! - nothing: Groq supports none with streaming (<https://console.groq.com/docs/structured-outputs>), Anthropic ignores
+//!   it (<https://docs.claude.com/en/api/openai-sdk>).
 //!
-//! It stands in the head of the request, as a schema: of any object where only that is asked for. Whatever is sent,
-//! answers are read in the same way.
+//! The request head holds it as a schema; `ANY_OBJECT` if only an object is asked for. Answers are read the same way
+//! in all cases.
 
 use serde::{Deserialize, Serialize};
 
 use super::keep_prefix::{host, is_host};
 
-/// The schema that says only that an answer is an object.
+/// The schema of any object.
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
-/// How a provider is asked to hold an answer to its form, where the form is JSON.
+/// How a provider is asked to constrain JSON answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
     /// By the role's schema.
     #[default]
     JsonSchema,
-    /// As an object, whatever is in it.
+    /// To any object.
     JsonObject,
     /// Not at all.
     Off,
 }
 
 impl ResponseFormat {
-    /// Every way.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::JsonSchema, Self::JsonObject, Self::Off];
 
     /// The word in settings.
@@ -43,7 +45,7 @@ impl ResponseFormat {
         }
     }
 
-    /// What the server at that address takes.
+    /// The format that the server at that address supports.
     pub fn at(base_url: &str) -> Self {
         let host = host(base_url);
         let is_one_of = |names: &[&str]| names.iter().any(|name| is_host(&host, name));
@@ -54,7 +56,7 @@ impl ResponseFormat {
         }
     }
 
-    /// What stands in the head of a role whose answers have that schema.
+    /// The schema in the request head of a role whose answers have that schema.
     pub fn in_head(self, schema: Option<&str>) -> Option<&str> {
         match self {
             Self::JsonSchema => schema,
@@ -63,7 +65,7 @@ impl ResponseFormat {
         }
     }
 
-    /// How the provider of heads that hold these was asked; `None` without any head.
+    /// Which format the provider of heads with these schemas was asked for; `None` without any head.
     pub fn of_heads<'a>(heads: impl IntoIterator<Item = Option<&'a str>>) -> Option<Self> {
         let mut is_any = false;
         for held in heads {

@@ -1,12 +1,12 @@
-//! How long a provider asks to wait: `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), or OpenAI's
+//! Reads how long a provider asks to wait: `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), or OpenAI's
 //! `retry-after-ms`.
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Milliseconds, not clamped; `None` where nothing is asked or nothing can be made of it. A date is taken relative to
-/// the response's own date if it has one, else to `now_s`, Unix seconds.
+/// Milliseconds, not clamped; `None` if the header is missing or unreadable. A date is relative to the response's own
+/// date if it has one, else to `now_s`, Unix seconds.
 pub(super) fn retry_after_ms(headers: &HeaderMap, now_s: u64) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<u64>().ok()) {
@@ -31,7 +31,7 @@ fn decimal(text: &str) -> Option<(u64, u64)> {
     Some((whole.parse().ok()?, thousandths.parse().ok()?))
 }
 
-/// Unix seconds of `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are not read.
+/// Unix seconds of `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are not supported.
 fn http_date(text: &str) -> Option<u64> {
     let (_, date) = text.split_once(", ")?;
     let mut parts = date.split(' ');

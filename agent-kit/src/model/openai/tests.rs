@@ -1,4 +1,4 @@
-//! Against a server on loopback that answers byte for byte what a test says.
+//! Tests against a server on loopback that sends exactly the bytes of the test.
 
 use std::sync::Mutex;
 
@@ -16,11 +16,11 @@ const LIMIT: usize = 64 << 10;
 
 /// What the server does after it has read a request.
 enum Act {
-    /// It sends these pieces, each with a flush of its own, and closes.
+    /// Sends these pieces, each with its own flush, and closes.
     Send(Vec<Vec<u8>>),
-    /// It sends this and then nothing more.
+    /// Sends this and then nothing more.
     Hang(Vec<u8>),
-    /// It sends the second piece again and again, for as long as somebody reads.
+    /// Sends the first piece, then repeats the second for as long as the client reads.
     Flood(&'static str, Vec<u8>),
 }
 
@@ -30,7 +30,7 @@ impl Act {
     }
 }
 
-/// Reads a request whole.
+/// Reads a whole request.
 async fn read_request(stream: &mut TcpStream) -> Vec<u8> {
     let mut request = Vec::new();
     loop {

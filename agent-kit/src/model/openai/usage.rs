@@ -1,22 +1,21 @@
-//! What the provider counted.
+//! Reads the usage figures of a provider.
 //!
-//! Law: figures cost no answer. What cannot be read is unknown, and no fault.
+//! Law: figures never cost an answer. An unreadable figure is unknown, not a fault.
 
 use rondo_protocol::object::Usage;
 use serde_json::Value;
 
 const MAX_USAGE_BYTES: usize = 64 << 10;
 
-/// The most tokens that are believed of one reply. Figures up to it can be added up over a whole thread.
+/// The maximum plausible number of tokens of one reply. Figures up to it can be summed over a whole thread.
 const MAX_TOKENS: u64 = 1 << 40;
 
-/// The usage that stands in a chunk; `None` when it does not say, as a number, how many tokens were read and written.
+/// The usage in a chunk; `None` unless it gives the numbers of tokens read and written.
 ///
-/// Where a provider says what it had kept and what it keeps differs: OpenAI and OpenRouter have
-/// `prompt_tokens_details`, DeepSeek `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>),
-/// gateways to Anthropic's models pass on its own two words
-/// (<https://docs.litellm.ai/docs/completion/prompt_caching>). Of these a figure that cannot be read is as none at all:
-/// then the tokens count as new ones.
+/// Providers report cached tokens in different fields: OpenAI and OpenRouter in `prompt_tokens_details`, DeepSeek in
+/// `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>), and gateways to Anthropic's models pass
+/// on its two fields (<https://docs.litellm.ai/docs/completion/prompt_caching>). An unreadable figure there counts as
+/// missing: the tokens then count as not cached.
 pub(super) fn read(json: &str) -> Option<Usage> {
     if json.len() > MAX_USAGE_BYTES {
         return None;
@@ -33,11 +32,11 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     })
 }
 
-/// A number of tokens, also where it is written as `5.0`.
+/// A number of tokens, also when written as `5.0`.
 fn tokens(figure: &Value) -> Option<u64> {
     let whole = figure.as_u64().or_else(|| {
         let number = figure.as_f64()?;
-        // Written out, a whole number has no fraction; one below zero or beyond the bound is not read.
+        // Formatted, a whole number has no fraction; a number below zero or above the bound is rejected.
         (number.fract() == 0.0).then(|| format!("{number:.0}").parse().ok()).flatten()
     });
     whole.filter(|tokens| *tokens <= MAX_TOKENS)

@@ -1,4 +1,4 @@
-//! A cassette that was read: what was asked, and which attempt answers a call.
+//! A cassette in memory: its requests, and which attempt answers a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::recorder::{Recorder, Written};
 use crate::model::openai::ResponseFormat;
 use crate::redact::Redactor;
 
-/// What a cassette is of.
+/// The origin of a cassette.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Title {
     /// The workflow's name.
     pub workflow: String,
-    /// The beginning of the thread, where it was known.
+    /// The digest of the thread's start, if known.
     pub start: Option<Digest>,
 }
 
 /// One request with its reply, as a thread holds them: without chunks and times.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// Where it was asked.
+    /// The site of the request.
     pub site: Site,
     /// The logical name of the model.
     pub model: String,
@@ -36,11 +36,11 @@ pub struct Exchange {
     pub head: Arc<Head>,
     /// The messages.
     pub conversation: Arc<Conversation>,
-    /// What was said.
+    /// The reply.
     pub reply: ModelReply,
-    /// Tokens, where they were counted.
+    /// The tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, where a price was known.
+    /// US dollars, if a price was known.
     pub cost_usd: Option<f64>,
 }
 
@@ -51,13 +51,13 @@ pub struct Cassette {
     pub(super) digest: Digest,
     pub(super) title: Title,
     pub(super) heads: BTreeMap<Digest, Head>,
-    /// Every message, by the chain with it.
+    /// Every message, by the digest of the chain that ends with it.
     pub(super) messages: BTreeMap<Digest, Link>,
-    /// The chains in the order of the file: what one goes on from stands before it.
+    /// The chains in file order: each follows the chain that it extends.
     pub(super) order: Vec<Digest>,
-    /// In the order of the file.
+    /// In file order.
     pub(super) takes: Vec<Take>,
-    /// Which of them there are of a request.
+    /// The indices of the takes of each request.
     pub(super) by_request: BTreeMap<Digest, Vec<usize>>,
 }
 
@@ -67,10 +67,10 @@ pub(super) struct Link {
     pub(super) after: Option<Digest>,
 }
 
-/// An attempt as it was recorded.
+/// A recorded attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Take {
-    /// In the file, from 1.
+    /// The line in the file, from 1.
     pub(super) line: u32,
     pub(super) role: RoleName,
     pub(super) lane: LanePath,
@@ -86,7 +86,7 @@ pub(super) struct Take {
 }
 
 impl Take {
-    /// Whether it was made at `site`, in whatever thread.
+    /// Whether it was made at `site`, in any thread.
     pub(super) fn is_at(&self, site: &Site) -> bool {
         self.role == site.role && self.lane == site.lane && self.visit == site.visit && self.position == site.position
     }
@@ -97,8 +97,8 @@ impl Take {
 }
 
 impl Cassette {
-    /// The text of a cassette that holds these exchanges in this order, each as a first attempt. `redactor` takes out of
-    /// the requests what must not be written; what was said was redacted when it entered the thread.
+    /// The text of a cassette with these exchanges in this order, each as a first attempt. `redactor` removes from the
+    /// requests what must not be written; the replies were redacted when they entered the thread.
     ///
     /// # Errors
     /// When it would be longer than [`MAX_BYTES`](super::MAX_BYTES).
@@ -116,12 +116,12 @@ impl Cassette {
         Ok(written.into_text())
     }
 
-    /// The name of the file, as it was given.
+    /// The file name, as passed to [`read`](Self::read).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is of.
+    /// The origin of the cassette.
     pub fn title(&self) -> &Title {
         &self.title
     }
@@ -131,7 +131,7 @@ impl Cassette {
         self.digest
     }
 
-    /// How many attempts it holds, failed ones too.
+    /// The number of attempts, including failed ones.
     pub fn attempts(&self) -> usize {
         self.takes.len()
     }
@@ -142,16 +142,17 @@ impl Cassette {
         self.heads.get(&take.head).map(|head| head.model.as_str())
     }
 
-    /// How the provider was asked to hold answers to their form under this logical name; `None` where it was not asked.
+    /// How the provider was asked to constrain answers under this logical name; `None` if it was never asked.
     pub fn response_format(&self, name: &str) -> Option<ResponseFormat> {
         let heads = self.takes.iter().filter(|take| take.model == name).filter_map(|take| self.heads.get(&take.head));
         ResponseFormat::of_heads(heads.map(|head| head.response_format.as_deref()))
     }
 
-    /// The attempt that answers a call. Of those with its request:
+    /// Finds the attempt that answers a call. Among those with its request:
     ///
-    /// 1. those of its place (role, lane, visit, position); if there are none, those of the first place that the file
-    ///    has of its role, and if there are none of its role either, of the first place at all;
+    /// 1. those of its site (role, lane, visit, position); if there are none, those of the first site of its role in
+    ///   the
+    ///    file, and if there are none of its role either, those of the first site at all;
     /// 2. of these the one with its attempt number, else the first with a higher one: a hook may have failed an attempt
     ///    before it was made. A call beyond the last attempt has no answer.
     pub(super) fn find(&self, call: &ModelCall) -> Option<&Take> {

@@ -4,17 +4,17 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The parts of a reply as they came: `[[milliseconds, text], ..]`. The texts stand in one, so that a reply of a million
-/// parts takes little more than its bytes.
+/// The parts of a reply as they arrived: `[[milliseconds, text], ..]`. All texts share one string, so that a reply of a
+/// million parts takes little more than its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     text: String,
-    /// For each part when it came, in milliseconds since the attempt began, and where it ends in `text`.
+    /// For each part its arrival, in milliseconds since the attempt started, and its end in `text`.
     ends: Vec<(u32, u32)>,
 }
 
 impl Chunks {
-    /// Adds a part. Texts beyond 4 GiB are let go; no provider is let send that much.
+    /// Adds a part. Drops text beyond 4 GiB; no provider is allowed to send that much.
     pub(super) fn push(&mut self, at_ms: u32, text: &str) {
         if let Ok(end) = u32::try_from(self.text.len() + text.len()) {
             self.text.push_str(text);

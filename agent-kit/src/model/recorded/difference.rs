@@ -1,4 +1,4 @@
-//! What to say of a request that is not in a cassette: the nearest one that is, and the first thing that differs.
+//! Describes a request that is not in a cassette: the nearest recorded one, and the first difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ const SHOWN_LINES: usize = 3;
 
 const SHOWN_CHARS: usize = 120;
 
-/// How many characters of a long line are shown before the place where it differs.
+/// How many characters of a long line are shown before the difference.
 const SHOWN_BEFORE: usize = 30;
 
-/// The fault of a call that the cassette has no answer for.
+/// The fault for a call that the cassette does not answer.
 pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
     let site = &call.site;
     let lane = if site.lane.is_trunk() { String::new() } else { format!(", lane {}", site.lane) };
@@ -40,11 +40,11 @@ pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
     Fault::new(Code::NotRecorded, FaultClass::ScriptEnd, message)
 }
 
-/// The attempt whose request is nearest, and how many messages it shares with the call: of the same role and visit
-/// first, then the one with the longest shared beginning.
+/// The attempt with the nearest request, and how many messages it shares with the call: prefers the same role and
+/// visit, then the longest shared beginning.
 fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, usize)> {
     let of_call: BTreeMap<Digest, usize> = call.conversation.links().into_iter().zip(1..).collect();
-    // What a chain goes on from stands before it, so that one pass is enough.
+    // A chain comes after the chain that it extends, so one pass is enough.
     let mut shared: BTreeMap<&Digest, usize> = BTreeMap::new();
     for chain in &cassette.order {
         let before = cassette.messages.get(chain).and_then(|link| link.after.as_ref());
@@ -58,12 +58,12 @@ fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, us
         let is_of_visit = is_of_role && take.visit == site.visit && take.lane == site.lane;
         (is_of_visit, count(take), is_of_role, take.is_at(site), take.head == call.head_digest)
     };
-    // The first of the nearest: `max_by_key` gives the last.
+    // The first of the nearest: `max_by_key` returns the last.
     let nearest = cassette.takes.iter().rev().max_by_key(|take| nearness(take))?;
     Some((nearest, count(nearest)))
 }
 
-/// The first thing in which the request of `take` differs from that of the call.
+/// The first difference between the request of `take` and that of the call.
 fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize) -> String {
     let recorded = cassette.heads.get(&take.head).filter(|_| take.head != call.head_digest);
     if let Some(words) = recorded.and_then(|recorded| of_heads(recorded, &call.head)) {
@@ -167,14 +167,14 @@ fn said(message: &Message) -> String {
     if message.text().is_empty() { asks(message) } else { message.text().into_owned() }
 }
 
-/// What stands on one side alone.
+/// Describes something that only one side has.
 fn only(what: &str, side: &str, text: &str) -> String {
     let mut words = format!("{what}, which is {side} alone");
     side_of(&mut words, side, text.lines().take(SHOWN_LINES), 0);
     words
 }
 
-/// Where two texts differ: the lines that stand between what they share at the beginning and at the end.
+/// Describes how two texts differ: the lines between their shared beginning and end.
 fn of_texts(what: &str, was: &str, now: &str) -> String {
     let (was, now): (Vec<&str>, Vec<&str>) = (was.split('\n').collect(), now.split('\n').collect());
     let before = was.iter().zip(&now).take_while(|(was, now)| was == now).count();
@@ -194,7 +194,7 @@ fn of_texts(what: &str, was: &str, now: &str) -> String {
     words
 }
 
-/// Adds the lines of one side; `same` characters of the first are those of the other side too.
+/// Adds the lines of one side; the first `same` characters of the first line are shared.
 fn side_of<'a>(words: &mut String, side: &str, lines: impl Iterator<Item = &'a str>, same: usize) {
     let label = format!("{side}:");
     let mut label = label.as_str();
@@ -209,7 +209,7 @@ fn side_of<'a>(words: &mut String, side: &str, lines: impl Iterator<Item = &'a s
     }
 }
 
-/// As much of a line as fits, from shortly before the character `from`.
+/// As much of a line as fits, starting shortly before the character `from`.
 fn shown(line: &str, from: usize) -> String {
     let skipped = if line.chars().nth(SHOWN_CHARS).is_some() { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
     let mut text = if skipped > 0 { "…".to_owned() } else { String::new() };

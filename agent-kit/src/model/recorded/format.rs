@@ -1,7 +1,7 @@
 //! The lines of a cassette, version 1, and their seals.
 //!
-//! The first member of a line says what it is. The last one is its seal: the SHA-256 of the line without it, so that a
-//! line that was changed is seen whatever it holds.
+//! The first member of a line gives its kind. The last one is its seal: the SHA-256 of the line without it, which
+//! reveals any change to the line.
 
 use std::borrow::Cow;
 
@@ -19,21 +19,21 @@ use super::chunks::Chunks;
 /// The version of the format.
 pub const VERSION: u64 = 1;
 
-/// The most bytes of a cassette, written or read.
+/// The maximum bytes of a cassette, written or read.
 pub const MAX_BYTES: usize = 64 << 20;
 
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// The most bytes of a head's line: its parameters take many times their bytes in memory.
+/// The maximum bytes of a head's line: its parameters take many times their bytes in memory.
 pub(super) const MAX_HEAD_BYTES: usize = 4 << 20;
 
-/// What stands before a seal.
+/// The text before a seal's digest.
 const SEAL: &str = ",\"seal\":\"";
 
-/// How many bytes a seal takes: `,"seal":"`, 64 digits, `"}`.
+/// The length of a seal: `,"seal":"`, 64 digits, `"}`.
 const SEAL_BYTES: usize = SEAL.len() + 64 + 2;
 
-/// The first members of the lines, in the order in which they may come.
+/// The first members of the lines, in the order in which they may appear.
 pub(super) const TITLE: &str = "rondo_cassette";
 pub(super) const HEAD: &str = "head";
 pub(super) const MESSAGE: &str = "message";
@@ -52,20 +52,20 @@ pub(super) struct TitleLine {
 #[serde(deny_unknown_fields)]
 pub(super) struct HeadLine<'a> {
     pub(super) head: Cow<'a, Head>,
-    /// Of the head as it was sent.
+    /// The digest of the head as sent.
     pub(super) digest: Digest,
     /// Whether this line is redacted.
     pub(super) redacted: bool,
 }
 
-/// A message in its place behind others, once.
+/// A message and its position after others, written once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageLine<'a> {
     pub(super) message: Cow<'a, Message>,
-    /// The chain that it goes on from; `None` = it is the first.
+    /// The chain that it extends; `None` = it is the first message.
     pub(super) after: Option<Digest>,
-    /// The chain with it, as it was sent.
+    /// The chain that ends with it, as sent.
     pub(super) chain: Digest,
     /// Whether this line is redacted.
     pub(super) redacted: bool,
@@ -82,7 +82,7 @@ pub(super) struct AttemptLine {
     /// The logical name of the model.
     pub(super) model: String,
     pub(super) head: Digest,
-    /// The chain over the messages; `None` = there are none.
+    /// The chain of the messages; `None` = there are none.
     pub(super) chain: Option<Digest>,
     pub(super) request: Digest,
     pub(super) chunks: Chunks,
@@ -115,7 +115,7 @@ pub(super) struct Count {
 }
 
 impl FaultLine {
-    /// The fault as it is written, if a provider can have given it.
+    /// The written form of the fault, if it is one that a provider can return.
     pub(super) fn of(fault: &Fault) -> Option<Self> {
         let Fault { code, class, message, retry_after_ms } = fault;
         let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
@@ -131,7 +131,7 @@ impl FaultLine {
     }
 }
 
-/// Whether a provider can give a fault of this class.
+/// Whether a provider can return a fault of this class.
 fn is_of_provider(class: FaultClass) -> bool {
     matches!(
         class,
@@ -139,10 +139,10 @@ fn is_of_provider(class: FaultClass) -> bool {
     )
 }
 
-/// The line of `object` with its seal and its end.
+/// The line of `object` with its seal and line end.
 ///
 /// # Errors
-/// When it is no JSON object.
+/// When `object` does not serialize to a JSON object.
 pub(super) fn sealed<T: Serialize>(object: &T) -> Result<String, serde_json::Error> {
     let mut line = serde_json::to_string(object)?;
     let seal = Digest::sha256(line.as_bytes()).to_string();
@@ -154,7 +154,7 @@ pub(super) fn sealed<T: Serialize>(object: &T) -> Result<String, serde_json::Err
     Ok(line)
 }
 
-/// The line without its seal, or `None` when the seal is missing or does not fit.
+/// The line without its seal, or `None` when the seal is missing or wrong.
 pub(super) fn unsealed(line: &str) -> Option<String> {
     let at = line.len().checked_sub(SEAL_BYTES)?;
     let (body, seal) = line.split_at_checked(at)?;

@@ -1,18 +1,18 @@
-//! Recordings: what providers were asked and what they said, in a file that answers the same requests again.
+//! Recordings of requests and replies, in a file that can answer the same requests again.
 //!
-//! The file is a *cassette*: JSON Lines, one line for each head, message and attempt, described on
-//! `engine/docs/cassettes.md`. A [`Recorder`] writes one while a run goes on, [`Cassette::read`] reads one strictly, and
+//! The file is a *cassette*: JSON Lines, one line per head, message and attempt, documented in
+//! `engine/docs/cassettes.md`. A [`Recorder`] writes one during a run, [`Cassette::read`] reads one strictly, and
 //! [`Recorded`] plays it.
 //!
 //! Laws:
-//! - What is played is what was recorded: the same chunks, reply, usage and cost, or the same fault.
-//! - Playing keeps no position: which attempt answers a call follows from the call alone, so that another process goes
-//!   on where the last one stopped.
-//! - A line is written whole or the file is known to be cut; what was changed afterwards is not played.
+//! - Playback equals the recording: the same chunks, reply, usage and cost, or the same fault.
+//! - Playback keeps no position: the call alone determines which attempt answers it, so that another process can
+//!   continue where the last one stopped.
+//! - A line is written whole or the file is known to be cut; a modified file is not played.
 //! - No key of the operator is written.
 //! - The file grows with what is new in each request, never with the whole conversation.
 //!
-//! This module knows nothing of command lines, threads or prices; the caller chooses where the file lies.
+//! This module knows nothing of command lines, threads or prices; the caller chooses the file's location.
 
 mod cassette;
 mod chunks;
@@ -32,7 +32,7 @@ pub use recorder::{Attempt, Recorder};
 
 use super::{Deltas, Model};
 
-/// Plays a cassette. It keeps no position: a call names its request, its place and its attempt.
+/// Plays a cassette. It keeps no position: a call names its request, its site and its attempt.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     cassette: Arc<Cassette>,

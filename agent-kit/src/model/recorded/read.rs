@@ -1,4 +1,4 @@
-//! Reading a cassette: strictly, every fault with its line and column.
+//! Reads a cassette strictly and reports every fault with its line and column.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ impl Cassette {
     /// Reads the text of the file `name`.
     ///
     /// # Errors
-    /// What is wrong with it, in the order of the file: not JSON, unknown keys, cut, changed, of another version. Faults
-    /// that may follow from an earlier one are not listed.
+    /// All faults in file order: invalid JSON, unknown keys, a cut or modified file, another version. Faults that may
+    /// follow from an earlier one are not listed.
     pub fn read(name: &str, text: &str) -> Result<Self, Vec<Diagnostic>> {
         let mut reader = Reader::new(name, text);
         reader.read();
@@ -38,7 +38,7 @@ struct Versioned {
     rondo_cassette: Box<RawValue>,
 }
 
-/// Role, lane, visit, position, number of the attempt.
+/// Role, lane, visit, position, attempt number.
 type AttemptKey = (RoleName, LanePath, u64, u32, u32);
 
 struct Reader<'a> {
@@ -46,12 +46,12 @@ struct Reader<'a> {
     text: &'a str,
     cassette: Cassette,
     faults: Vec<Diagnostic>,
-    /// Where the line begins that is being read.
+    /// The byte offset of the current line.
     at: usize,
-    /// Its number, from 1.
+    /// The number of the current line, from 1.
     line: u32,
     end: Option<Count>,
-    /// Each attempt by its request and its place.
+    /// Each attempt by its request and its site.
     places: BTreeSet<(Digest, AttemptKey)>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
             let content = line.strip_suffix('\n').unwrap_or(line);
             self.line(content.strip_suffix('\r').unwrap_or(content), line.ends_with('\n'));
             if self.line == 1 && !self.faults.is_empty() || self.faults.len() >= MAX_FAULTS {
-                // What is no recording, or one of another version, has no lines that mean anything here.
+                // The lines of another kind of file, or of another version, mean nothing here.
                 return;
             }
             self.at += line.len();
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
             return self.fault(Code::CassetteShape, 0, message);
         }
         let body = unsealed(line);
-        // A line that fits its seal is whole, also where an editor took the newline behind it away.
+        // A line that matches its seal is whole, even if an editor removed the newline after it.
         if !is_ended && body.is_none() {
             return self.cut(line.len(), "the recording ends in the middle of a line");
         }
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         if self.shape::<HeadLine<'_>>(body).is_none() {
             return;
         }
-        // The numbers of parameters keep every digit in this reader alone.
+        // Only this reader keeps every digit of the parameters' numbers.
         let Ok(HeadLine { head, digest, redacted }) = canonical::from_slice::<HeadLine<'_>>(body.as_bytes()) else {
             return self.fault(Code::CassetteShape, 0, "the head has no canonical form");
         };
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The line as a `T`, or its fault.
+    /// Parses the line as a `T`, or records its fault.
     fn shape<T: DeserializeOwned>(&mut self, body: &str) -> Option<T> {
         serde_json::from_str(body).map_err(|error| self.json(body, &error)).ok()
     }
@@ -278,7 +278,8 @@ impl<'a> Reader<'a> {
         self.fault(Code::CassetteChanged, place(body, digest), message);
     }
 
-    /// What no line before holds. Where a line before has a fault, that is why.
+    /// Reports a reference to something that no earlier line contains. If an earlier line has a fault, that is the
+    /// reason.
     fn unknown(&mut self, body: &str, digest: Digest, message: &str) {
         if self.faults.is_empty() {
             self.fault(Code::CassetteShape, place(body, digest), message);
@@ -298,7 +299,7 @@ impl<'a> Reader<'a> {
         self.fault_with_hint(Code::CassetteCut, column, message, hint);
     }
 
-    /// A fault at a byte of the line that is being read.
+    /// Records a fault at a byte offset of the current line.
     fn fault(&mut self, code: Code, at: usize, message: impl Into<String>) {
         let span = Span::new(self.at + at, 0);
         self.faults.push(Diagnostic::at(code, self.name, self.text, span, message));
@@ -311,7 +312,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a digest stands in a line.
+/// The offset of a digest in a line.
 fn place(body: &str, digest: Digest) -> usize {
     body.rfind(&digest.to_string()).unwrap_or_default()
 }

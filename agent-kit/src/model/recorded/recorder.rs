@@ -1,4 +1,4 @@
-//! Writing a cassette while a run goes on.
+//! Writes a cassette during a run.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use super::format::{
 use crate::model::Deltas;
 use crate::redact::Redactor;
 
-/// Writes down every attempt that is made. One recorder serves all providers of a run.
+/// Records every attempt. One recorder serves all providers of a run.
 ///
-/// A line is written and flushed whole as soon as an attempt has ended. When that fails, what was answered is still
-/// given back, and every further attempt is refused before a provider is asked.
+/// A whole line is written and flushed as soon as an attempt has ended. If that fails, the current answer is still
+/// returned, and every further attempt is refused before a provider is asked.
 pub struct Recorder {
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ struct State {
     heads: BTreeSet<Digest>,
     chains: BTreeSet<Digest>,
     attempts: usize,
-    /// Why nothing more is written.
+    /// Why writing stopped.
     broken: Option<Fault>,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording on `out`.
+    /// Starts a recording on `out`.
     ///
     /// # Errors
     /// [`Code::RecordingFailed`] when the first line cannot be written.
@@ -65,11 +65,11 @@ impl Recorder {
         Ok(Self { state: Mutex::new(state) })
     }
 
-    /// Begins an attempt: what it streams goes to the [`Attempt`], which passes it on to `deltas`. `redactor` takes out
-    /// of the request what must not be written; what is said is written as it comes.
+    /// Starts an attempt: the [`Attempt`] receives the stream and passes it to `deltas`. `redactor` removes from the
+    /// request what must not be written; the reply is written as it arrives.
     ///
     /// # Errors
-    /// [`Code::RecordingFailed`] when nothing can be written any more: the provider must not be asked.
+    /// [`Code::RecordingFailed`] when writing is no longer possible: the provider must not be asked.
     pub fn attempt<'a>(
         &'a self,
         call: &'a ModelCall,
@@ -81,7 +81,7 @@ impl Recorder {
         Ok(Attempt { recorder: self, call, redactor, deltas, begun, chunks })
     }
 
-    /// Writes a request and its reply that a thread holds, as a first attempt.
+    /// Writes a request and its reply from a thread, as a first attempt.
     ///
     /// # Errors
     /// [`Code::RecordingFailed`].
@@ -96,7 +96,7 @@ impl Recorder {
     /// Ends the recording: writes its last line.
     ///
     /// # Errors
-    /// [`Code::RecordingFailed`], also when an attempt could not be written before.
+    /// [`Code::RecordingFailed`], also when an earlier attempt could not be written.
     pub fn finish(&self) -> Result<(), Fault> {
         let mut state = self.state();
         state.is_whole()?;
@@ -111,7 +111,7 @@ impl Recorder {
     }
 }
 
-/// An attempt that is being made. One that is dropped before its end leaves nothing in the recording.
+/// An attempt in progress. Dropping it before its end leaves nothing in the recording.
 pub struct Attempt<'a> {
     recorder: &'a Recorder,
     call: &'a ModelCall,
@@ -122,8 +122,8 @@ pub struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Writes down what it came to: a reply, or a fault of the provider. Other faults are no attempts at a provider and
-    /// are left out. What cannot be written refuses the next attempt.
+    /// Records the outcome: a reply, or a fault of the provider. Other faults are not attempts at a provider and are
+    /// left out. If writing fails, the next attempt is refused.
     pub fn end(self, outcome: &Result<ModelAnswer, Fault>) {
         let Self { recorder, call, redactor, begun, chunks, .. } = self;
         let ModelCall { site, attempt, model, head_digest, head, conversation, .. } = call;
@@ -142,7 +142,7 @@ impl Deltas for Attempt<'_> {
     }
 }
 
-/// What was asked, and where.
+/// A request and its site.
 struct RecordedCall<'a> {
     site: &'a Site,
     attempt: u32,
@@ -157,7 +157,7 @@ impl State {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes an attempt with what of its request is not written yet, all at once.
+    /// Writes an attempt together with the parts of its request that are not written yet, in one write.
     fn add(
         &mut self,
         asked: &RecordedCall<'_>,
@@ -212,7 +212,7 @@ impl State {
         };
         let mut written = line(&attempt)?;
         if written.len() > MAX_LINE_BYTES {
-            // How a reply came can be missed; what it was cannot.
+            // The chunks of a reply are expendable, the reply is not.
             attempt.chunks = Chunks::default();
             written = line(&attempt)?;
         }
@@ -236,7 +236,7 @@ impl State {
         written.or_else(|error| self.give_up(&error.to_string()))
     }
 
-    /// Writes nothing more.
+    /// Stops writing.
     fn give_up(&mut self, why: &str) -> Result<(), Fault> {
         let fault = failed(why);
         self.broken = Some(fault.clone());

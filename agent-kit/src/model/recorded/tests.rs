@@ -1,4 +1,4 @@
-//! What recordings keep and give back.
+//! Tests of recording and playback.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn busy() -> Fault {
     Fault { retry_after_ms: Some(2000), ..fault }
 }
 
-/// A provider that says the same each time, in pieces, and counts how often it is asked.
+/// A provider that gives the same reply each time, in pieces, and counts the requests.
 struct Saying {
     pieces: Vec<String>,
     outcome: Result<ModelAnswer, Fault>,
@@ -83,7 +83,7 @@ impl Model for Saying {
     }
 }
 
-/// What was streamed, each part for itself.
+/// The streamed parts.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -97,7 +97,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// One attempt at `model`, recorded as a run records it.
+/// Makes one attempt at `model`, recorded as in a run.
 fn record(
     recorder: &Recorder,
     model: &dyn Model,
@@ -135,7 +135,7 @@ fn refused(text: &str) -> Vec<Diagnostic> {
     Cassette::read("a.jsonl", text).unwrap_err()
 }
 
-/// What is played, and how it is streamed.
+/// The played outcome and its streamed parts.
 fn play(text: &str, call: &ModelCall) -> (Result<ModelAnswer, Fault>, Vec<String>) {
     let heard = Heard::default();
     let outcome = wait(Recorded::new(Arc::new(read(text))).complete(call, &heard));
@@ -149,7 +149,7 @@ fn miss(text: &str, call: &ModelCall) -> String {
     fault.message
 }
 
-/// Changes a line and seals it again, so that what is found is not its seal.
+/// Changes a line and seals it again, so that the reported fault is not the seal.
 fn reseal(text: &str, line: usize, change: impl Fn(&str) -> String) -> String {
     let lines = text.lines().enumerate().map(|(number, content)| {
         if number + 1 != line {
@@ -221,7 +221,7 @@ fn a_recording_that_is_cut_anywhere_is_refused_where_it_is_cut() {
             assert_eq!((faults[0].line, faults[0].column), (line, column), "{length}");
         }
     }
-    // The newline behind the last line is nothing that was recorded.
+    // A missing newline after the last line is no fault.
     assert_eq!(read(&text[..whole]).attempts(), 1);
 }
 
@@ -291,11 +291,11 @@ fn equal_requests_are_told_apart_by_their_places() {
     let asked = call(head(), [Message::user("Vote.")]);
     let (first, second, third) = (at(&asked, "writer", 1, 0), at(&asked, "writer", 2, 0), at(&asked, "voter", 1, 0));
     let text = recording([(&third, Ok(said("c"))), (&first, Ok(said("a"))), (&second, Ok(said("b")))]);
-    // In whatever order they are asked, by whichever process.
+    // In any order, in any process.
     for (call, text_said) in [(&second, "b"), (&first, "a"), (&third, "c"), (&second, "b")] {
         assert_eq!(play(&text, call).0, Ok(said(text_said)));
     }
-    // Asked where it never was: the first of the role, else the first of all.
+    // At an unrecorded site: the first of the role, else the first of all.
     assert_eq!(play(&text, &at(&asked, "writer", 9, 0)).0, Ok(said("a")));
     assert_eq!(play(&text, &at(&asked, "other", 1, 0)).0, Ok(said("c")));
 }
@@ -392,15 +392,15 @@ fn no_secret_is_recorded() {
         assert!(!text.contains(part), "{part} in {text}");
     }
     assert!(!text.contains(&spelt[..30]));
-    // The request is still found, because its digest is that of what was sent.
+    // The request is still found, because its digest is that of the request as sent.
     assert_eq!(play(&text, &asked).0, told);
     assert_eq!(play(&text, &failing).0, failed);
-    // Nothing of what was sent is told when it is not found.
+    // The error for a missing request does not reveal what was sent.
     let message = miss(&text, &asked.clone_with(Message::user("More.")));
     assert!(!message.contains(KEY), "{message}");
 }
 
-/// A file on a disk that is full after so many bytes.
+/// A file on a disk that is full after this many bytes.
 struct Full {
     left: usize,
 }
@@ -422,7 +422,7 @@ fn a_full_disk_stops_the_run_before_a_provider_is_asked_again() {
     let model = Saying::new(Ok(said("Tide pools.")));
     let recorder = Recorder::new(&title(), Full { left: 200 }).unwrap();
     let asked = call(head(), [Message::user("Write.")]);
-    // What was paid for is not lost.
+    // The answer that was paid for is not lost.
     let first = record(&recorder, &model, &asked, &Redactor::default(), &Heard::default());
     assert_eq!(first, Ok(said("Tide pools.")));
     let fault = record(&recorder, &model, &asked, &Redactor::default(), &Heard::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Holding a script to the roles that it answers for.
+//! Checks a script against the roles that it answers for.
 
 use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
 use rondo_protocol::source::Source;
@@ -6,9 +6,9 @@ use rondo_protocol::source::Source;
 use super::{Attempt, Part, Roles, Said, Script, role_of};
 
 impl Script {
-    /// Everything in the script that the roles of `roles` could not say, in the order of the file: lists for roles that
-    /// do not exist, and structured answers that break a contract. Broken answers that are meant stand in `raw`.
-    /// `file` is the one that the script was read from.
+    /// Reports everything that the roles of `roles` could not answer, in file order: lists for unknown roles, and
+    /// structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
+    /// source.
     pub fn check(&self, file: &Source, roles: &Roles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
         for (key, list) in &self.lists {
@@ -50,7 +50,7 @@ impl Part {
                 let answer = |words: String| (Code::ScriptAnswer, words.replace('\n', "; "));
                 let status = self.status(status.as_deref());
                 contract.check(status, fields).map_err(|fault| answer(fault.words))?;
-                // What is written must be read, too: a field or the whole may be too long.
+                // The rendered text must also parse: a field or the whole text may be too long.
                 let text = contract.render(status, fields, body);
                 contract.parse(&text).map(drop).map_err(|fault| answer(fault.words))
             }

@@ -1,10 +1,10 @@
-//! Scripts: answers that are given without a model.
+//! Scripts: answers without a model.
 //!
-//! A script holds a list of attempts for each role, and for a role in the lane of one index. It has no position of its
-//! own: the caller says how many attempts were made before, so that a resumed run goes on where it stopped and
-//! another process can play the same script.
+//! A script holds a list of attempts for each role, and optionally for a role in the lane of one index. It keeps no
+//! position: the caller passes how many attempts were made before, so that a resumed run continues where it stopped
+//! and another process can play the same script.
 //!
-//! An entry with `tools` and `then` stands for two attempts: the reply that asks for the tools, and the reply to their
+//! An entry with `tools` and `then` makes two attempts: the reply that asks for the tools, and the reply to their
 //! results. It is flattened when the script is read.
 
 mod check;
@@ -21,27 +21,27 @@ use serde::{Deserialize, Serialize};
 use super::status;
 use crate::answer::Contract;
 
-/// The longest pause before a scripted answer.
+/// The maximum pause before a scripted answer.
 pub const MAX_DELAY_MS: u64 = 600_000;
 
-/// For each role what it answers, in order.
+/// The answers of each role, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// The lists, by role as the file writes it: `writer`, `reviewer[2]`, `section/writer`.
+    /// The lists, by role as written in the file: `writer`, `reviewer[2]`, `section/writer`.
     lists: BTreeMap<String, List>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// Where its key stands in the file.
+    /// The position of its key in the file.
     #[serde(with = "StoredSpan")]
     place: Span,
     attempts: Vec<Attempt>,
 }
 
-/// How a [`Span`] of the script's file is stored.
+/// The stored form of a [`Span`] of the script's file.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Span", deny_unknown_fields)]
 struct StoredSpan {
@@ -49,11 +49,11 @@ struct StoredSpan {
     length: usize,
 }
 
-/// What one attempt is answered with.
+/// The answer to one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
-    /// Milliseconds before it, at most [`MAX_DELAY_MS`].
+    /// The pause before it in milliseconds, at most [`MAX_DELAY_MS`].
     pub delay_ms: u64,
     /// The answer.
     pub said: Said,
@@ -61,20 +61,20 @@ pub struct Attempt {
     place: Span,
 }
 
-/// An answer, in one of the ways in which a script can write it.
+/// An answer, in one of the forms that a script can contain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Said {
-    /// It becomes the bytes of the role's format.
+    /// Rendered in the role's format.
     Structured {
-        /// The status; `None` for the only one that the role has.
+        /// The status; `None` for the role's only status.
         status: Option<String>,
         /// An object.
         fields: Value,
         /// The body.
         body: String,
     },
-    /// These bytes.
+    /// These exact bytes.
     Raw(String),
     /// The model asks for tools.
     Tools(Vec<ToolRequest>),
@@ -82,13 +82,13 @@ pub enum Said {
     Error(Failure),
 }
 
-/// A tool that a scripted model asks for.
+/// A tool call of a scripted model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRequest {
     /// The tool.
     pub name: String,
-    /// Its arguments as the model writes them: canonical JSON, or whatever text the script gives.
+    /// Its arguments as the model writes them: canonical JSON, or any text that the script gives.
     pub arguments: String,
 }
 
@@ -96,28 +96,28 @@ pub struct ToolRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// In which way.
+    /// The cause.
     pub cause: Cause,
-    /// How long the provider asks to wait.
+    /// The provider's `Retry-After`, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
-/// In which way a scripted attempt fails.
+/// The cause of a scripted failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
-    /// The provider answers with this status.
+    /// The provider answers with this HTTP status.
     Http(u16),
     /// The provider cannot be reached.
     Network,
     /// The reply ends before its finish reason.
     Cut,
-    /// The provider is silent for too long.
+    /// The provider sends nothing for too long.
     Timeout,
 }
 
 impl Failure {
-    /// The fault that a provider's failure of this kind comes to.
+    /// The fault that such a failure of a provider results in.
     pub fn fault(&self) -> Fault {
         let fault = match self.cause {
             Cause::Http(code) => status::fault(code, "so says the script"),
@@ -138,18 +138,18 @@ impl Failure {
     }
 }
 
-/// What a role of the workflow does with a script's entries.
+/// How a role of the workflow uses a script's entries.
 #[derive(Debug, Clone)]
 pub enum Part {
-    /// A model plays it: an entry is a reply in the contract's format.
+    /// A model: an entry is a reply in the contract's format.
     Model(Contract),
-    /// A person plays it: an entry is a form filled in, as canonical JSON of status, fields and body.
+    /// A person: an entry is a completed form, as canonical JSON of status, fields and body.
     Human(Contract),
-    /// A tool plays it: an entry is its text.
+    /// A tool: an entry is its text.
     Tool,
 }
 
-/// Every role that a script may answer for, by the name under which it would stand there: `writer`, `section/writer`.
+/// Every role that a script may answer for, by its name in scripts: `writer`, `section/writer`.
 pub type Roles = BTreeMap<String, Part>;
 
 impl Part {
@@ -167,7 +167,7 @@ impl Part {
         }
     }
 
-    /// The status that an entry means: its own, or the only one there is.
+    /// The status of an entry: its own, or the only one of the role.
     fn status<'a>(&'a self, given: Option<&'a str>) -> &'a str {
         let only = match self {
             Self::Model(contract) | Self::Human(contract) => contract.only_status().map(Status::as_str),
@@ -178,18 +178,18 @@ impl Part {
 }
 
 impl Script {
-    /// What the attempt number `ordinal` (from 0) of `role` is answered with, in the lane of that index. A list for
-    /// `role[lane]` stands in place of the one for `role`.
+    /// The answer to attempt `ordinal` (from 0) of `role` in the lane of that index. A list for `role[lane]` replaces
+    /// the one for `role`.
     pub fn attempt(&self, role: &str, lane: Option<u32>, ordinal: u64) -> Option<&Attempt> {
         self.list(role, lane)?.attempts.get(usize::try_from(ordinal).ok()?)
     }
 
-    /// Whether it answers for `role` at all.
+    /// Whether it has answers for `role`.
     pub fn speaks_for(&self, role: &str, lane: Option<u32>) -> bool {
         self.list(role, lane).is_some()
     }
 
-    /// The same answers without the pauses before them, for whoever tests what is said and not when.
+    /// Removes the pauses, for tests of the answers that do not depend on timing.
     #[must_use]
     pub fn without_pauses(mut self) -> Self {
         for attempt in self.lists.values_mut().flat_map(|list| &mut list.attempts) {
@@ -207,11 +207,11 @@ impl Script {
     }
 }
 
-/// The role and the lane index that a key of a script means.
+/// The role and the lane index of a script's key.
 fn role_of(key: &str) -> (&str, Option<u32>) {
     let lane = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
     match lane.and_then(|(role, index)| Some((role, index, index.parse::<u32>().ok()?))) {
-        // One lane has one spelling.
+        // Each lane has exactly one spelling.
         Some((role, written, index)) if index.to_string() == written => (role, Some(index)),
         _ => (key, None),
     }

@@ -1,4 +1,4 @@
-//! Reading a script from YAML or JSON: every fault in one pass, each with its place.
+//! Reads a script from YAML or JSON and reports every fault with its position.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then
 const TOOL_KEYS: [&str; 2] = ["name", "args"];
 const ERROR_KEYS: [&str; 5] = ["http", "network", "cut", "timeout", "retry_after"];
 
-/// The most seconds of a `retry_after`: a day.
+/// The maximum `retry_after` in seconds: a day.
 const MAX_RETRY_AFTER_S: u64 = 86_400;
 
 impl Script {
     /// Reads a script: JSON when the file's name ends in `.json`, else YAML.
     ///
     /// # Errors
-    /// Everything wrong with its shape, in source order. Whether the roles exist is for [`Script::check`].
+    /// All faults of its shape, in source order. [`Script::check`] checks whether the roles exist.
     pub fn read(file: &Source) -> Result<Self, Vec<Diagnostic>> {
         let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
         let reading = if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) };
@@ -35,7 +35,7 @@ impl Script {
         Err(faults)
     }
 
-    /// Reads a script that is a part of another file: `root` is the node of `file` that holds it.
+    /// Reads a script that is part of another file: `root` is the node of `file` that holds it.
     ///
     /// # Errors
     /// As [`Script::read`].
@@ -101,7 +101,7 @@ impl Reader<'_> {
         Script { lists }
     }
 
-    /// Reads an entry and what comes `then`, each one attempt.
+    /// Reads an entry and its `then`, each as one attempt.
     fn entry(&mut self, node: &Node, place: Span, attempts: &mut Vec<Attempt>) {
         let Kind::Map(members) = &node.kind else {
             self.shape(place, "an entry is a map with `status`, `raw`, `tools` or `error`");
@@ -205,7 +205,7 @@ impl Reader<'_> {
         for (key, node) in members {
             match (key.name.as_str(), &node.kind) {
                 ("name", _) => name = self.string(key, node),
-                // A text stands for itself, so that a script can play a model that writes broken JSON.
+                // A text is used as it is, so that a script can play a model that writes broken JSON.
                 ("args", Kind::Str(text)) => arguments.clone_from(text),
                 ("args", _) => arguments = node.to_value().to_text(),
                 _ => self.unknown(key, &TOOL_KEYS),
@@ -247,7 +247,7 @@ impl Reader<'_> {
         }
         match causes.as_slice() {
             [cause] => Some(Failure { cause: *cause, retry_after_ms }),
-            // What is wrong with it has been said.
+            // The fault was already reported.
             _ if self.faults.len() > before => None,
             _ => {
                 self.shape(place, "an error has one of `http`, `network`, `cut` and `timeout`");

@@ -67,7 +67,7 @@ fn scripted() -> Scripted {
     let file = yaml(SCRIPT);
     let script = Script::read(&file).unwrap();
     assert_eq!(script.check(&file, &roles()), []);
-    // As another process gets it.
+    // As transferred to another process.
     let bytes = canonical::to_bytes(&script).unwrap();
     let moved: Script = canonical::from_slice(&bytes).unwrap();
     assert_eq!(moved, script);

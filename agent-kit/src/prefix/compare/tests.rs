@@ -22,7 +22,7 @@ fn head(system: &str, tools: &[ToolSpec]) -> Head {
     }
 }
 
-/// What broke between two requests, as `block: cause: detail`.
+/// The break between two requests, as `block: cause: detail`.
 fn broke(before: (&Head, &[Message]), after: (&Head, &[Message])) -> String {
     let request = |(head, messages)| Request { head, messages };
     match compare(request(before), request(after)).broke {
@@ -198,7 +198,7 @@ fn what_is_more_is_a_difference_and_no_break() {
     assert_eq!((broke.byte, broke.block.to_string()), (bytes_of_request(old), "message 2".to_owned()));
 }
 
-/// The bytes of a request, block after block, as the page says they are made.
+/// The bytes of a request, block after block, as documented.
 fn concatenated(head: &Head, messages: &[Message]) -> String {
     let canonical = |value: serde_json::Value| canonical::parse(value.to_string().as_bytes()).unwrap().to_text();
     let mut all = String::new();

@@ -9,7 +9,7 @@ fn redactor(patterns: &[&str]) -> Redactor {
         .with_patterns(patterns.iter().map(|text| Pattern::new(text).unwrap()))
 }
 
-/// What leaves a stream piece by piece, and at the end.
+/// The output of a stream after each piece, and at the end.
 fn streamed(redactor: &Redactor, pieces: &[&str]) -> Vec<String> {
     let mut stream = redactor.stream();
     let mut out: Vec<String> = pieces.iter().map(|piece| stream.push(piece)).collect();
@@ -24,11 +24,11 @@ fn matches_become_the_names_of_their_patterns() {
     for (patterns, text, wanted) in [
         (&[email][..], "to a.b+c@example.org, or not", "to [redacted:email], or not"),
         (&[r"\d+"], "1 sk-12345678 2", "[redacted:pattern] [redacted:KEY] [redacted:pattern]"),
-        // A key goes first, and no match reaches into what stands in its place.
+        // Keys are redacted first, and no match reaches into a mark.
         (&[r"sk-\d+"], "sk-12345678 sk-1234", "[redacted:KEY] [redacted:pattern]"),
         (&[r"\w+"], "a sk-12345678", "[redacted:pattern] [redacted:KEY]"),
         (&[r"(?s).+"], "ab\nsk-12345678é", "[redacted:pattern][redacted:KEY][redacted:pattern]"),
-        // Only what this redactor writes is a mark.
+        // Only this redactor's own marks count as marks.
         (
             &[r"\d+"],
             "[redacted:4111] [redacted:KEY] [redacted:K",
@@ -38,7 +38,7 @@ fn matches_become_the_names_of_their_patterns() {
         (&["(?<one>ab)", "(?<two>[a-c]+)"], "abc", "[redacted:one][redacted:two]"),
         (&["(?<two>[a-c]+)", "(?<one>ab)"], "abc", "[redacted:two]"),
         (&[pem], "a\n-----BEGIN KEY-----\nx\n-----END KEY-----\n-----END", "a\n[redacted:pattern]\n-----END"),
-        // Leftmost, and the first alternative at one place.
+        // Leftmost, and the first alternative at one position.
         (&["a|ab"], "ab", "[redacted:pattern]b"),
         (&["ab|a"], "ab a", "[redacted:pattern] [redacted:pattern]"),
         (&["^a"], "aa", "[redacted:pattern]a"),
@@ -51,7 +51,7 @@ fn matches_become_the_names_of_their_patterns() {
     }
 }
 
-/// Beside a mark no word and no line begins: else these would change when they are redacted again.
+/// Next to a mark no word and no line begins; otherwise these texts would change when redacted again.
 #[test]
 fn redaction_brings_forth_no_new_match() {
     for (patterns, text, wanted) in [
@@ -79,7 +79,7 @@ fn a_stream_lets_go_of_what_is_settled() {
             &["to a@b", " or c\nto ", "d@e", "\n", "f"][..],
             &["", "to [redacted:pattern] or c\n", "", "to [redacted:pattern]\n", "", "f"][..],
         ),
-        // As long as a match may be, and a character more.
+        // The maximum match length, and one character more.
         (&[r"(?-u:[0-9\n]{3}\b)"], &["abcd", "12", "3", " !..."], &["a", "bc", "d", "[redacted:pattern] !", "..."]),
         // From where a match may begin to the end of the text.
         (
@@ -89,7 +89,7 @@ fn a_stream_lets_go_of_what_is_settled() {
         ),
         // All of it.
         (&["(?s)[^a]+?a"], &["b\n", "bab", "b"], &["", "", "", "[redacted:pattern]bb"]),
-        // A mark is no match's part, so that all before it is settled.
+        // A mark is part of no match, so everything before it is settled.
         (
             &["(?s)[^a]*?b"],
             &["ab ", "sk-123", "45678", " b"],
@@ -129,7 +129,7 @@ fn patterns_are_added_to_patterns() {
     assert_eq!(redactor.with_patterns([]).text("12"), "[redacted:one][redacted:two]");
 }
 
-/// A long text in many small pieces takes no longer than it must: each byte is searched a bounded number of times.
+/// A long text in many small pieces takes linear time: each byte is searched a bounded number of times.
 #[test]
 fn a_long_stream_of_small_pieces_is_redacted_in_linear_time() {
     for pattern in [r"[^\s@]+@x", r"(?s)[^b]+b{9}", r"\d{3}[\s-]\d{3}", "(?s)<<.*>>", "<a*>"] {
@@ -173,7 +173,7 @@ const PATTERNS: [&str; 26] = [
     "é.?|😀",
 ];
 
-/// A pattern that nobody would write.
+/// An unusual pattern.
 fn odd_pattern() -> impl Strategy<Value = String> {
     let atoms = [
         "a",
@@ -241,7 +241,7 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// The text in pieces, cut at these places.
+/// The text in pieces, cut at these positions.
 fn cut<'a>(text: &'a str, cuts: &[usize]) -> Vec<&'a str> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut % (text.len() + 1))).collect();
     places.extend([0, text.len()]);
@@ -268,7 +268,7 @@ proptest! {
         prop_assert_eq!(redactor.text(&once), &*once);
     }
 
-    /// Where no mark stands, one pattern is what a search and replace is.
+    /// Without marks, one pattern acts as search and replace.
     #[test]
     fn without_marks_every_match_is_replaced(pattern in patterns(), text in r"[ab\n é-]{0,24}") {
         let pattern = &pattern[0];

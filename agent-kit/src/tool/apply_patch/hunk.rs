@@ -1,14 +1,14 @@
-//! One place of a patch, and where in a file it stands.
+//! One hunk of a patch, and where it applies in a file.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::super::text::Text;
 
-/// One place.
+/// One hunk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
-    /// The first line, in the old and in the new file, as its header says.
+    /// The first line in the old and in the new file, according to the header.
     pub(super) old_start: usize,
     pub(super) new_start: usize,
     /// Its lines with their marks.
@@ -16,14 +16,14 @@ pub(super) struct Hunk {
 }
 
 impl Hunk {
-    /// A header that fits the lines.
+    /// A header that matches the lines.
     pub(super) fn header(&self) -> String {
         let count = |marks: [char; 2]| self.body.lines().filter(|line| line.starts_with(marks)).count();
         let (old, new) = (count([' ', '-']), count([' ', '+']));
         format!("@@ -{},{old} +{},{new} @@", self.old_start, self.new_start)
     }
 
-    /// The lines that must stand in the old file.
+    /// The lines that the old file must contain.
     pub(super) fn old_lines(&self) -> String {
         self.body.lines().filter(|line| line.starts_with([' ', '-'])).fold(String::new(), |mut old, line| {
             // Writing to a string cannot fail.
@@ -32,7 +32,7 @@ impl Hunk {
         })
     }
 
-    /// The lines as they stand in a file with the line ends of `text`, before and after.
+    /// The lines before and after, with the line ends of `text`.
     ///
     /// # Errors
     /// Why they cannot be read, in words.
@@ -70,7 +70,7 @@ impl Hunk {
 #[derive(Default)]
 struct Side {
     text: String,
-    /// Its last line is the file's, and has no line end.
+    /// Its last line is the file's last, without a line end.
     is_ended: bool,
 }
 
@@ -91,15 +91,15 @@ impl Side {
     }
 }
 
-/// What a hunk takes out of a file and puts into it.
+/// The lines that a hunk removes from a file and adds to it.
 pub(super) struct HunkLines {
     pub(super) old: String,
     pub(super) new: String,
 }
 
 impl HunkLines {
-    /// Where the old lines begin in `content`: the place nearest to line `wanted` where they stand as whole lines, the
-    /// earlier one of two that are equally near. Takes time and memory in proportion to the texts.
+    /// Where the old lines occur in `content` as whole lines: the position nearest to line `wanted`, the earlier one of
+    /// two that are equally near. Takes time and memory in proportion to the texts.
     pub(super) fn place(&self, content: &str, wanted: usize) -> Option<usize> {
         let old = self.old.as_str();
         let wanted = beginning_of_line(content, wanted);
@@ -111,7 +111,7 @@ impl HunkLines {
             let begins_line = at == 0 || content.as_bytes().get(at - 1) == Some(&b'\n');
             return (begins_line && content.ends_with(old)).then_some(at);
         }
-        // With the line end before it, so that only whole lines are found.
+        // Includes the line end before it, so that only whole lines match.
         let needle = format!("\n{old}");
         let reach = content.floor_char_boundary(wanted.saturating_add(old.len()));
         let earlier = content.get(..reach).and_then(|content| content.rfind(&needle)).map(|at| at + 1);
@@ -123,7 +123,7 @@ impl HunkLines {
     }
 }
 
-/// Where line `number`, counted from 1, begins; the end when there are fewer lines.
+/// The offset of line `number`, counted from 1; the end when there are fewer lines.
 fn beginning_of_line(content: &str, number: usize) -> usize {
     match number.checked_sub(2) {
         None => 0,

@@ -17,7 +17,7 @@ use crate::sandbox::files::{self, Target, Workspace};
 use hunk::Hunk;
 use unified::FilePatch;
 
-/// The most that the files of one patch may have together, before and after it.
+/// The maximum total size of the files of one patch, before and after it.
 const PATCH_MAX_BYTES: usize = 16 << 20;
 const SHOWN_MAX_BYTES: usize = 200;
 
@@ -39,7 +39,7 @@ impl FileCall for ApplyPatch {
     const ONLY_READS: bool = false;
 
     fn effect(&self, workspace: &Workspace) -> Effect {
-        // What cannot be read as a patch is refused before anything is written.
+        // A patch that cannot be parsed is refused before anything is written.
         let files = unified::read(&self.patch).unwrap_or_default();
         Effect::Writes(files.iter().map(|file| named(workspace, file.path())).collect())
     }
@@ -59,7 +59,7 @@ fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Pat
     let mut bytes = 0;
     for file in &files {
         let change = Change::plan(workspace, file, redactor, patience)?;
-        // Until the last file is written, each of them is kept as it was and as it will be.
+        // Until the last file is written, the old and the new content of each file stay in memory.
         bytes += change.bytes();
         if bytes > PATCH_MAX_BYTES {
             let message = format!(
@@ -74,7 +74,7 @@ fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Pat
         }
         changes.push(change);
     }
-    // What is removed comes last: it is the one thing that cannot be put back exactly.
+    // Removals come last: they are the one change that cannot be undone exactly.
     changes.sort_by_key(|change| change.after.is_none());
     patience.check()?;
     carry_out(&mut changes)?;
@@ -91,16 +91,16 @@ fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Pat
     Ok(done)
 }
 
-/// What becomes of one file.
+/// The change of one file.
 struct Change<'w> {
     target: Target<'w>,
     before: Option<Vec<u8>>,
-    /// `None` = it is removed.
+    /// `None` = the file is removed.
     after: Option<Vec<u8>>,
 }
 
 impl<'w> Change<'w> {
-    /// Computes it; nothing is written yet.
+    /// Computes the change without writing.
     fn plan(
         workspace: &'w Workspace,
         file: &FilePatch,
@@ -145,13 +145,13 @@ impl<'w> Change<'w> {
         }
     }
 
-    /// Whether it has been carried out although an error was told.
+    /// Whether the change was made although an error was reported.
     fn is_carried_out(&self) -> bool {
         self.target.read(CHANGED_MAX_BYTES * 4).is_ok_and(|now| now == self.after)
     }
 }
 
-/// Carries out all, or undoes what was done.
+/// Makes all changes, or undoes those already made.
 fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
     for index in 0..changes.len() {
         let Some(Err(error)) = changes.get_mut(index).map(Change::carry_out) else { continue };

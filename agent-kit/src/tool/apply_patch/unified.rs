@@ -1,7 +1,7 @@
 //! Unified diffs as models write them.
 //!
-//! What a hunk's header says of its length is counted again, because it is often wrong; what a diff says besides changes
-//! of text (renames, modes, binary content) is refused, because passing over it would be half a patch.
+//! The lengths in a hunk's header are recounted, because they are often wrong. Anything besides text changes (renames,
+//! modes, binary content) is refused, because ignoring it would apply half a patch.
 
 use std::str::Lines;
 
@@ -9,18 +9,18 @@ use super::super::text::cut;
 use super::SHOWN_MAX_BYTES;
 use super::hunk::Hunk;
 
-/// The most files and hunks of one patch.
+/// The maximum number of files and hunks of one patch.
 const FILES_MAX: usize = 200;
 const HUNKS_MAX: usize = 2_000;
-/// The longest path, as Linux has it.
+/// The maximum length of a path, as on Linux.
 const PATH_MAX_BYTES: usize = 4096;
 
-/// What a patch does to one file.
+/// The changes of a patch to one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FilePatch {
-    /// The file as it is; `None` = it is created.
+    /// The existing file; `None` = it is created.
     pub(super) old: Option<String>,
-    /// The file as it will be; `None` = it is removed.
+    /// The resulting file; `None` = it is removed.
     pub(super) new: Option<String>,
     pub(super) hunks: Vec<Hunk>,
 }
@@ -31,7 +31,7 @@ impl FilePatch {
     }
 }
 
-/// Reads a patch.
+/// Parses a patch.
 ///
 /// # Errors
 /// Why it cannot be applied, in words.
@@ -60,12 +60,12 @@ pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
 }
 
 struct Reader<'p> {
-    /// The lines that were not read yet, and how many were. They are not put into a list: that of a patch of short lines
-    /// is many times as large as the patch.
+    /// The remaining lines, and how many were read. They are not collected into a list: for a patch of short lines, the
+    /// list would be many times as large as the patch.
     rest: Lines<'p>,
     at: usize,
     hunks: usize,
-    /// A `diff --git` line that says more than changes of text, and has had no `---` yet.
+    /// A `diff --git` line with changes other than text that is not yet followed by `---`.
     header: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl<'p> Reader<'p> {
         self.rest.clone().next()
     }
 
-    /// A line that belongs to no file's hunks.
+    /// Reads a line outside of hunks.
     fn beside(&mut self, line: &str) -> Result<(), String> {
         let refused = |what: &str| Err(format!("line {} asks for {what}; {MENDED}", self.at));
         match line {
@@ -155,16 +155,16 @@ impl<'p> Reader<'p> {
             )
         })?;
         let mut hunk = Hunk { old_start: old.0, new_start: new.0, body: String::new() };
-        // What its header still promises.
+        // The line counts that the header still announces.
         let (mut olds, mut news) = (old.1, new.1);
         while let Some(line) = self.peek() {
             let is_promised = olds > 0 || news > 0;
             let mark = match line.chars().next() {
-                // An empty context line that has lost its space.
+                // An empty context line that lost its space.
                 None if is_promised => ' ',
-                // The end of a mail.
+                // The signature separator of a mail.
                 Some('-') if !is_promised && line == "-- " => break,
-                // The next file, unless these are the very two lines that are still promised.
+                // The next file, unless these are the last two announced lines.
                 Some('-') if (olds, news) != (1, 1) && self.begins_file() => break,
                 Some(mark @ (' ' | '+' | '-' | '\\')) => mark,
                 Some(first) if first != '@' && is_promised && !line.starts_with("diff --git ") => {
@@ -183,7 +183,7 @@ impl<'p> Reader<'p> {
             self.next();
         }
         if olds > 0 || news > 0 {
-            // Empty lines at the end of a patch are no context that was lost.
+            // Empty lines at the end of a patch are not lost context.
             while hunk.body.ends_with("\n \n") && self.peek().is_none() {
                 hunk.body.truncate(hunk.body.len() - 2);
             }
@@ -197,12 +197,12 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// What to do instead of what is refused.
+/// What to do instead of a refused change.
 const MENDED: &str = "patches change text only: use write_file and edit_file, or leave this out";
-/// How a diff names the file that is not there.
+/// The name of a missing file in a diff.
 const NOTHING: &str = "/dev/null";
 
-/// The path of a `---` or `+++` line, without the time that may follow.
+/// The path of a `---` or `+++` line, without the timestamp that may follow.
 fn path(line: &str) -> &str {
     let path = line.get(4..).unwrap_or_default();
     path.split('\t').next().unwrap_or_default().trim_end()

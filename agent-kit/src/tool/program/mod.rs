@@ -1,8 +1,8 @@
 //! Tools that an operator declares: a program, its arguments as a template, a schema, an effect.
 //!
 //! The template is filled in element by element and no shell reads the result, so an argument stays one argument
-//! whatever is in it. The arguments also come as JSON on stdin, and the key of the call in `RONDO_IDEMPOTENCY_KEY`.
-//! What a tool says of its effect is enforced: one that says it reads can write nothing.
+//! whatever it contains. The arguments are also passed as JSON on stdin, and the idempotency key of the call in
+//! `RONDO_IDEMPOTENCY_KEY`. The declared effect is enforced: a tool that declares `reads` cannot write.
 
 mod template;
 
@@ -21,52 +21,52 @@ use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
 use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
 use template::Template;
 
-/// The variable that holds the key of a call.
+/// The variable that holds a call's idempotency key.
 pub(super) const KEY_VARIABLE: &str = "RONDO_IDEMPOTENCY_KEY";
 
-/// The schema of a tool that takes nothing.
+/// The schema of a tool without arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
 
-/// What an operator declares.
+/// The declaration of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSettings {
     /// The tool's name.
     pub name: String,
     /// What it does, for a model to read.
     pub description: String,
-    /// The program and its arguments. `{name}` stands for an argument.
+    /// The program and its arguments. `{name}` is replaced by an argument.
     pub argv: Vec<String>,
-    /// The JSON Schema of the arguments; none when it takes none.
+    /// The JSON Schema of the arguments; `None` when it has none.
     pub schema: Option<String>,
-    /// What it does to the world.
+    /// Its effect.
     pub effect: EffectWord,
-    /// The paths that it reads or writes, below the workspace; templates too. None means the whole workspace.
+    /// The paths that it reads or writes, below the workspace; templates too. Empty means the whole workspace.
     pub paths: Vec<String>,
-    /// Where it starts: in the workspace, unless the operator gives it a folder of its own.
+    /// Its working folder: the workspace, or a private folder if the operator chooses one.
     pub working_dir: WorkingDir,
-    /// How long it may take.
+    /// The maximum run time.
     pub timeout: Duration,
-    /// How much of its output is kept.
+    /// The maximum bytes of output to keep.
     pub output_max_bytes: usize,
-    /// What happens on resume when nobody knows whether it was done.
+    /// What to do on resume when it is unknown whether a call took effect.
     pub in_doubt: InDoubt,
 }
 
-/// The effect of a tool as an operator writes it.
+/// The effect of a tool, as written in a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectWord {
     /// `pure`: its result depends on its arguments alone.
     Pure,
-    /// `reads`.
+    /// `reads`: reads files.
     Reads,
-    /// `writes`.
+    /// `writes`: writes files.
     Writes,
     /// `external`: anything.
     External,
 }
 
 impl EffectWord {
-    /// Reads the word.
+    /// Parses the word.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "pure" => Some(Self::Pure),
@@ -78,22 +78,22 @@ impl EffectWord {
     }
 }
 
-/// Why a declared tool cannot be used.
+/// Why a declared tool is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProgram {
     /// There is no program.
     #[error("argv is empty; its first element is the program")]
     NoProgram,
-    /// The program would be chosen by the caller.
+    /// The caller could choose the program.
     #[error("the program itself, the first element of argv, is a template; name the program")]
     ProgramFromArgument,
-    /// A template cannot be read.
+    /// A template is malformed.
     #[error("{text:?} has a brace without its counterpart; a brace as such is doubled: {{{{ or }}}}")]
     Braces {
         /// The element.
         text: String,
     },
-    /// A template names what the schema does not have.
+    /// A template names an argument that the schema does not have.
     #[error("{text:?} names the argument {name:?}, which the schema does not have")]
     UnknownArgument {
         /// The element.
@@ -101,7 +101,7 @@ pub enum InvalidProgram {
         /// The argument.
         name: String,
     },
-    /// The schema is none, or not of an object.
+    /// The schema is invalid, or not one of an object.
     #[error("the schema cannot be used: {0}")]
     Schema(String),
 }
@@ -117,7 +117,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Checks what was declared.
+    /// Checks a declaration.
     ///
     /// # Errors
     /// [`InvalidProgram`].
@@ -141,7 +141,7 @@ impl Program {
         Ok(Self { spec, argv, paths, settings, processes })
     }
 
-    /// The paths that a call means: relative, with `/` between the parts.
+    /// The paths of a call: relative, with `/` between the parts.
     fn paths(&self, arguments: &Value) -> Vec<String> {
         if self.paths.is_empty() {
             return vec![".".to_owned()];
@@ -174,8 +174,8 @@ impl Program {
         let mut argv = Vec::new();
         for element in &self.argv {
             let filled = element.fill(arguments);
-            // A value that stands alone and begins with a dash would be read as an option, and options of ordinary
-            // programs run other programs. The operator who means to let a caller give options writes them out.
+            // A whole element that begins with a dash would be read as an option, and options of ordinary programs can
+            // run other programs. An operator who wants callers to pass options writes them out.
             if let Some(option) = filled.iter().find(|value| value.starts_with('-') && element.is_argument()) {
                 let shown: String = option.chars().take(80).collect();
                 let message =
@@ -203,7 +203,7 @@ impl Program {
     }
 }
 
-/// The names of the arguments that a schema has.
+/// The argument names in a schema.
 fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
     let invalid = |why: &dyn std::fmt::Display| InvalidProgram::Schema(why.to_string());
     let schema: Value = canonical::from_slice(schema.as_bytes()).map_err(|error| invalid(&error))?;
@@ -217,7 +217,7 @@ fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
     }
 }
 
-/// What a caller is told of a program that has ended.
+/// The result of a program that has ended, for the caller.
 pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
     let Finished { mut output, exit, made, .. } = finished;
     output.extend(told(&made).map(|told| format!("\n{told}\n")));
@@ -231,7 +231,7 @@ pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
     }
 }
 
-/// What the signals mean that a limit or a crash sends. Their numbers are those of Linux on x86-64 and ARM.
+/// Explains the signals that a limit or a crash sends. The numbers are those of Linux on x86-64 and ARM.
 fn meaning(signal: i32) -> &'static str {
     match signal {
         6 => " (SIGABRT: it gave up by itself)",

@@ -4,7 +4,7 @@ use rondo_protocol::Value;
 
 use super::InvalidProgram;
 
-/// Text with places for arguments.
+/// Text with placeholders for arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template(Vec<Part>);
 
@@ -15,7 +15,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads `{name}` as a place and `{{`, `}}` as a brace. `known` are the arguments that there are.
+    /// Parses `{name}` as a placeholder and `{{`, `}}` as a brace. `known` are the defined arguments.
     pub fn read(text: &str, known: &[String]) -> Result<Self, InvalidProgram> {
         let braces = || InvalidProgram::Braces { text: text.to_owned() };
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
@@ -48,18 +48,18 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Whether it stands for the same whatever the arguments.
+    /// Whether the result does not depend on the arguments.
     pub fn is_fixed(&self) -> bool {
         matches!(self.0.as_slice(), [Part::Text(_)])
     }
 
-    /// Whether it begins with what a caller gives.
+    /// Whether it begins with an argument.
     pub fn is_argument(&self) -> bool {
         matches!(self.0.first(), Some(Part::Argument(_)))
     }
 
-    /// The elements that it stands for: one; of a list that stands alone, one each; none when an argument of it is
-    /// left out.
+    /// Fills in the arguments. Returns one element; one per item if the whole template is a list argument; none when an
+    /// argument is missing.
     pub fn fill(&self, arguments: &Value) -> Vec<String> {
         let given = |name: &str| arguments.get(name).filter(|value| !matches!(value, Value::Null));
         if let [Part::Argument(name)] = self.0.as_slice() {

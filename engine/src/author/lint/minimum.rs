@@ -1,7 +1,7 @@
-//! Beginnings of requests that are shorter than what a provider keeps.
+//! Warns about common beginnings of requests that are shorter than a provider's minimum.
 //!
-//! What two visits of a role have in common from the first one on is its tools, its schema, its system text and its
-//! first prompt. A provider keeps nothing shorter than its minimum and says nothing about it.
+//! Two visits of a role have tools, schema, system text and the first prompt in common. A provider caches nothing
+//! shorter than its minimum, without an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{Edge, History, Outgoing, SourceMap, Target, Workf
 use super::volatile::without_tags;
 use super::{LintedRole, grouped};
 
-/// The most edges that are walked to see whether a role is visited again.
+/// The most edges walked to find out whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;
 
 pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
@@ -22,11 +22,11 @@ pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &Sourc
     let mut found = Vec::new();
     for part in parts {
         let name = part.name.as_str();
-        // A role that is asked once has no prefix of its own.
+        // A role with a single request has no prefix.
         if !again.contains(name) && part.head.tools.is_empty() {
             continue;
         }
-        // Without a history the prompt of one visit is no part of the next.
+        // Without a history the prompt of one visit is not part of the next.
         let prompt = if part.role.history == History::None { 0 } else { prompts.get(name).copied().unwrap_or(0) };
         let shared = prefix::tokens(prefix::bytes_of_head(&part.head).saturating_add(prompt));
         let minimum = Minimum::of(part.model.as_deref().unwrap_or_default());
@@ -51,7 +51,7 @@ pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &Sourc
     found
 }
 
-/// The bytes that the longest prompt to each role has beside what it prints.
+/// The bytes of the longest prompt to each role, without printed values.
 fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
     let mut longest: BTreeMap<&str, u64> = BTreeMap::new();
     let mut add = |role, prompt: &str| {
@@ -72,7 +72,7 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
     longest
 }
 
-/// Every edge with the role that it leaves, `start` as none.
+/// Every edge with the role that it leaves; `None` is `start`.
 fn edges(workflow: &Workflow) -> Vec<(Option<&str>, &Edge)> {
     let mut all = Vec::new();
     for (name, outgoing) in &workflow.graph {
@@ -118,7 +118,7 @@ fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
     names.filter(|name| is_on_a_cycle(name, &next, &mut walked)).collect()
 }
 
-/// Whether an edge behind `name` leads back to it. Where the walk has become too long, it is taken to.
+/// Whether a path from `name` leads back to it. If the walk becomes too long, it is assumed to.
 fn is_on_a_cycle<'w>(name: &'w str, next: &BTreeMap<&'w str, BTreeSet<&'w str>>, walked: &mut usize) -> bool {
     let mut seen = BTreeSet::new();
     let mut open = vec![name];

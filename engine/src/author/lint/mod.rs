@@ -1,13 +1,14 @@
 //! Warnings about the prefixes of a workflow's requests, from its files alone: `rondo validate --prefix`.
 //!
-//! A provider serves the beginning of a request from its cache only if it is the same, byte for byte, and long enough.
-//! Layout 1 makes a role's requests begin alike; this module checks what an author writes into them.
+//! A provider serves the beginning of a request from its cache only if it is byte for byte the same, and long enough.
+//! Layout 1 makes a role's requests start alike; this module checks what an author writes into them.
 //!
 //! - `volatile.rs`: text that changes from run to run before text that could be shared;
 //! - `minimum.rs`: beginnings shorter than a provider's minimum;
 //! - `unshared.rs`: texts that roles have in common but not at the beginning.
 //!
-//! It is pure: it must never know terminals, files, threads, or how settings are resolved; it is given [`ResolvedRoles`].
+//! It is pure: it must never know terminals, files, threads, or how settings are resolved; it receives
+//! [`ResolvedRoles`].
 
 mod minimum;
 mod unshared;
@@ -23,40 +24,39 @@ use rondo_protocol::workflow::{ModelRole, RoleKind, SourceMap, Workflow};
 
 use crate::resolved_roles;
 
-/// The most warnings of one file with its children.
+/// The most warnings of one file and its children.
 const MAX_WARNINGS: usize = 1_000;
 
-/// What settings decide of a role's requests.
+/// The settings that affect a role's requests.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResolvedRoles {
-    /// The provider's id of the model; `None` = nobody names one.
+    /// The provider's id of the model, if set.
     pub model: Option<String>,
-    /// The tools that it would have, without those of servers, which only a server that was started can tell.
+    /// The role's tools, without those of servers, which only a running server can list.
     pub tools: Vec<ToolSpec>,
 }
 
-/// A role that a model plays, with what all its requests begin with.
+/// A model role, with the common beginning of its requests.
 struct LintedRole<'w> {
     name: &'w RoleName,
     role: &'w ModelRole,
-    /// The provider's id of its model; `None` = nobody names one.
+    /// The provider's id of its model, if set.
     model: Option<String>,
-    /// Its request head, but for parameters, which are no part of a prefix.
+    /// Its request head without parameters, which are not part of a prefix.
     head: Head,
 }
 
 impl LintedRole<'_> {
-    /// The path of its system text.
     fn system(&self) -> String {
         key(&key("roles", self.name.as_str()), "system")
     }
 }
 
-/// Everything that is odd about the prefixes of a workflow and of those that play its roles, by file and place. `resolved_roles`
-/// says what settings decide of the roles of a workflow.
+/// Returns all warnings about the prefixes of a workflow and of its sub-workflows, by file and place. `resolved_roles`
+/// returns the settings of a workflow's roles.
 ///
 /// # Errors
-/// [`resolved_roles::Error`] when a contract cannot be written, which a checked workflow's always can.
+/// [`resolved_roles::Error`] if a contract cannot be written, which does not happen for a checked workflow.
 pub fn lint(
     workflow: &Workflow,
     places: &SourceMap,
@@ -86,13 +86,13 @@ pub fn lint(
         }));
     }
     found.sort_by(|a, b| (&a.file, a.span, a.code).cmp(&(&b.file, b.span, b.code)));
-    // One file may play many roles.
+    // One file may play several roles.
     found.dedup();
     found.truncate(MAX_WARNINGS);
     Ok(found)
 }
 
-/// A number with a comma between thousands, for people.
+/// A number with commas between thousands, for people.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

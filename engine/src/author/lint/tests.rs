@@ -3,7 +3,7 @@ use rondo_protocol::workflow::read;
 
 use super::*;
 
-/// The warnings of a workflow, one a line, in which every role asks `model` and has `tools`.
+/// The warnings of a workflow, one per line, with `model` and `tools` for every role.
 fn told_with(text: &str, files: &[(&str, &str)], model: Option<&str>, tools: &[ToolSpec]) -> String {
     let files: BTreeMap<String, String> =
         files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
@@ -19,13 +19,13 @@ fn told_with(text: &str, files: &[(&str, &str)], model: Option<&str>, tools: &[T
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The same without the warnings of another code.
+/// The warnings with one code.
 fn told(code: Code, text: &str, files: &[(&str, &str)]) -> String {
     let all = told_with(text, files, Some("gpt-5"), &[]);
     all.lines().filter(|line| line.contains(code.as_str())).collect::<Vec<_>>().join("\n")
 }
 
-/// A workflow of two roles that take turns, with these lines under `roles` and this prompt at the start.
+/// A workflow of two alternating roles, with these lines under `roles` and this opening prompt.
 fn pair(roles: &str, prompt: &str) -> String {
     format!(
         "rondo: 1\nname: pair\ninput: {{ topic: string, now: string, repo_path: string }}\nroles:\n{roles}\
@@ -106,11 +106,11 @@ fn a_common_text_behind_what_differs_is_told_and_one_before_it_is_not() {
     let before = |own: &str| format!("{{ system: [ {{ file: style.md }}, {own} ] }}");
     insta::assert_snapshot!(of(&behind("You write."), &behind("You read.")));
     assert_eq!(of(&before("You write."), &before("You read.")), "");
-    // As one text the place within it is known.
+    // In a single text the place is known.
     let whole = |own: &str| format!("{{ system: \"{own} {style}\" }}");
     let told = of(&whole("You write."), &whole("You read."));
     assert!(told.starts_with("dir/w.yaml:6:21: RN1924: "), "{told}");
-    // What differs is more than what is common behind it.
+    // The difference is larger than the common part after it.
     assert_eq!(of(&whole(&"You write. ".repeat(900)), &whole(&"Read it all. ".repeat(900))), "");
 }
 

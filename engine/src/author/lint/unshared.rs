@@ -1,9 +1,9 @@
-//! Texts that two roles have in common and no provider can serve to both.
+//! Finds texts that two roles have in common but that no provider can serve to both from its cache.
 //!
-//! A prefix is shared as far as two requests are equal, and tools and response format stand before the system text. Two
-//! roles of one model with a long text in common could be served it as one prefix, if all that is common stood first,
-//! each role's own part last, and nothing before it were different. Where the common part is shorter than what the
-//! provider keeps, nothing is lost and nothing is said.
+//! Two requests share a prefix as far as they are equal, and tools and response format come before the system text.
+//! Two roles of one model with a long common text could share it as one prefix if the common part came first, each
+//! role's own part last, and nothing before it differed. A common part shorter than the provider's minimum loses
+//! nothing and is not reported.
 
 use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{AnswerFormat, SourceMap};
 
 use super::{LintedRole, grouped};
 
-/// The fewest tokens behind a difference that are worth a word.
+/// The fewest tokens after a difference that are reported.
 const SHORTEST_TOKENS: u64 = 128;
 
 /// The most roles that are compared with each other.
@@ -23,28 +23,28 @@ pub(super) fn lint(parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnost
     let mut found = Vec::new();
     for (at, later) in parts.iter().enumerate().take(MAX_ROLES) {
         let earlier = parts.iter().take(at).filter(|earlier| earlier.model == later.model);
-        // One other role is enough to say what to do.
+        // One other role is enough to explain the remedy.
         let best = earlier.filter_map(|earlier| Lost::of(earlier, later)).max_by_key(|lost| lost.bytes);
         found.extend(best.map(|lost| lost.told(later, places)));
     }
     found
 }
 
-/// Text that is sent for two roles and could be kept as one prefix.
+/// Text that is sent for two roles and could be one shared prefix.
 struct Lost<'p> {
     /// The other role.
     other: &'p str,
-    /// How much of it.
+    /// Its size.
     bytes: usize,
     why: Why,
 }
 
 enum Why {
-    /// The texts differ in front of it: from this byte on, that many differ.
+    /// The texts differ before it: the first differing byte, and how many bytes differ.
     Texts(usize, usize),
-    /// The tools differ, which stand before the text.
+    /// The tools, which come before the text, differ.
     Tools,
-    /// A response format stands before the text, and they differ.
+    /// A response format comes before the text, and the formats differ.
     Formats,
 }
 
@@ -57,7 +57,7 @@ impl<'p> Lost<'p> {
         let tools_differ = earlier.head.tools != later.head.tools;
         let formats_differ = earlier.head.response_format != later.head.response_format;
         let kept_from = Minimum::of(later.model.as_deref().unwrap_or_default()).tokens;
-        // What stands before the system text is served with it.
+        // The head before the system text is cached together with it.
         let before = Head { system: String::new(), ..later.head.clone() };
         let before = if tools_differ || formats_differ { 0 } else { prefix::bytes_of_head(&before) };
         let is_kept = |bytes: usize| prefix::tokens(before.saturating_add(count(bytes))) >= kept_from;
@@ -67,7 +67,7 @@ impl<'p> Lost<'p> {
             return is_kept(first).then_some(Self { other, bytes: first, why });
         }
         let own = rest(b).saturating_sub(last);
-        // What is lost must be worth a word, and be more than what differs.
+        // The loss must be worth reporting, and be larger than the difference.
         let is_much = last > own && prefix::tokens(count(last)) >= SHORTEST_TOKENS;
         (is_much && is_kept(first.saturating_add(last))).then_some(Self {
             other,
@@ -117,8 +117,8 @@ fn count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Where the bytes from `first` of a system text stand, if it is one text. In a list the pieces are joined, and a place
-/// is not known.
+/// The place of the bytes from `first` of a system text, if it is a single text. A list is joined, and places in it
+/// are unknown.
 fn later_place(
     part: &LintedRole<'_>,
     places: &SourceMap,
@@ -131,13 +131,13 @@ fn later_place(
     text.starts_with(part.role.system.trim_end()).then(|| (path.clone(), first..end))
 }
 
-/// The bytes that two texts begin with in common, cut at a character.
+/// The length of the common prefix of two texts in bytes, cut at a character.
 fn common_prefix(a: &str, b: &str) -> usize {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     (0..=common).rev().find(|at| a.is_char_boundary(*at) && b.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The bytes that two texts end with in common, cut at a character.
+/// The length of the common suffix of two texts in bytes, cut at a character.
 fn common_suffix(a: &str, b: &str) -> usize {
     let common = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
     (0..=common)

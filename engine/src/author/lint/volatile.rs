@@ -1,9 +1,9 @@
-//! Text that changes from run to run, or from machine to machine, where every request should begin alike: in system
-//! texts, in what tools say of themselves, and in the prompts that open a thread.
+//! Finds text that changes from run to run, or from machine to machine, where every request should start alike: in
+//! system texts, in tool descriptions, and in the prompts that open a thread.
 //!
-//! A later prompt is read at the end of a conversation, and what stands there changes nothing before it: dates and
-//! paths belong there. The first prompts of a thread are different in every thread by what they print, which is fine;
-//! only an input that by its name is a clock, an id or a path of a machine is told, and only if more text follows it.
+//! A later prompt is at the end of a conversation and changes nothing before it: dates and paths belong there. The
+//! values printed by the first prompts differ in every thread, which is fine. Only an input whose name suggests a
+//! clock, an id or a path is reported, and only if more text follows it.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use rondo_protocol::workflow::{Edge, Outgoing, SourceMap, Target, Workflow};
 
 use super::LintedRole;
 
-/// The words of an input's name that say that it changes with the time or the place of a run.
+/// Words in an input's name that suggest it changes with the time or place of a run.
 const NAMES: [&str; 15] = [
     "now",
     "today",
@@ -34,10 +34,10 @@ const NAMES: [&str; 15] = [
     "env",
 ];
 
-/// The most findings of one text that are told: more of them have the same cause.
+/// The most findings reported per text: further ones have the same cause.
 const MAX_OF_A_TEXT: usize = 20;
 
-/// The most characters of a finding that are shown.
+/// The most characters shown of a finding.
 const SHOWN_CHARS: usize = 60;
 
 pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
@@ -48,7 +48,7 @@ pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &Sourc
     }
     for (path, prompt) in opening_prompts(workflow) {
         for (path, source) in places.texts(&path) {
-            // A file may be read with another line end than the prompt has; only the prompt itself is a template.
+            // A file may have other line ends than the prompt; only the prompt itself is a template.
             if source == prompt {
                 written(&path, source, places, &mut found);
                 printed(&path, source, places, &mut found);
@@ -70,7 +70,7 @@ fn system_text(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagno
     }
 }
 
-/// Tools stand before the system text, so that what they say of themselves breaks everything.
+/// Tools come before the system text, so a volatile description breaks the whole prefix.
 fn tools(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     for spec in &part.head.tools {
         let texts = [("description", &spec.description), ("schema", &spec.parameters)];
@@ -90,12 +90,12 @@ fn tools(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>)
     }
 }
 
-/// Whether what a role names means the tool with that name on the wire.
+/// Whether a tool name in a role refers to the tool with that wire name.
 fn names(named: &str, wire: &str) -> bool {
     rondo_agent_kit::tool::wire_name(named) == wire
 }
 
-/// What stands in an opening prompt as it is written.
+/// Checks the literal text of an opening prompt.
 fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let text = without_tags(source);
     let in_front = |found: &VolatileSpan| has_words(text.get(found.at.end..));
@@ -108,7 +108,7 @@ fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnos
     }
 }
 
-/// What an opening prompt prints of inputs that change with every run.
+/// Checks the changing inputs that an opening prompt prints.
 fn printed(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let Ok(template) = Template::parse(source) else { return };
     let text = without_tags(source);
@@ -123,7 +123,7 @@ fn printed(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnos
     }
 }
 
-/// Whether more than marks follows. What stands at the end of a prompt has nothing behind it that could be shared.
+/// Whether words follow, not only punctuation. Nothing sharable follows the end of a prompt.
 fn has_words(rest: Option<&str>) -> bool {
     rest.is_some_and(|rest| rest.contains(char::is_alphanumeric))
 }
@@ -132,7 +132,7 @@ fn is_volatile(name: &str) -> bool {
     name.split(['_', '-']).any(|word| NAMES.contains(&word.to_ascii_lowercase().as_str()))
 }
 
-/// The prompts on edges out of `start`, each with its path.
+/// The prompts on edges from `start`, each with its path.
 fn opening_prompts(workflow: &Workflow) -> Vec<(String, &str)> {
     let mut prompts = Vec::new();
     let starts = workflow.graph.iter().filter_map(|(name, outgoing)| match outgoing {
@@ -163,7 +163,7 @@ fn of_edge<'w>(path: &str, edge: &'w Edge) -> Vec<(String, &'w str)> {
     }
 }
 
-/// The source of a template with blanks in place of its tags, so that places stay what they are.
+/// The source of a template with blanks in place of its tags, so that positions stay the same.
 pub(super) fn without_tags(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;
@@ -174,7 +174,7 @@ pub(super) fn without_tags(source: &str) -> String {
             Some("{%") => "%}",
             _ => "#}",
         };
-        // What opens here need not end before the end of the text; the checker has seen to it that it does.
+        // A tag need not close before the end of this text; the checker made sure that it does.
         let end = tag.find(close).map_or(tag.len(), |at| at + close.len());
         text.push_str(before);
         text.extend(std::iter::repeat_n(' ', end));

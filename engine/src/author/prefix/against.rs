@@ -1,7 +1,7 @@
-//! Two threads side by side: what the first request of each visit shares with that of the same visit in another thread,
-//! such as a run of the workflow before it was edited.
+//! Compares two threads: what the first request of each visit shares with that of the same visit in another thread,
+//! such as a run of the workflow before an edit.
 //!
-//! Of the other thread only what is new in each visit is held; it comes to one conversation a role.
+//! Of the other thread only the new part of each visit is held, which amounts to one conversation per role.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,23 +16,22 @@ use super::{PrefixBreak, Prices, Shared, Visit};
 use crate::conversation::rebuild::{self, RebuildEvent, Sent};
 use crate::store::{Read, Row};
 
-/// How many messages from the first one that differs are looked at for what became of it.
+/// How many messages after the first difference are searched for the cause.
 const LOOKED_AT: usize = 64;
 
-/// A visit beside the same one of the other thread.
+/// A visit and its counterpart in the other thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisitPair {
     /// The visit. Its sizes are those of its first request.
     pub visit: Visit,
-    /// Whether the other thread has that visit.
+    /// Whether the other thread has this visit.
     pub has_counterpart: bool,
 }
 
-/// Hands each visit of `thread` to `each` in order until it says stop (`false`), compared with the same visit of
-/// `other`.
+/// Passes each visit of `thread` to `each` in order until it returns `false`, compared with the same visit of `other`.
 ///
 /// # Errors
-/// When a step or an object is missing or damaged, or a thread is of another version.
+/// If a step or an object is missing or damaged, or a thread is of another version.
 pub fn against(
     store: &dyn Read,
     (thread, row): (&ThreadId, &Row),
@@ -98,17 +97,17 @@ fn key(sent: &Sent<'_>) -> (RoleName, LanePath) {
 struct Baseline {
     visits: VecDeque<BaselineRequest>,
     recorded_visit: u64,
-    /// The messages of the last one.
+    /// The messages of the last request.
     messages: Vec<Message>,
     plain: PlainLength,
 }
 
-/// How many messages the last first request of a visit had, where no hook rewrote it: the next one begins with them.
+/// The message count of the first request of the last visit, if no hook rewrote it: the next one starts with them.
 #[derive(Default)]
 struct PlainLength(usize);
 
 impl PlainLength {
-    /// How many messages a visit's first request shares with the one before it for certain.
+    /// How many messages a visit's first request certainly shares with the previous one.
     fn kept(&mut self, sent: &Sent<'_>) -> usize {
         let before = std::mem::take(&mut self.0);
         if sent.rewritten.is_some() {
@@ -119,7 +118,7 @@ impl PlainLength {
     }
 }
 
-/// The first request of a visit, as what it adds to the one before.
+/// The first request of a visit, as its difference to the previous one.
 struct BaselineRequest {
     visit: u64,
     digest: Digest,
@@ -148,18 +147,18 @@ impl Baseline {
     }
 }
 
-/// Reads the two sides of a role together.
+/// Reads both sides of a role together.
 #[derive(Default)]
 struct PairReader {
     visits: VecDeque<BaselineRequest>,
-    /// The other side's request, and its bytes up to each message.
+    /// The other side's request, and its cumulative bytes up to each message.
     other: Vec<Message>,
     other_sizes: Vec<u64>,
     other_bytes: u64,
-    /// This side's bytes up to each message.
+    /// This side's cumulative bytes up to each message.
     sizes: Vec<u64>,
     plain: PlainLength,
-    /// How many messages the two begin with alike.
+    /// The length of the common prefix in messages.
     alike: usize,
 }
 
@@ -168,7 +167,8 @@ impl PairReader {
         Self { visits: side.map(|side| side.visits).unwrap_or_default(), ..Self::default() }
     }
 
-    /// Takes in the first request of a visit: its bytes, and how it compares with the other side's, if there is one.
+    /// Adds the first request of a visit. Returns its bytes, and its comparison with the other side's, if there is
+    /// one.
     fn request(&mut self, sent: &Sent<'_>) -> (u64, Option<Comparison>) {
         let messages = sent.messages();
         let kept = self.plain.kept(sent);
@@ -192,7 +192,7 @@ impl PairReader {
             let before = Request { head: &head, messages: self.other.get(..1).unwrap_or_default() };
             let after = Request { head: sent.head, messages: messages.get(..1).unwrap_or_default() };
             let compared = compare(before, after);
-            // Heads that differ in parameters alone are the same prefix.
+            // Heads that differ only in parameters are the same prefix.
             if compared.broke.is_some() {
                 return (request_bytes, Some(compared));
             }
@@ -209,7 +209,7 @@ impl PairReader {
     }
 }
 
-/// Brings the bytes up to each message to date, of which the first `kept` are the same as before.
+/// Updates the cumulative bytes up to each message; the first `kept` are unchanged.
 fn extend(sizes: &mut Vec<u64>, kept: usize, messages: &[Message]) {
     sizes.truncate(kept);
     let mut size = sizes.last().copied().unwrap_or_default();

@@ -1,17 +1,17 @@
-//! What each visit of a thread shares with its role's visit before, where a prefix broke, and what that cost.
+//! What each visit of a thread shares with its role's previous visit, where a prefix broke, and the cost.
 //!
-//! Every request is rebuilt from the store and compared, as it was sent, with the role's request before it. Two
-//! questions are kept apart:
-//! - *How much do the two share?* That is counted, byte by byte.
-//! - *Is that less than the role's `history` promises?* Only then a prefix broke. With `condensed` the first request of
-//!   a visit begins with the first one of the visit before, and that visit's answer; tool traffic and repairs are left
-//!   out on purpose. With `exact` it begins with the last one. With `none` only the head is expected; its
-//!   cost is reported all the same.
+//! Every request is rebuilt from the store and compared, as it was sent, with the role's previous request. Two
+//! questions are separate:
+//! - *How much do the two share?* This is counted, byte by byte.
+//! - *Is it less than the role's `history` promises?* Only then a prefix broke. With `condensed` the first request of
+//!   a visit starts with the first one of the previous visit, and that visit's answer; tool traffic and repairs are
+//!   left out on purpose. With `exact` it starts with the last one. With `none` only the head is expected; the cost is
+//!   still reported.
 //!
-//! Law: a visit costs what is new in it, so that a long thread is read in a time that grows with its length alone. Of
-//! each role only the request before is held.
+//! Law: the cost of a visit depends on what is new in it, so the time to read a thread is linear in its length. Only
+//! the previous request of each role is held.
 //!
-//! It must never know providers: what one reported as cached is read from the notes.
+//! It must never know providers: their reported cache hits come from the notes.
 
 mod against;
 mod requests;
@@ -32,40 +32,40 @@ use requests::RoleRequests;
 pub use against::{VisitPair, against};
 pub use strategy::Cost;
 
-/// What a visit's requests share with those before them.
+/// What a visit's requests share with earlier ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visit {
     /// The step.
     pub seq: u64,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
-    /// Which visit of the role in the lane, from 1.
+    /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
-    /// What its requests come to.
+    /// The totals of its requests.
     pub shared: Shared,
-    /// What the provider counted, where it did.
+    /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// What it cost in US dollars, where a price was known.
+    /// Its cost in US dollars, if a price was known.
     pub cost_usd: Option<f64>,
     /// The first prefix that broke in it.
     pub broke: Option<PrefixBreak>,
 }
 
-/// Sizes of requests, and what of them was sent before.
+/// Sizes of requests, and how much of them was sent before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub request_bytes: u64,
-    /// Bytes that each shares with the role's request before it.
+    /// Bytes that each shares with the role's previous request.
     pub shared_bytes: u64,
 }
 
 impl Shared {
-    /// The share of the bytes that were sent before, 0 to 1; `None` without a request.
+    /// The share of bytes sent before, 0 to 1; `None` without a request.
     pub fn share(self) -> Option<f64> {
         prefix::share(self.shared_bytes, self.request_bytes)
     }
@@ -84,14 +84,14 @@ impl std::ops::AddAssign for Shared {
     }
 }
 
-/// A prefix that broke, and what that cost.
+/// A prefix that broke, and the cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrefixBreak {
-    /// Where and why.
+    /// The place and cause.
     pub at: Break,
     /// Estimated tokens that a provider can no longer serve.
     pub lost_tokens: u64,
-    /// What they cost more than served ones, in US dollars, where a price is known.
+    /// Their extra cost over cached ones, in US dollars, if a price is known.
     pub lost_usd: Option<f64>,
 }
 
@@ -102,28 +102,28 @@ impl PrefixBreak {
     }
 }
 
-/// What a role's visits come to.
+/// The totals of a role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoleSum {
-    /// Whose.
+    /// The role.
     pub role: RoleName,
-    /// What of its earlier visits it is told.
+    /// Its `history`.
     pub history: History,
-    /// How many visits.
+    /// The number of visits.
     pub visits: u64,
     /// Their requests.
     pub shared: Shared,
-    /// What the provider counted, where it did.
+    /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// What they cost in US dollars, where a price was known.
+    /// Their cost in US dollars, if a price was known.
     pub cost_usd: Option<f64>,
-    /// In how many visits a prefix broke.
+    /// The number of visits with a broken prefix.
     pub breaks: u64,
-    /// Estimated tokens that could no longer be served.
+    /// Estimated tokens that a provider could no longer serve.
     pub lost_tokens: u64,
-    /// What they cost more, where a price is known.
+    /// Their extra cost, if a price is known.
     pub lost_usd: Option<f64>,
-    /// What each history would cost on the same steps.
+    /// The cost of each history on the same steps.
     pub costs: [Cost; 3],
 }
 
@@ -162,19 +162,19 @@ impl RoleSum {
     }
 }
 
-/// What the tokens of each role's model cost, where a price is known.
+/// The token prices of each role's model, if known.
 pub type Prices = BTreeMap<RoleName, Price>;
 
-/// The prices of a workflow's roles, by those of its logical models.
+/// The prices of a workflow's roles, from those of its logical models.
 pub fn prices(workflow: &Workflow, of_model: &dyn Fn(&str) -> Option<Price>) -> Prices {
     let priced = crate::resolved_roles::model_roles(workflow);
     priced.filter_map(|(name, _, role)| Some((name.clone(), of_model(&role.model)?))).collect()
 }
 
-/// Hands each visit of a thread to `each` in order until it says stop (`false`), and gives the sums of its roles.
+/// Passes each visit of a thread to `each` in order until it returns `false`, and returns the sums of its roles.
 ///
 /// # Errors
-/// When a step or an object is missing or damaged, or the thread is of another version.
+/// If a step or an object is missing or damaged, or the thread is of another version.
 pub fn visits(
     store: &dyn Read,
     thread: &ThreadId,

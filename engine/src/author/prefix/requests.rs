@@ -1,5 +1,5 @@
-//! The requests of one role, each compared with the one before it in its lane; the first one in a lane with what the lane
-//! goes on from, or with the last one that went on from nothing.
+//! The requests of one role, each compared with the one before it in its lane. The first one in a lane is compared
+//! with what the lane continues from, or with the last request without history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::{PrefixBreak, RoleSum, Shared, Visit};
 use crate::conversation::rebuild::{RebuiltVisit, Sent};
 use crate::models::Price;
 
-/// What a role has sent so far, as far as its next request is compared with it.
+/// What a role has sent so far, as needed to compare its next request.
 pub(super) struct RoleRequests {
     history: History,
     price: Option<Price>,
     lanes: BTreeMap<LanePath, Lane>,
-    /// The last request that no message of an earlier visit stood in.
+    /// The last request without messages of an earlier visit.
     fresh: Option<Arc<LastRequest>>,
-    /// Of the visit that is being read.
+    /// The figures of the current visit.
     shared: Shared,
     broke: Option<PrefixBreak>,
     strategies: Strategies,
@@ -33,15 +33,14 @@ pub(super) struct RoleRequests {
 /// What the role has sent in one lane.
 #[derive(Default)]
 struct Lane {
-    /// Bytes of the plain conversation up to each of its messages.
+    /// Cumulative bytes of the plain conversation up to each message.
     sizes: Vec<u64>,
-    /// The request before.
+    /// The previous request.
     last: Option<Arc<LastRequest>>,
-    /// The request that the first one of the next visit is expected to begin with.
+    /// The prefix that the first request of the next visit is expected to have.
     expected: Option<Arc<ExpectedPrefix>>,
 }
 
-/// A head with its size.
 #[derive(Clone)]
 struct SizedHead {
     digest: Digest,
@@ -49,7 +48,7 @@ struct SizedHead {
     bytes: u64,
 }
 
-/// The request before: so many messages of the plain conversation, and what followed them.
+/// The previous request: a number of messages of the plain conversation, and those after them.
 #[derive(Clone)]
 struct LastRequest {
     head: SizedHead,
@@ -59,12 +58,12 @@ struct LastRequest {
     bytes: u64,
 }
 
-/// What the next visit is expected to begin with: a request, and what was said after it.
+/// The expected prefix of the next visit: a request, and the messages after it.
 struct ExpectedPrefix {
     head: SizedHead,
     /// How many messages of the plain conversation the request has.
     length: usize,
-    /// Its messages, where they are not those of the plain conversation any more.
+    /// Its messages, if they are no longer those of the plain conversation.
     messages: Option<Vec<Message>>,
     bytes: u64,
 }
@@ -84,7 +83,6 @@ impl RoleRequests {
         }
     }
 
-    /// Takes in the role's next request.
     pub(super) fn request(&mut self, sent: Sent<'_>) {
         let path = sent.stored.step.lane.clone();
         let mut lane = self.lane(&path);
@@ -128,7 +126,7 @@ impl RoleRequests {
         self.lanes.insert(path, lane);
     }
 
-    /// What was sent in a lane, or what the lane goes on from: the lane around it.
+    /// The state of a lane, or that of the enclosing lane which it continues.
     fn lane(&mut self, path: &LanePath) -> Lane {
         if let Some(lane) = self.lanes.remove(path) {
             return lane;
@@ -163,7 +161,7 @@ impl RoleRequests {
 
     fn remember(&mut self, lane: &mut Lane, head: SizedHead, bytes: u64, is_first: bool, sent: Sent<'_>) {
         let (length, before) = (sent.plain.len(), sent.before);
-        // The conversation is cut behind the visit's first message when the visit is over.
+        // After the visit the conversation is cut behind the visit's first message.
         let tail = match lane.last.take() {
             Some(last) if !is_first && last.is_plain && sent.rewritten.is_none() => {
                 let mut tail = Arc::unwrap_or_clone(last).tail;
@@ -193,7 +191,7 @@ impl RoleRequests {
         lane.last = Some(last);
     }
 
-    /// Takes in the end of a visit.
+    /// Adds the end of a visit.
     pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> Visit {
         let (stored, note) = (visited.stored, visited.note);
         self.strategies.visit(visited);
@@ -218,7 +216,7 @@ impl RoleRequests {
 
 fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {
     match last {
-        // A head that differs in parameters alone is the same beginning.
+        // A head that differs only in parameters has the same prefix.
         Some(last) if last.head.digest == sent.head_digest || prefix::is_same_head(&last.head.head, sent.head) => {
             last.head.clone()
         }
@@ -228,11 +226,11 @@ fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {
     }
 }
 
-/// Compares a request with the one before it, of which so many messages stand in the same conversation.
+/// Compares a request with the one before it; `last.base` messages of that one are in the same conversation.
 fn after(sizes: &[u64], last: &LastRequest, head: &SizedHead, sent: &Sent<'_>) -> Comparison {
     let base = sent.plain.get(..last.base).unwrap_or_default();
     if last.head.digest != head.digest {
-        // Of the messages only the first can matter where heads part.
+        // If the heads differ, only the first message can matter.
         let first = if base.is_empty() { last.tail.get(..1) } else { base.get(..1) };
         return of_heads(&last.head, first, head, sent.messages().get(..1));
     }
@@ -257,12 +255,12 @@ fn of_heads(
     compare(before, after)
 }
 
-/// Bytes that two heads begin with alike, where they are not equal.
+/// The length in bytes of the common prefix of two heads that are not equal.
 fn common_head(old: &SizedHead, new: &SizedHead) -> Option<u64> {
     (old.digest != new.digest).then(|| of_heads(old, None, new, None).shared_bytes)
 }
 
-/// A message of a fresh conversation is another one because the author chose so, unless what changed is volatile.
+/// A different message in a fresh conversation is the author's choice, unless the change is volatile.
 fn by_choice(at: Break) -> Break {
     match (&at.block, at.cause) {
         (Block::Message(_), Cause::VolatileInPrompt(_)) => at,

@@ -1,7 +1,7 @@
-//! What the same steps would cost with each `history`: how much is sent, and how much of it a perfect prefix serves.
+//! The cost of the same steps with each `history`: how much is sent, and how much of it an ideal prefix cache serves.
 //!
-//! Heads are those that were sent; messages are counted from the steps alone, as if no hook had rewritten any, and by the
-//! same functions that make those of a run.
+//! Heads are those that were sent. Messages are computed from the steps, without rewrites by hooks, by the functions
+//! that a run uses.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use super::Shared;
 use crate::conversation::rebuild::RebuiltVisit;
 use crate::models::Price;
 
-/// What a history costs.
+/// The cost of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// Which.
+    /// The history.
     pub history: History,
-    /// What is sent.
+    /// What is sent, and how much of it is shared.
     pub shared: Shared,
-    /// Estimated US dollars for prompts, and for replies as far as they were counted; where a price is known.
+    /// Estimated US dollars for prompts, and for counted replies, if a price is known.
     pub cost_usd: Option<f64>,
 }
 
-/// The three of them, for one role.
+/// All three histories, for one role.
 pub(super) struct Strategies {
     each: [Strategy; 3],
     /// Bytes of the visit's head.
     head: u64,
-    /// Bytes that it shares with the head before, where that is another one.
+    /// Bytes that it shares with the previous head, if that one differs.
     changed_head: Option<u64>,
     output_tokens: u64,
 }
@@ -45,14 +45,13 @@ impl Default for Strategies {
 }
 
 impl Strategies {
-    /// Takes in the head of a visit's first request, and how much of it stood in the request before where the two are
-    /// not equal.
+    /// Starts a visit: the bytes of its first request's head, and how many are shared with the previous head if the
+    /// two are not equal.
     pub(super) fn begin(&mut self, head: u64, changed_head: Option<u64>) {
         self.head = head;
         self.changed_head = changed_head;
     }
 
-    /// Takes in a visit.
     pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) {
         let output = visited.note.usage.map_or(0, |usage| usage.output_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output);
@@ -68,7 +67,7 @@ impl Strategies {
                 prompt_tokens: prefix::tokens(prompt),
                 cached_tokens: prefix::tokens(served),
                 output_tokens: self.output_tokens,
-                // What a provider counts as written is told by the provider alone.
+                // Only the provider can count its cache writes.
                 cache_write_tokens: 0,
             };
             Cost { history: strategy.history, shared: strategy.shared, cost_usd: price.map(|price| price.of(usage)) }
@@ -76,12 +75,12 @@ impl Strategies {
     }
 }
 
-/// A role's conversations as one history would have them.
+/// A role's conversations under one history.
 struct Strategy {
     history: History,
-    /// By lane; one for all where every visit begins anew.
+    /// By lane; a single one if every visit starts afresh.
     lanes: BTreeMap<LanePath, LaneState>,
-    /// The message that opened the last visit without a history.
+    /// The opening message of the last visit without a history.
     first: Option<Message>,
     shared: Shared,
 }
@@ -89,13 +88,13 @@ struct Strategy {
 /// A conversation in a lane. Sizes are bytes of messages, without the head.
 #[derive(Clone, Default)]
 struct LaneState {
-    /// What stands in front of the next visit.
+    /// The size before the next visit.
     length: u64,
-    /// Of the last request what the next visit begins with for certain.
+    /// The part of the last request that the next visit certainly starts with.
     served: u64,
-    /// What followed that in the last request.
+    /// The messages after that in the last request.
     tail: Vec<Message>,
-    /// What follows it in the next one, before the message that opens the visit.
+    /// The messages after it in the next request, before the opening message of the visit.
     closing: Vec<Message>,
 }
 
@@ -104,7 +103,7 @@ impl Strategy {
         Self { history, lanes: BTreeMap::new(), first: None, shared: Shared::default() }
     }
 
-    /// The conversation of a lane so far: its own, or what it begins with, which is that of the lane around it.
+    /// The conversation of a lane so far: its own, or initially that of the enclosing lane.
     fn told(&self, lane: &LanePath) -> LaneState {
         lane.outward().find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
@@ -165,7 +164,7 @@ impl Strategy {
         self.lanes.insert(lane, told);
     }
 
-    /// What the first request of a visit shares with the one before it.
+    /// What the first request of a visit shares with the previous request.
     fn shared_by_first(&self, told: &LaneState, opening: &Message, head: u64, changed_head: Option<u64>) -> u64 {
         if self.shared.requests == 0 {
             return 0;
@@ -175,7 +174,7 @@ impl Strategy {
         }
         let known = prefix::Shared { messages: 0, bytes: head.saturating_add(told.served) };
         if told.tail.is_empty() {
-            // A lane without a history shares with another one how their first messages begin.
+            // A lane without a history shares the beginning of its first message with another one.
             let first = self.first.as_slice();
             let is_first = told.length == 0 && !first.is_empty();
             return if is_first {

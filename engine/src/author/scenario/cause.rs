@@ -5,26 +5,26 @@ use std::fmt;
 use rondo_agent_kit::prefix;
 use serde::{Serialize, Serializer};
 
-/// Why a snapshot differs from the accepted one. People script against the phrases.
+/// Why a snapshot differs from the accepted one. Scripts may rely on the phrases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// What also breaks a prefix, as `rondo prefix` names it.
+    /// A cause that also breaks a prefix, as named by `rondo prefix`.
     Prefix(prefix::Cause),
     /// Parameters of the model, such as its temperature.
     ParametersChanged,
-    /// A role writes its answers in another format.
+    /// The format of a role's answers.
     FormatChanged,
-    /// What a role is told of its own earlier visits.
+    /// A role's history of its own earlier visits.
     HistoryChanged,
-    /// The graph leads elsewhere.
+    /// The route through the graph.
     EdgeMoved,
-    /// A limit, or how often an attempt is repeated.
+    /// A limit, or the number of attempts.
     LimitChanged,
-    /// The models that are asked in place of one that fails.
+    /// The fallback models.
     FallbackChanged,
-    /// A hook that changes what is said.
+    /// A hook that changes requests or answers.
     HookChanged,
-    /// An input of the workflow, or what the scenario gives for it.
+    /// An input of the workflow, or the scenario's value for it.
     InputChanged,
     /// The scenario's answers in place of models.
     ScriptChanged,
@@ -34,13 +34,13 @@ pub enum Cause {
     ResultsChanged,
     /// The files that the scenario's tools work on.
     WorkspaceChanged,
-    /// What the run gives back.
+    /// The result of the run.
     ResultChanged,
-    /// Why the run fails.
+    /// The reason for a failure.
     ReasonChanged,
     /// A line for the user.
     LineChanged,
-    /// Nothing in the workflow and in the scenario changed: rondo itself writes the same in another way.
+    /// Nothing in the workflow and the scenario changed: rondo's own message layout did.
     #[default]
     MessageLayout,
 }

@@ -20,14 +20,14 @@ use super::snapshot::{Request, Requests, RunTrace};
 
 /// The most lines of either side that a change shows.
 const MAX_LINES: usize = 6;
-/// How many lines behind the first difference are compared.
+/// How many lines after the first difference are compared.
 const MAX_COMPARED: usize = 200;
 /// The longest line that it shows, in characters.
 const MAX_LINE: usize = 160;
 
 /// Finds and explains differences.
 pub struct Comparer<'a> {
-    /// What is known of the two runs.
+    /// Explains differences of the two runs.
     pub explainer: Explainer<'a>,
     /// The workflow, for places.
     pub definition: &'a Definition,
@@ -37,7 +37,7 @@ pub struct Comparer<'a> {
     pub file: &'a str,
 }
 
-/// The first difference of two lists of requests, with what is needed to explain it.
+/// The first difference of two lists of requests, with the data to explain it.
 struct Difference {
     change: Change,
     at: At,
@@ -45,7 +45,7 @@ struct Difference {
 }
 
 impl Comparer<'_> {
-    /// The change of a role's requests, if there is one. `snapshot` is its name.
+    /// The change of a role's requests, if any. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
         let (cause, part) = self.explainer.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
@@ -63,8 +63,8 @@ impl Comparer<'_> {
         })
     }
 
-    /// The change of a role's first head alone, where the scenario cannot be run. `heads` are those that it may be: of its
-    /// model, then of each fallback.
+    /// The change of a role's first head alone, if the scenario cannot be run. `heads` are the possible ones: for its
+    /// model, then for each fallback.
     pub fn head(&self, snapshot: &str, role: &RoleName, old: &Requests, heads: &[Arc<Head>]) -> Option<Change> {
         let asked = old.sent.first()?;
         let head = heads.iter().find(|head| head.model == asked.head.model).or(heads.first())?;
@@ -73,7 +73,7 @@ impl Comparer<'_> {
         self.requests(snapshot, role, &old, &new)
     }
 
-    /// The change of the course, if there is one.
+    /// The change of the course, if any.
     pub fn trace(&self, snapshot: &str, old: &RunTrace) -> Option<Change> {
         let new = self.explainer.new;
         let steps = |trace: &RunTrace| trace.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
@@ -96,7 +96,7 @@ impl Comparer<'_> {
         Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
     }
 
-    /// A part that changed, where nothing could be run that would show what follows from it.
+    /// A changed part, if nothing could be run that would show its effect.
     pub fn part_alone(&self, snapshot: &str) -> Option<Change> {
         let (cause, path) = self.explainer.unplayed()?;
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
@@ -116,7 +116,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Bytes of the accepted requests behind the first byte in which each differs from the one of now.
+/// Bytes of the accepted requests after the first byte in which each differs from the new one.
 fn lost(old: &[Request], new: &[Request]) -> u64 {
     let lost = old.iter().zip(new).map(|(old, new)| {
         let (was, is) = (messages(old), messages(new));
@@ -127,7 +127,7 @@ fn lost(old: &[Request], new: &[Request]) -> u64 {
     lost.sum()
 }
 
-/// Of the bytes of all requests, the share that each has in common with the one before it in its lane.
+/// The share of all request bytes that each request has in common with the one before it in its lane.
 fn share(sent: &[Request]) -> f64 {
     let (mut shared, mut whole) = (0_u64, 0_u64);
     let mut of_lanes: BTreeMap<&LanePath, (&Head, Vec<Message>)> = BTreeMap::new();
@@ -165,7 +165,6 @@ fn first(old: &[Request], new: &[Request]) -> Option<Difference> {
     Some(Difference { change, at: At::Requests, broke: None })
 }
 
-/// A change in the request at index `at`.
 fn change_at(at: usize, request: &Request) -> Change {
     let (lane, visit) = (Some(request.lane.clone()), Some(request.visit));
     Change { lane, visit, request: u64::try_from(at + 1).ok(), ..Change::default() }
@@ -182,7 +181,7 @@ fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
             change.lines = lines(&parameters(&old.head), &parameters(&new.head));
             return Difference { change, at: At::Parameters, broke: None };
         }
-        // The same bytes in another place of the run.
+        // The same bytes at another place of the run.
         let at = old.messages.iter().zip(&new.messages).position(|(old, new)| old.1 != new.1).unwrap_or(0);
         let label = |request: &Request| request.messages.get(at).map(|(_, label)| label.clone()).unwrap_or_default();
         let (old, new) = (label(old), label(new));
@@ -211,13 +210,13 @@ fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
     Difference { change, at, broke: Some(cause) }
 }
 
-/// Which visit the message at `at` opens, if it opens one.
+/// The visit that the message at `at` opens, if any.
 fn opens(request: &Request, at: usize) -> Option<u64> {
     let is_opening = |(message, label): &&(Arc<Message>, String)| message.role() == Speaker::User && label != REPAIR;
     let all = request.messages.iter().filter(is_opening).count();
     request.messages.get(at).as_ref().filter(|message| is_opening(message))?;
     let before = request.messages.iter().take(at + 1).filter(is_opening).count();
-    // A fresh conversation begins with the latest visit.
+    // A fresh conversation starts with the latest visit.
     request.visit.checked_sub(u64::try_from(all - before).ok()?)
 }
 
@@ -229,7 +228,6 @@ fn pretty(json: &str) -> String {
     super::snapshot::pretty(json).unwrap_or_else(|| json.to_owned())
 }
 
-/// The text of a block, as a person reads it.
 fn text_of(request: &Request, block: &Block) -> String {
     match block {
         Block::Model => request.head.model.clone(),
@@ -254,7 +252,7 @@ fn said(message: &Message) -> String {
     format!("{}{}", message.text(), calls.collect::<String>())
 }
 
-/// The first lines in which two texts differ.
+/// The first differing lines of two texts.
 fn lines(old: &str, new: &str) -> Lines {
     let same = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
     let behind = |text: &str| text.lines().skip(same).take(MAX_COMPARED).collect::<Vec<_>>().join("\n");

@@ -1,4 +1,4 @@
-//! A workflow as scenarios are held to it: checked, with the places of its parts.
+//! The workflow that scenarios are checked against, with the places of its parts.
 
 use rondo_agent_kit::model::script;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
@@ -7,31 +7,31 @@ use rondo_protocol::workflow::{self, Checked, Files};
 use super::report::Part;
 use crate::resolved_roles;
 
-/// A checked workflow, and where each of its parts stands.
+/// A checked workflow, with the places of its parts.
 #[derive(Debug)]
 pub struct Definition {
-    /// The file as it is shown.
+    /// Its displayed file name.
     pub file: String,
-    /// What it means.
+    /// The checked workflow.
     pub checked: Checked,
-    /// Every role that a script answers for.
+    /// Every role that a script can answer for.
     pub(super) resolved_roles: script::Roles,
 }
 
 impl Definition {
-    /// Reads the workflow `text`, which is the content of `file`. `files` gives what it includes, by paths from its
+    /// Reads the workflow `text`, the content of `file`. `files` reads what it includes, by paths relative to its
     /// folder.
     ///
     /// # Errors
-    /// All faults of the workflow, also what this version does not run yet.
+    /// All faults of the workflow, including features that this version does not run yet.
     pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Self, Vec<Diagnostic>> {
         Self::of(file, workflow::read(file, text, files)?)
     }
 
-    /// The definition that `checked` is, read from `file`.
+    /// The definition for `checked`, read from `file`.
     ///
     /// # Errors
-    /// What this version does not run yet.
+    /// Features that this version does not run yet.
     pub fn of(file: &str, checked: Checked) -> Result<Self, Vec<Diagnostic>> {
         if !checked.not_yet.is_empty() {
             return Err(checked.not_yet);
@@ -43,7 +43,7 @@ impl Definition {
         Ok(Self { file: file.to_owned(), checked, resolved_roles })
     }
 
-    /// The part at `path`, with its place or that of the nearest part that holds it.
+    /// The part at `path`, with its place or that of the nearest enclosing part.
     pub fn part(&self, path: &str) -> Part {
         let Diagnostic { file, line, column, .. } = self.checked.places.fault(Code::SnapshotChanged, path, None, "");
         Part { path: path.to_owned(), file, line, column }

@@ -11,7 +11,7 @@ use super::path::Path;
 use super::play::{RunResult, Step};
 use super::report::Failure;
 
-/// The most of a value that a report shows, in characters.
+/// How many characters of a value a report shows.
 const SHOWN: usize = 400;
 
 /// A location in the scenario's file, both from 1.
@@ -21,33 +21,33 @@ pub struct Location {
     pub column: u32,
 }
 
-/// Everything that a scenario expects, each with its location, in file order.
+/// The expectations of a scenario, each with its location, in file order.
 pub type Expectations = Vec<(Expectation, Location)>;
 
-/// Something that a scenario expects.
+/// An expectation of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expectation {
-    /// The steps, as `role.status`, in a lane `role[0].status`.
+    /// The steps, as `role.status`, or `role[0].status` in a lane.
     Route(Vec<String>),
     /// `done`, `failed` or `stopped`.
     Outcome(String),
     /// The exit code that `rondo run` would have.
     Exit(u8),
-    /// What the run gives back.
+    /// The result.
     Result(Value),
-    /// Why it failed.
+    /// The reason for a failure.
     Reason(String),
     /// A value of the run.
     At(Path, Predicate),
-    /// A line for the user holds this.
+    /// A line for the user contains this text.
     Said(String),
-    /// A text in what a role was sent or answered, in one visit or in any.
+    /// A text in a role's requests or answers, in one visit or in any.
     TextContains { selector: RoleSelector, visit: Option<u64>, direction: Direction, contains: String },
-    /// How many model replies each of these roles was given.
+    /// The number of model replies to each of these roles.
     Calls(BTreeMap<RoleSelector, u64>),
-    /// How many model replies there were.
+    /// The number of model replies.
     ModelCalls(u64),
-    /// How often each of these tools was called.
+    /// The number of calls of each of these tools.
     ToolCalls(BTreeMap<String, u64>),
     /// US dollars.
     CostUnder(f64),
@@ -60,12 +60,12 @@ pub enum Expectation {
 pub struct RoleSelector {
     /// The role.
     pub role: RoleName,
-    /// As it is written where it means a lane: `role[2]` is each lane of that index, `a[0]/role[2]` that one.
+    /// As written if it selects a lane: `role[2]` is each lane of that index, `a[0]/role[2]` a single lane.
     pub lane: Option<String>,
 }
 
 impl RoleSelector {
-    /// Whether it means that role in that lane.
+    /// Whether it matches a role in a lane.
     pub fn is(&self, role: &RoleName, lane: &LanePath) -> bool {
         let is_index = |written: &str| lane.last_index().is_some_and(|index| written == format!("{role}[{index}]"));
         let is_lane = |written: &String| lane.seat(role) == *written || is_index(written);
@@ -79,16 +79,16 @@ impl fmt::Display for RoleSelector {
     }
 }
 
-/// What is asked of a value.
+/// The condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// It is this.
+    /// It equals this value.
     Equals(Value),
-    /// It is a text that holds this, or a list with this item.
+    /// It is a text that contains this, or a list with this item.
     Contains(String),
 }
 
-/// Which way a text went.
+/// The direction of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the model.
@@ -114,7 +114,7 @@ struct Mismatch {
 }
 
 impl Expectation {
-    /// Whether it is about how the run ends, so that a stopped run may be what is expected.
+    /// Whether it is about how the run ends, so that a stopped run may be expected.
     pub fn is_about_end(&self) -> bool {
         matches!(self, Self::Outcome(_) | Self::Exit(_))
     }
@@ -250,7 +250,7 @@ fn text_contains(
     })
 }
 
-/// The first place in which two values differ, with what stands there in each.
+/// The first place where two values differ, with both values there.
 fn parted(at: String, expected: Option<&Value>, actual: Option<&Value>) -> Option<(String, String, String)> {
     match (expected, actual) {
         (expected, actual) if expected == actual => None,
@@ -268,7 +268,6 @@ fn parted(at: String, expected: Option<&Value>, actual: Option<&Value>) -> Optio
     }
 }
 
-/// The beginning of a long text.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((at, _)) => format!("{} ...", text.get(..at).unwrap_or_default()),

@@ -1,7 +1,8 @@
 //! Finds the part of the workflow that caused a difference.
 //!
-//! The accepted run holds a digest of each part ([`super::parts`]), so the changed parts are known. Of these, the cause is
-//! the nearest that can affect the place that differs. Where none can, the cause is rondo's own layout of messages.
+//! The accepted run holds a digest of each part ([`super::parts`]), so the changed parts are known. The cause is the
+//! nearest of them that can affect the place that differs. If there is none, the cause is rondo's own layout of
+//! messages.
 
 use std::collections::BTreeSet;
 
@@ -28,9 +29,9 @@ pub enum At {
     ResponseFormat,
     /// The system text.
     System,
-    /// A message: who speaks, and of one that opens a visit, which.
+    /// A message: its speaker, and the visit it opens, if any.
     Message { speaker: Speaker, opens: Option<u64> },
-    /// How many requests there are.
+    /// The number of requests.
     Requests,
     /// The steps.
     Route,
@@ -38,42 +39,42 @@ pub enum At {
     Outcome,
     /// Why it fails.
     Reason,
-    /// What it gives back.
+    /// Its result.
     Result,
     /// The lines for the user.
     Said,
 }
 
 impl At {
-    /// Whether it lies before every message, where no step and no answer reaches.
+    /// Whether it precedes every message, so that no step and no answer can affect it.
     fn is_of_head(&self) -> bool {
         matches!(self, Self::Model | Self::Parameters | Self::Tool(_) | Self::ResponseFormat | Self::System)
     }
 }
 
-/// What is known of two runs of one scenario.
+/// Two runs of one scenario.
 pub struct Explainer<'a> {
-    /// The parts that changed; `None` where no course was accepted, so that nobody knows.
+    /// The changed parts; `None` if no course was accepted, so that they are unknown.
     pub changed: Option<BTreeSet<String>>,
     /// The accepted course.
     pub old: Option<&'a RunTrace>,
-    /// The course of now.
+    /// The new course.
     pub new: &'a RunTrace,
-    /// The workflow of now.
+    /// The new workflow.
     pub workflow: &'a Workflow,
 }
 
-/// A part of a definition that may act on a place.
+/// A part of a definition that may affect a place.
 enum Suspect {
-    /// That part, or one within it.
+    /// This part, or one within it.
     Part(String),
-    /// A part of the edges that leave one status, or of all, which ends in one of these words.
+    /// A part of the edges of one status, or of all edges, whose path ends in one of these words.
     Edges(String, &'static [&'static str]),
-    /// A part of any role which is called so.
+    /// A part with this name, of any role.
     OfRoles(&'static str),
 }
 
-/// What decides where an edge leads.
+/// The keys that decide where an edge leads.
 const DIRECTIONS: [&str; 4] = ["to", "when", "max", "per"];
 
 impl Suspect {
@@ -88,8 +89,8 @@ impl Suspect {
 }
 
 impl Explainer<'_> {
-    /// Why `at` differs in the requests of `role` (or in the course), in its visit `visit`, and by which part. `broke` is
-    /// what a comparison of the two requests alone says.
+    /// The cause of a difference at `at` in a visit of `role` (or in the course), and the responsible part. `broke` is
+    /// the result of comparing the two requests alone.
     pub fn explain(
         &self,
         role: Option<(&RoleName, Option<&LanePath>)>,
@@ -112,7 +113,7 @@ impl Explainer<'_> {
             suspects.extend(everywhere());
         }
         let Some(changed) = &self.changed else {
-            // Without an accepted course the nearest suspect is a guess, and the place speaks for itself.
+            // Without an accepted course the nearest suspect would be a guess, so the place itself is reported.
             let part = suspects.into_iter().find_map(|suspect| match suspect {
                 Suspect::Part(part) => Some(part),
                 _ => None,
@@ -127,8 +128,8 @@ impl Explainer<'_> {
         }
     }
 
-    /// What a scenario that cannot be run suffers from, most likely: it answers by the contracts of the workflow, and gives
-    /// what the workflow asks for.
+    /// The likely cause of a scenario that cannot be run: its answers depend on the contracts of the workflow, and its
+    /// input on what the workflow asks for.
     pub fn unplayed(&self) -> Option<(Cause, &str)> {
         let changed = self.changed.as_ref()?;
         let suspects = [Suspect::OfRoles("output"), Suspect::Part("input".to_owned())];
@@ -137,14 +138,14 @@ impl Explainer<'_> {
         Some((self.cause_of_part(path, &At::Outcome, None), path))
     }
 
-    /// The first step in which the two routes differ, or the first that only one of them has.
+    /// The first step in which the two routes differ, or that only one of them has.
     fn diverged(&self) -> Option<usize> {
         let (old, new) = (&self.old?.route, &self.new.route);
         let common = old.iter().zip(new).take_while(|(old, new)| old == new).count();
         (common < old.len() || common < new.len()).then_some(common)
     }
 
-    /// Whether the routes parted before the place was reached, or there.
+    /// Whether the routes diverged at or before the place.
     fn is_before(&self, step: usize, seat: Option<&str>, visit: Option<u64>, at: &At) -> bool {
         let (Some(seat), Some(visit)) = (seat, visit) else { return true };
         if at.is_of_head() {
@@ -161,17 +162,17 @@ impl Explainer<'_> {
         else {
             return true;
         };
-        // A message of the step in which the status differs came before that status, but for what follows it.
+        // A message of the diverging step precedes its status, unless the step was entered by another edge.
         step < reached || (step == reached && self.edge(step, true) != self.edge(step, false))
     }
 
-    /// The edge by which a step was entered, as accepted or as it is now.
+    /// The edge that entered a step, accepted or new.
     fn edge(&self, step: usize, is_old: bool) -> Option<&str> {
         let route = if is_old { &self.old?.route } else { &self.new.route };
         route.get(step).map(|stop| stop.edge.as_str())
     }
 
-    /// What may have led elsewhere at that step.
+    /// The parts that may have changed the route at a step.
     fn where_diverged(&self, step: usize) -> Vec<Suspect> {
         let before = step.checked_sub(1).and_then(|before| self.new.route.get(before));
         let place = before.map_or_else(|| "graph.start".to_owned(), |stop| format!("graph.{}", of_role(&stop.step)));
@@ -192,7 +193,7 @@ impl Explainer<'_> {
         };
         let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
         match at {
-            // Whether a request is sent to a fallback follows from the scenario's answers, too.
+            // The scenario's answers also decide whether a request is sent to a fallback.
             At::Model | At::Parameters => {
                 let rest = ["models", "scenario"].map(|part| Suspect::Part(part.to_owned()));
                 let nearest = if *at == At::Model { model(".model") } else { model("") };
@@ -228,7 +229,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// The edge by which a visit was entered.
+    /// The edge that entered a visit.
     fn edge_of(&self, seat: &str, visit: u64) -> Option<&str> {
         let is_own = |step: &str| step.split_once('.').is_some_and(|(name, _)| name == seat);
         let at = usize::try_from(visit.checked_sub(1)?).ok()?;
@@ -242,7 +243,7 @@ impl Explainer<'_> {
             At::Reason => end("reason"),
             At::Result => end("result").into_iter().chain([Suspect::Part("result".to_owned())]).collect(),
             At::Said => vec![Suspect::Edges("graph".to_owned(), &["say"])],
-            // A run stops, too, where what the workflow says cannot be rendered.
+            // A run also stops if a text of the workflow cannot be rendered.
             At::Outcome => vec![
                 Suspect::Edges("graph".to_owned(), &DIRECTIONS),
                 Suspect::Edges("graph".to_owned(), &["result", "reason", "say"]),
@@ -252,7 +253,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// The cause that a changed part is, more exactly where the comparison of the requests is of one mind with it.
+    /// The cause for a changed part, more exact if the comparison of the requests agrees with it.
     fn cause_of_part(&self, path: &str, at: &At, broke: Option<prefix::Cause>) -> Cause {
         use prefix::Cause as Of;
         let broke_as = |fits: fn(Of) -> bool, otherwise: Of| {
@@ -305,7 +306,7 @@ impl Explainer<'_> {
     }
 }
 
-/// A step of a route as `role.status`, whatever its lane.
+/// A step of a route as `role.status`, without its lane.
 fn of_role(step: &str) -> String {
     let (seat, status) = step.split_once('.').unwrap_or((step, ""));
     format!("{}.{status}", role_of(seat))
@@ -316,10 +317,9 @@ fn is_of_summary(cause: prefix::Cause) -> bool {
     matches!(cause, Of::SummaryChanged | Of::SummaryOrderChanged | Of::SummaryCutChanged)
 }
 
-/// What may act on any message and on the course, however far away: inputs, what the scenario gives, what decides how
-/// answers are read and what prompts say.
+/// Parts that may affect any message and the course: inputs, the scenario's values, how answers are read, and prompts.
 fn everywhere() -> impl Iterator<Item = Suspect> {
-    // What a scenario does not give follows from the workflow, whose change is then the reason of the other.
+    // What a scenario does not provide comes from the workflow, whose change is then the cause.
     let given = ["scenario.script", "scenario.recorded", "scenario.tools", "input", "scenario"]
         .map(|part| Suspect::Part(part.to_owned()));
     let roles =

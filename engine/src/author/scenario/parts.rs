@@ -1,7 +1,7 @@
-//! The parts of a definition and their digests: what an author can change, each under the name that its place has.
+//! The parts of a definition and their digests: everything an author can change, by its path.
 //!
-//! Two definitions differ in a part when what it means differs, not when it is written otherwise: prompts and systems
-//! count by their text, wherever it stands; contexts, contracts and targets by their checked form.
+//! A part differs between two definitions if its meaning does, regardless of its notation: prompts and system texts
+//! compare by their text, wherever it is written; contexts, contracts and targets by their checked form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,9 +67,9 @@ pub fn of(definition: &Definition) -> Parts {
     parts
 }
 
-/// The beginning of the digest of what something means.
+/// The beginning of the digest of a value.
 pub fn digest<T: Serialize + ?Sized>(value: &T) -> String {
-    // What comes from a checked definition has a canonical form.
+    // A value from a checked definition has a canonical form.
     short(Digest::sha256(&canonical::to_bytes(value).unwrap_or_default()))
 }
 
@@ -90,7 +90,7 @@ fn put_role(parts: &mut Parts, path: &str, role: &Role) {
     }
 }
 
-/// Puts each member of `value` that is not null.
+/// Adds each member of `value` that is not null.
 fn put_members<T: Serialize>(parts: &mut Parts, path: &str, value: &T) {
     if let Ok(Value::Object(members)) = Value::from_serialize(value) {
         let given = members.iter().filter(|(_, member)| !member.is_null());
@@ -108,8 +108,8 @@ fn put_edges(parts: &mut Parts, path: &str, edges: &[Edge]) {
     }
 }
 
-/// The parts that a run reached: of the roles that it visited, of their models, and of every place where it chose an
-/// edge, with those that it did not choose.
+/// The parts that a run reached: those of the roles it visited, of their models, and of every place where it chose an
+/// edge, including the edges it did not choose.
 pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<String>, workflow: &Workflow) -> Parts {
     let models: BTreeSet<&str> = visited
         .iter()
@@ -122,7 +122,7 @@ pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<Stri
         let mut names = path.split('.');
         match (names.next(), names.next()) {
             (Some("roles"), Some(role)) => visited.iter().any(|visited| visited.as_str() == role),
-            // A role that falls back asks other models than its own.
+            // A role with a fallback may use other models than its own.
             (Some("models"), Some(model)) => {
                 models.contains(model) || parts.keys().any(|path| path.ends_with(".fallback"))
             }
@@ -133,17 +133,17 @@ pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<Stri
     parts.iter().filter(|(path, _)| is_reached(path)).map(|(path, digest)| (path.clone(), digest.clone())).collect()
 }
 
-/// Whether `path` is the part at `holder` or lies within it.
+/// Whether `path` is the part at `holder` or within it.
 pub fn is_within(path: &str, holder: &str) -> bool {
     path.strip_prefix(holder).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The parts in which two definitions differ, as far as the run reached them that `accepted` is of: those whose digest
-/// changed, those that are gone, and those that are new where the run came by.
+/// The parts that differ between two definitions, as far as the run behind `accepted` reached them: those with a
+/// changed digest, removed ones, and new ones where the run passed.
 pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
     let differs = accepted.iter().filter(|(path, digest)| all.get(*path) != Some(digest)).map(|(path, _)| path.clone());
     let groups: BTreeSet<String> = accepted.keys().map(|path| group(path).to_owned()).collect();
-    // A run comes by what is there for all of a workflow, also where there was none of it before.
+    // A run always passes the parts that apply to the whole workflow, even if there were none before.
     let of_all = ["hooks", "input", "limits", "models", "result"];
     let is_reached = |path: &str| {
         let first = path.split(['.', '[']).next().unwrap_or(path);
@@ -154,7 +154,7 @@ pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
     differs.chain(new).collect()
 }
 
-/// Where a part stands with others of its kind: a role, a model, the edges of a status.
+/// The group of a part: a role, a model, the edges of a status.
 fn group(path: &str) -> &str {
     let depth = match path.split('.').next() {
         Some("graph") if !path.starts_with("graph.start[") => 3,

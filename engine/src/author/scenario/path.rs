@@ -1,6 +1,6 @@
-//! Paths into JSON: the part of RFC 9535 that means at most one value.
+//! Paths into JSON: the part of RFC 9535 that selects at most one value.
 //!
-//! `$`, then `.name`, `['name']`, `["name"]`, `[0]` or `[-1]`, which counts from the end. Everything that could mean
+//! `$`, then `.name`, `['name']`, `["name"]`, `[0]` or `[-1]`, which counts from the end. Anything that could select
 //! several values is refused: `*`, `..`, ranges, lists and filters.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use rondo_protocol::Value;
 /// The most steps of a path.
 const MAX_STEPS: usize = 64;
 
-/// A path that means at most one value.
+/// A path that selects at most one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
@@ -24,12 +24,12 @@ enum Step {
     Index(i64),
 }
 
-/// Why a text is no path.
+/// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Which bytes of the text it is about.
+    /// The bytes of the text concerned.
     pub at: Range<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// The fault, in one sentence without a full stop.
     pub message: String,
 }
 
@@ -53,7 +53,7 @@ impl Path {
         Ok(Self { text: text.to_owned(), steps })
     }
 
-    /// The value that it means in `root`, if there is one.
+    /// The value it selects in `root`, if any.
     pub fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(root, |value, step| match (step, value) {
             (Step::Name(name), Value::Object(members)) => members.get(name),
@@ -65,7 +65,7 @@ impl Path {
         })
     }
 
-    /// The names that it begins with, outermost first.
+    /// Its leading names, outermost first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map_while(|step| match step {
             Step::Name(name) => Some(name.as_str()),
@@ -134,7 +134,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A position: digits without a leading zero, perhaps counted from the end.
+    /// A position: digits without a leading zero, optionally counted from the end.
     fn index(&mut self) -> Result<i64, Error> {
         let rest = self.rest();
         let length = rest.find(']').unwrap_or(rest.len());
@@ -148,7 +148,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A name in quotes, in which `\` stands before a quote or another `\`.
+    /// A quoted name, with `\` before a quote or another `\`.
     fn quoted(&mut self, quote: char) -> Result<String, Error> {
         let opened = self.at;
         let mut name = String::new();

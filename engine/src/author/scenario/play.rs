@@ -1,4 +1,4 @@
-//! Runs one scenario on a store in memory with a stopped clock, and reads back what the run committed.
+//! Runs one scenario on an in-memory store with a stopped clock, and reads back what the run committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -36,11 +36,11 @@ use crate::store::{MemoryStore, Read, Row, StoredStep};
 use crate::thread::{self, Input, Machine, PastStep};
 use crate::{Engine, NewThread, RunConfig};
 
-/// The kinds of hooks that calls pass through as if they were not there: one starts programs, the other waits.
+/// The hook kinds that calls bypass: one starts programs, the other waits.
 const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
-/// The model id of a logical model that neither the workflow nor a recording gives one.
+/// The id of a model that neither the workflow nor a recording names.
 const SCRIPTED: &str = "scripted";
-/// What ids are made from, so that they are the same in each run.
+/// The seed for ids, so that they are the same in each run.
 const SEED: u64 = 5;
 
 /// The result of a run.
@@ -48,23 +48,23 @@ const SEED: u64 = 5;
 pub struct RunResult {
     /// Its course.
     pub trace: RunTrace,
-    /// Its steps, oldest first, and those of lanes in declared order.
+    /// Its steps, oldest first; lanes in declared order.
     pub steps: Vec<Step>,
-    /// What each role was sent, as far as it was committed.
+    /// The committed requests of each role.
     pub requests: BTreeMap<RoleName, Requests>,
     /// Why it stopped.
     pub fault: Option<Fault>,
     /// The exit code that `rondo run` would have.
     pub exit: u8,
-    /// How often each tool was called.
+    /// The number of calls of each tool.
     pub tool_calls: BTreeMap<String, u64>,
-    /// US dollars, where a recording knows them.
+    /// US dollars, if a recording has them.
     pub cost_usd: Option<f64>,
     /// The input.
     pub input: Value,
-    /// Calls of tools that the scenario does not answer.
+    /// Tool calls that the scenario does not answer.
     pub unanswered: Vec<String>,
-    /// What a person should know of the run.
+    /// Notes for a person about the run.
     pub notices: Vec<String>,
 }
 
@@ -73,19 +73,19 @@ pub struct RunResult {
 pub struct Step {
     /// Its number.
     seq: u64,
-    /// Who spoke.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
     /// For each part of the lane's path the step that opened its first round.
     first_opened_by: Vec<u64>,
-    /// In which visit of the role in the lane, from 1.
+    /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
     /// The status.
     pub status: String,
     /// The declared fields.
     pub output: Value,
-    /// What it said beside them.
+    /// The body.
     pub body: String,
     /// The answer as it entered the thread.
     pub answer: String,
@@ -101,10 +101,10 @@ pub struct RunSetup {
 }
 
 impl RunSetup {
-    /// Sets up what `scenario` needs.
+    /// Prepares what `scenario` needs.
     ///
     /// # Errors
-    /// In words: what of it cannot be set up.
+    /// As text: what cannot be prepared.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let fixtures = ToolFixtures::new(definition, scenario, folder)?;
         let workflow = &definition.checked.workflow;
@@ -135,15 +135,15 @@ impl RunSetup {
         Ok(Self { models: Models(resolved.collect()), script, fixtures })
     }
 
-    /// What models are told of the tools, as parts of the definition.
+    /// The tool descriptions, as parts of the definition.
     pub fn parts(&self) -> &parts::Parts {
         &self.fixtures.parts
     }
 
-    /// The heads that each role's requests may have, without a run: to its model, then to each fallback.
+    /// The possible heads of each role's requests, without a run: for its model, then for each fallback.
     ///
     /// # Errors
-    /// When a role cannot be resolved.
+    /// If a role cannot be resolved.
     pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, resolved_roles::Error> {
         let workflow = &definition.checked.workflow;
         let policy = &definition.checked.policy;
@@ -159,11 +159,11 @@ impl RunSetup {
     /// Runs the scenario to its end.
     ///
     /// # Errors
-    /// In words: the definition cannot be run at all, or what it committed cannot be read.
+    /// As text: the definition cannot be run, or what it committed cannot be read.
     pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<RunResult, String> {
         let (workflow, policy) = (definition.checked.workflow.clone(), without_waiting(&definition.checked.policy));
         let store = Arc::new(MemoryStore::new());
-        // Kinds keep things between runs, so each scenario has its own.
+        // Kinds keep state between runs, so each scenario has its own.
         let kinds = crate::registry()
             .kinds()
             .filter(|kind| !PASSED_THROUGH.contains(&kind.name()))
@@ -196,7 +196,7 @@ impl RunSetup {
         let mut reading = Committed::of(&store, &thread, &row)?;
         reading.steps(&graph)?;
         let requests = reading.requests()?;
-        // Lines stand in the order of the steps that they follow.
+        // Lines are in the order of the steps that they follow.
         let place = |visit: &Visit| {
             let is_its = |step: &Step| (&step.role, &step.lane, step.visit) == (&visit.role, &visit.lane, visit.visit);
             reading.steps.iter().position(is_its).map_or(0, |at| at + 1)
@@ -234,7 +234,7 @@ impl RunSetup {
     }
 }
 
-/// The policy without what waits or ends a run by the clock.
+/// The policy without waits and time limits.
 fn without_waiting(policy: &Policy) -> Policy {
     let mut policy = policy.clone();
     policy.limits.wall_time_ms = None;
@@ -245,7 +245,7 @@ fn without_waiting(policy: &Policy) -> Policy {
     policy
 }
 
-/// A note for each hook that is skipped.
+/// A note for each skipped hook.
 fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
     let uses = policy.hooks.iter().chain(&workflow.hooks).filter(|hook| hook.kind == "command");
     let name = |hook: &rondo_protocol::workflow::HookUse| {
@@ -284,7 +284,7 @@ impl<'s> Committed<'s> {
         })
     }
 
-    /// Reads the steps, and follows them with a machine that says by which edge each was entered.
+    /// Reads the steps, and follows them with a machine to find the edge that entered each.
     fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
         let readings = resolved_roles::body_readers(&self.beginning.workflow).map_err(|error| error.to_string())?;
         let roles = graph.roles().map(|(role, _)| role.clone()).collect();
@@ -302,7 +302,7 @@ impl<'s> Committed<'s> {
             let followed = PastStep { seq, digest, body: body.clone(), note: note.clone() };
             // A step always follows from those before it; the store verified that they are what was committed.
             let came = machine.follow(&step, followed, &past).ok().flatten();
-            // Steps stand in causal order and lanes in declared order, not in that of their arrival.
+            // Steps are in causal order and lanes in declared order, not in order of arrival.
             let turn = known.episode.place().position();
             let first_opened_by = came.as_ref().map(|came| came.first_opened_by.clone()).unwrap_or_default();
             let edge = came.map_or_else(String::new, |came| came.part.to_string());
@@ -339,7 +339,6 @@ impl<'s> Committed<'s> {
         Ok(())
     }
 
-    /// Every request, rebuilt, by role.
     fn requests(&self) -> Result<BTreeMap<RoleName, Requests>, String> {
         let mut by_role: BTreeMap<RoleName, Vec<(usize, Request)>> = BTreeMap::new();
         let places: BTreeMap<u64, usize> = self.steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
@@ -361,7 +360,7 @@ impl<'s> Committed<'s> {
             };
             let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
             let messages = request.messages.into_iter().zip(told).enumerate().map(|(at, (message, label))| {
-                // What a request goes on with is held once.
+                // A message that a request continues with is held once.
                 let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
                 (shared.unwrap_or_else(|| Arc::new(message)), label)
             });
@@ -383,10 +382,10 @@ impl<'s> Committed<'s> {
     }
 }
 
-/// The label of a message that sends a broken answer back.
+/// The label of a message that returns a broken answer.
 pub const REPAIR: &str = "repair";
 
-/// Labels user messages with the edge that their prompt came by, and with whether a summary follows.
+/// Labels user messages with the edge of their prompt, and with whether a summary follows.
 struct Labels<'s> {
     steps: &'s [Step],
     fresh: BTreeSet<&'s RoleName>,
@@ -399,8 +398,8 @@ impl<'s> Labels<'s> {
         Self { steps, fresh }
     }
 
-    /// The edges by which the visits were entered that a request may hold: those of the lanes around from before its lane
-    /// was first opened, then its own.
+    /// The edges that entered the visits a request may hold: those of the enclosing lanes from before its lane first
+    /// opened, then its own.
     fn openings(&self, request: &rebuild::Request) -> Vec<&'s EdgeTaken> {
         let of_lane = |lane: &LanePath| {
             let lane = lane.clone();
@@ -448,7 +447,7 @@ fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
 }
 
 impl RunResult {
-    /// What assertions may look at.
+    /// The values that assertions can read.
     pub fn facts(&self) -> Value {
         let RunTrace { route, outcome, reason, result, said, .. } = &self.trace;
         let texts = |texts: &mut dyn Iterator<Item = &str>| Value::List(texts.map(Value::from).collect());
@@ -501,7 +500,7 @@ impl RunResult {
         prefix::tokens(bytes.sum())
     }
 
-    /// The roles that were visited, and the places where an edge was chosen.
+    /// The visited roles, and the places where an edge was chosen.
     pub fn reached(&self) -> (BTreeSet<RoleName>, BTreeSet<String>) {
         let visited = self.steps.iter().map(|step| step.role.clone()).collect();
         let left = self.steps.iter().map(|step| format!("graph.{}.{}", step.role, step.status));

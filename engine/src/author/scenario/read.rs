@@ -29,16 +29,16 @@ const RESULT_KEYS: [&str; 3] = ["args", "text", "failed"];
 /// The ways in which a run can end.
 const OUTCOMES: [&str; 3] = ["done", "failed", "stopped"];
 
-/// The script that answers where a scenario names none, from the workflow's folder.
+/// The default script, in the workflow's folder.
 const DEFAULT_SCRIPT: &str = "script.yaml";
-/// The most bytes of a file that a scenario names, but for recordings; readers have lower budgets and better words.
+/// The most bytes of a file that a scenario names, except recordings; readers have lower limits and better messages.
 const MAX_FILE_BYTES: usize = 16 << 20;
 /// The most results of one tool.
 const MAX_RESULTS: usize = 10_000;
 
-/// Reads the scenario `file`, which lies in the folder of scenarios of `definition`. `files` gives what it names, by
-/// paths from the workflow's folder, which is shown as `folder`. Returns as much as could be read, and all faults in source
-/// order.
+/// Reads the scenario `file` from the folder of scenarios of `definition`. `files` reads the files it names, by paths
+/// relative to the workflow's folder, which is displayed as `folder`. Returns as much as could be read, and all faults
+/// in source order.
 pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &str) -> (Scenario, Vec<Diagnostic>) {
     let reading = tree(file);
     let mut reader = Reader { file, definition, files, folder, faults: Vec::new(), scenario: Scenario::default() };
@@ -47,13 +47,13 @@ pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &
         reader.top(root);
     }
     let Reader { mut faults, scenario, .. } = reader;
-    // What is wrong with a file that it names stands behind what is wrong with itself.
+    // Faults of files that it names follow its own.
     faults.sort_by_key(|fault| (fault.file != file.name(), fault.span));
     faults.retain(|fault| fault.severity == Severity::Error);
     (scenario, faults)
 }
 
-/// JSON when the file's name ends in `.json`, else YAML.
+/// Parses JSON if the file's name ends in `.json`, else YAML.
 fn tree(file: &Source) -> source::Parsed {
     let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
     if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) }
@@ -77,7 +77,7 @@ impl Reader<'_> {
         self.fault(Code::ScenarioShape, span, message);
     }
 
-    /// A fault that hints at the nearest of `known`, or lists them.
+    /// A fault that suggests the nearest of `known`, or lists them.
     fn not_among<'k>(
         &mut self,
         code: Code,
@@ -172,7 +172,7 @@ impl Reader<'_> {
         count
     }
 
-    /// The path from the workflow's folder of what the text at `node` names from the folder of scenarios.
+    /// Resolves the path at `node`, relative to the folder of scenarios, to one relative to the workflow's folder.
     fn named(&mut self, key: &Key, node: &Node) -> Option<String> {
         let written = self.string(key, node)?;
         let path = within(FOLDER, &written);
@@ -184,7 +184,7 @@ impl Reader<'_> {
         path
     }
 
-    /// The file at `path`, under the name that it is shown by.
+    /// The file at `path`, under its displayed name.
     fn source(&mut self, path: &str, at: Span, max_bytes: usize) -> Option<Source> {
         match self.files.read(path, max_bytes) {
             Ok(text) => Some(Source::new(format!("{}{path}", self.folder), text)),
@@ -232,7 +232,7 @@ impl Reader<'_> {
                 for fault in faults {
                     let span = spans.get(&fault.name).copied().unwrap_or(whole);
                     let told = self.file.diagnostic(fault.code, span, fault.message);
-                    // Its hints are about a command line.
+                    // The original hint is about a command line.
                     self.faults.push(match fault.code {
                         Code::MissingInput => told.with_hint("give it under `input`"),
                         _ => Diagnostic { hint: fault.hint, ..told },
@@ -265,7 +265,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes over a script that stands at `root` of `source`.
+    /// Adds the script at `root` of `source`.
     fn spoken(&mut self, read: Result<Script, Vec<Diagnostic>>, source: &Source, root: &Node) {
         match read {
             Ok(script) => {
@@ -407,7 +407,7 @@ impl Reader<'_> {
         (self.faults.len() == before && matches!(node.kind, Kind::List(_))).then_some(route)
     }
 
-    /// Holds a step of a route to the roles and their statuses.
+    /// Checks a step of a route against the roles and their statuses.
     fn step(&mut self, step: &str, place: Span) {
         let Some((role, status)) = step.split_once('.') else {
             self.shape(place, format!("`{}` is not written `role.status`", excerpt(step)));
@@ -424,7 +424,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether there is such a role. `name` may mean it in a lane, `role[2]` or `a[0]/role[2]`.
+    /// Whether the role exists. `name` may include a lane, as in `role[2]` or `a[0]/role[2]`.
     fn role(&mut self, name: &str, place: Span) -> bool {
         let workflow = &self.definition.checked.workflow;
         let role = role_of(name);
@@ -461,7 +461,7 @@ impl Reader<'_> {
     }
 }
 
-/// Every tool that a role names, as it is written.
+/// Every tool that a role names, as written.
 pub fn tools_of(definition: &Definition) -> impl Iterator<Item = &str> {
     definition
         .checked
@@ -476,7 +476,7 @@ pub fn tools_of(definition: &Definition) -> impl Iterator<Item = &str> {
         .map(String::as_str)
 }
 
-/// The statuses that a step of a role may have: its own, and those by which the graph routes faults.
+/// The statuses that a step of a role may have: its own, and those for faults that the graph routes.
 fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
     let workflow = &definition.checked.workflow;
     let own = workflow.role(role).into_iter().flat_map(|role| &role.output).map(|(status, _)| status.as_str());
@@ -489,7 +489,7 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
         }
     }
     if workflow.edges().any(Edge::fans_out) {
-        // A fault that nothing routes may be the last step of a lane.
+        // An unrouted fault may be the last step of a lane.
         statuses.extend(["error", "limit", "timeout"]);
     }
     statuses.sort_unstable();
@@ -497,7 +497,7 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
     statuses
 }
 
-/// `path`, which counts from `folder`, as it counts from where `folder` stands; `None` when it leads out of there.
+/// Resolves `path`, relative to `folder`, against the parent of `folder`; `None` if it leads out of there.
 fn within(folder: &str, path: &str) -> Option<String> {
     const LONGEST: usize = 1024;
     let is_plain = !path.is_empty() && path.len() <= LONGEST && !path.starts_with('/');

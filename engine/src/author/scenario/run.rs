@@ -22,10 +22,10 @@ use super::scenario::Scenario;
 use super::snapshot::{self, Front, Requests, RunTrace};
 use super::suite::{ACCEPTED, Options, ScenarioFile, Suite};
 
-/// Separates the names of scenario and role in the name of a snapshot.
+/// Separates scenario and role in the name of a snapshot.
 const BETWEEN: &str = "__";
 
-/// Plays what `options` choose of the scenarios of `suite`.
+/// Runs those scenarios of `suite` that `options` selects.
 pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Report {
     let is_chosen = |written: &&ScenarioFile| {
         options.only.as_ref().is_none_or(|only| written.name == *only)
@@ -40,7 +40,7 @@ pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Rep
     Report { workflow, file, scenarios: tested, stale }
 }
 
-/// Tests each of `chosen`, as many at once as there are workers; the results stand in the order of `chosen`.
+/// Tests each of `chosen`, in parallel on the available workers; results are in the order of `chosen`.
 fn side_by_side(
     chosen: &[&ScenarioFile],
     options: &Options<'_>,
@@ -64,7 +64,7 @@ fn side_by_side(
     done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
 }
 
-/// The snapshots that nothing wrote. Those of a scenario that did not do what was expected of it may yet be written.
+/// The snapshots that were not written. Those of a scenario that failed may still be in use.
 fn stale(suite: &Suite, tested: &[ScenarioResult]) -> Vec<Stale> {
     let written: BTreeSet<&str> =
         tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
@@ -80,7 +80,6 @@ fn stale(suite: &Suite, tested: &[ScenarioResult]) -> Vec<Stale> {
     names.map(|name| Stale { name: name.clone(), file: suite.shown_snapshot(name) }).collect()
 }
 
-/// One scenario that is tested.
 struct ScenarioTest<'a> {
     suite: &'a Suite,
     definition: &'a Definition,
@@ -89,12 +88,12 @@ struct ScenarioTest<'a> {
     written: &'a ScenarioFile,
 }
 
-/// What was accepted of a scenario.
+/// The accepted snapshots of a scenario.
 #[derive(Default)]
 struct Accepted {
     trace: Option<RunTrace>,
     requests: BTreeMap<RoleName, Requests>,
-    /// Names of files that cannot be used.
+    /// Names of unusable files.
     unusable: BTreeSet<String>,
     faults: Vec<Diagnostic>,
 }
@@ -170,7 +169,7 @@ impl ScenarioTest<'_> {
         }
     }
 
-    /// Checks a run against what is expected and accepted.
+    /// Checks a run against the expectations and accepted snapshots.
     fn judge(
         &self,
         tested: &mut ScenarioResult,
@@ -229,7 +228,7 @@ impl ScenarioTest<'_> {
         Failure { file, line, column, what, expected, actual }
     }
 
-    /// What no run may do, whether or not the scenario expects anything.
+    /// Failures of any run, regardless of the scenario's expectations.
     fn unexpected(&self, scenario: &Scenario, played: &RunResult) -> Vec<Failure> {
         let canned = format!("a canned result ({})", Code::ToolUnanswered);
         let of_call = |what: &String| self.failure(scenario, "tools", ["tool call", &canned], what.clone());
@@ -247,13 +246,13 @@ impl ScenarioTest<'_> {
         played.unanswered.iter().map(of_call).chain(stopped).chain(too_long).collect()
     }
 
-    /// What is known to differ without a run.
+    /// Differences known without a run.
     fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
         let parts: Parts =
             [self.all, stage.parts()].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut changed = parts::changed(&trace.parts, &parts);
-        // What of the scenario could not be read has no digest.
+        // Unreadable parts of the scenario have no digest.
         changed.retain(|part| !part.starts_with("scenario."));
         let explainer = Explainer {
             changed: Some(changed),
@@ -323,7 +322,7 @@ impl Accepted {
             None => self.trace = Some(RunTrace::read(text, from).map_err(of)?),
             Some(role) => {
                 let requests = Requests::read(text, from).map_err(of)?;
-                // A name that is none belongs to no role, so that its snapshot is stale.
+                // A snapshot whose name contains no valid role name belongs to no role, so it is stale.
                 if let Ok(role) = RoleName::new(role) {
                     self.requests.insert(role, requests);
                 }

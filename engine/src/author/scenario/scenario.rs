@@ -1,4 +1,4 @@
-//! One scenario as it was read.
+//! A scenario.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use rondo_protocol::Value;
 use super::expect::{Expectations, Location};
 use super::parts::Parts;
 
-/// One scenario. Where its file has faults, what could be read.
+/// A scenario. If its file has faults, the readable parts.
 #[derive(Debug, Default)]
 pub struct Scenario {
-    /// What it shows, for a person.
+    /// A description for people.
     pub description: String,
     /// The checked input: an object, defaults filled in.
     pub input: Value,
-    /// Who answers in place of models.
+    /// The answers in place of models.
     pub answers: AnswerSource,
-    /// The folder whose copy its tools work in, from the workflow's folder.
+    /// The folder whose copy its tools work in, relative to the workflow's folder.
     pub workspace: Option<String>,
-    /// What tools answer in place of what they would do, by name.
+    /// Canned results of tools, by name.
     pub tools: BTreeMap<String, Canned>,
-    /// What must come of it.
+    /// The expected results.
     pub expect: Expectations,
-    /// Of its own parts that decide what is sent, the beginnings of their digests.
+    /// The digests' beginnings of those of its parts that affect requests.
     pub parts: Parts,
     /// The location of each of its keys.
     pub locations: BTreeMap<String, Location>,
 }
 
-/// Who answers in place of models.
+/// The source of answers in place of models.
 #[derive(Debug, Clone)]
 pub enum AnswerSource {
     /// A script; it also answers for tool roles.
@@ -46,12 +46,12 @@ impl Default for AnswerSource {
     }
 }
 
-/// What a tool answers in a scenario.
+/// The canned behaviour of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Canned {
-    /// What models are told that it does, where nothing else says so.
+    /// The description for models, if there is no other.
     pub description: Option<String>,
-    /// The JSON Schema of its arguments, in the same case.
+    /// The JSON Schema of its arguments, if there is no other.
     pub parameters: Option<String>,
     /// The results of its calls, in order.
     pub results: Vec<CannedResult>,
@@ -60,9 +60,9 @@ pub struct Canned {
 /// The result of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CannedResult {
-    /// The arguments that it answers; `None` = any.
+    /// The arguments that it applies to; `None` means any.
     pub args: Option<Value>,
-    /// What the model is shown.
+    /// The text for the model.
     pub text: String,
     /// Whether the call failed.
     pub failed: bool,

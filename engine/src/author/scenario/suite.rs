@@ -1,4 +1,4 @@
-//! The scenarios beside a workflow file and their accepted snapshots.
+//! The scenarios next to a workflow file and their accepted snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,74 +15,73 @@ use crate::files::{FolderFiles, read_bounded};
 pub const FOLDER: &str = "tests";
 /// The folder of snapshots in the folder of scenarios.
 pub const SNAPSHOTS: &str = "snapshots";
-/// How an accepted snapshot's file ends.
+/// The extension of an accepted snapshot.
 pub const ACCEPTED: &str = ".snap";
-/// What follows at the end of a snapshot's file that nobody has looked at yet.
+/// The suffix of a snapshot that is not reviewed yet.
 const NEW: &str = ".new";
 
-/// The endings of a scenario's file.
+/// The extensions of scenarios.
 const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
 /// The most scenarios of one workflow.
 const MAX_SCENARIOS: usize = 10_000;
-/// The most files of a folder that are looked at.
+/// The most entries of a folder that are read.
 const MAX_FILES: usize = 200_000;
 /// The most bytes of one snapshot.
 const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
-/// The most bytes of one scenario; the reader's own budget is lower and has better words.
+/// The most bytes of one scenario; the reader's own limit is lower and has better messages.
 const MAX_SCENARIO_BYTES: usize = 4 << 20;
 
-/// The scenarios of a workflow and their accepted snapshots, as they were read.
+/// The scenarios of a workflow and their accepted snapshots, as read.
 #[derive(Debug)]
 pub struct Suite {
-    /// What scenarios name, by paths from the workflow's folder.
+    /// The files that scenarios name, by path relative to the workflow's folder.
     pub(super) files: FolderFiles,
     /// The workflow's folder.
     pub(super) folder: PathBuf,
     pub(super) scenarios: Vec<ScenarioFile>,
-    /// By the names of their files; of one that cannot be read, why.
+    /// By file name; the error for one that cannot be read.
     snapshots: BTreeMap<String, Result<String, String>>,
     pending: BTreeSet<String>,
 }
 
-/// A scenario's file.
 #[derive(Debug, Clone)]
 pub(super) struct ScenarioFile {
     pub name: String,
-    /// As it is shown.
+    /// Its displayed name.
     pub file: String,
-    /// From the workflow's folder.
+    /// Relative to the workflow's folder.
     pub path: String,
     pub text: Result<String, Diagnostic>,
 }
 
-/// How a suite is run.
+/// Options for running a suite.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
-    /// Only scenarios whose name holds this word.
+    /// Only scenarios whose name contains this word.
     pub filter: Option<String>,
     /// Only the scenario of this name.
     pub only: Option<String>,
-    /// How many scenarios run at once; `None` = as many as there are processors.
+    /// How many scenarios run at the same time; `None` means the number of processors.
     pub workers: Option<usize>,
-    /// Called with each scenario that has ended, in no particular order.
+    /// Called after each scenario, in no particular order.
     pub progress: Option<&'a (dyn Fn(&ScenarioResult) + Sync)>,
 }
 
-/// A folder that cannot be looked into.
+/// A folder that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{folder}: {what}")]
 pub struct Unreadable {
-    /// Which.
+    /// The folder.
     pub folder: String,
-    /// Why.
+    /// The reason.
     pub what: String,
 }
 
 impl Suite {
-    /// Reads the scenarios and the snapshots beside the workflow file `file`. A workflow may have none.
+    /// Reads the scenarios and snapshots next to the workflow file `file`. A workflow may have none.
     ///
     /// # Errors
-    /// When a folder exists and cannot be listed. A file that cannot be read is a fault of the report.
+    /// If a folder exists and cannot be listed. A file that cannot be read is a fault in the report.
     pub fn read(file: &Path) -> Result<Self, Unreadable> {
         let folder = folder_of(file);
         let tests = folder.join(FOLDER);
@@ -125,12 +124,12 @@ impl Suite {
         is_usable(name)
     }
 
-    /// How many scenarios there are.
+    /// The number of scenarios.
     pub fn len(&self) -> usize {
         self.scenarios.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no scenarios.
     pub fn is_empty(&self) -> bool {
         self.scenarios.is_empty()
     }
@@ -145,22 +144,22 @@ impl Suite {
         self.folder.join(FOLDER).join(SNAPSHOTS)
     }
 
-    /// The accepted snapshots, by the names of their files; of one that cannot be read, why.
+    /// The accepted snapshots by file name; the error for one that cannot be read.
     pub(super) fn snapshots(&self) -> &BTreeMap<String, Result<String, String>> {
         &self.snapshots
     }
 
-    /// The names of the snapshots that nobody has looked at yet, without the ending that says so.
+    /// The names of the snapshots that are not reviewed yet, without their suffix.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         self.pending.iter().map(String::as_str)
     }
 
-    /// A file of the folder of snapshots as it is shown.
+    /// The displayed name of a file in the folder of snapshots.
     pub(super) fn shown_snapshot(&self, name: &str) -> String {
         shown(&self.snapshots_folder().join(name))
     }
 
-    /// The workflow's folder as it is shown, with `/` at its end, or empty.
+    /// The displayed name of the workflow's folder, empty or with a `/` at its end.
     pub(super) fn shown_folder(&self) -> String {
         let folder = shown(&self.folder);
         if folder.is_empty() { folder } else { format!("{folder}/") }
@@ -177,11 +176,11 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// The names in a folder, sorted; none where there is no such folder.
+/// The names in a folder, sorted; empty if there is no such folder.
 fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
     let unreadable =
         |error: std::io::Error| Unreadable { folder: folder.display().to_string(), what: error.to_string() };
-    // What is written is to stay within the workflow's folder, wherever that came from.
+    // Output must stay within the workflow's folder, wherever that came from.
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         let what = "it is a link, which is not followed: put the folder itself there".to_owned();
         return Err(Unreadable { folder: folder.display().to_string(), what });
@@ -210,7 +209,7 @@ fn ending(name: &str) -> Option<&'static str> {
     ENDINGS.into_iter().find(|end| name.len() > end.len() && name.ends_with(end) && !name.starts_with('.'))
 }
 
-/// Whether snapshots can be called after a scenario of this name, each by a name of its own.
+/// Whether a scenario of this name gives each of its snapshots a unique file name.
 fn is_usable(name: &str) -> bool {
     const LONGEST: usize = 100;
     name.len() <= LONGEST

@@ -1,5 +1,5 @@
-//! The tools of one scenario: rondo's file tools on a copy of the workspace, and canned results for all others. Models see
-//! the same descriptions and schemas as in a run.
+//! The tools of one scenario: rondo's file tools on a copy of the workspace, and canned results for all others. Models
+//! see the same descriptions and schemas as in a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,21 +25,21 @@ use crate::files::FolderFiles;
 
 /// The most bytes of a file that declares tools.
 const MAX_FILE_BYTES: usize = 1 << 20;
-/// What a tool takes of which nothing is known.
+/// The schema of a tool without a known one.
 const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
-/// The most of arguments that a report shows, in characters.
+/// How many characters of arguments a report shows.
 const SHOWN: usize = 200;
 
 /// The tools of one scenario.
 pub struct ToolFixtures {
     /// All of them.
     pub set: ToolSet,
-    /// The files that they see; `None` where no role has a tool.
+    /// The files that they see; `None` if no role has a tool.
     pub files: Option<Arc<Workspace>>,
-    /// Of each tool that a role has, the beginning of the digest of what models are told of it.
+    /// For each tool that a role has, the beginning of the digest of its description.
     pub parts: Parts,
     canned: Vec<Arc<CannedTool>>,
-    /// Their folder, which is there as long as this.
+    /// Keeps their folder alive.
     copy: Option<WorkspaceCopy>,
 }
 
@@ -47,7 +47,7 @@ impl ToolFixtures {
     /// The tools of `scenario`. `folder` is that of the workflow.
     ///
     /// # Errors
-    /// In words: a workspace that cannot be copied, or a `rondo.toml` in it that cannot be used.
+    /// As text: a workspace that cannot be copied, or an unusable `rondo.toml` in it.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
         let mut fixtures =
@@ -62,7 +62,7 @@ impl ToolFixtures {
         let mut specs = vec![spec::<Shell>(), spec::<HttpGet>()];
         for tool in file_tools(&workspace) {
             if scenario.tools.contains_key(&tool.spec().name) {
-                // What it answers is canned; what a model is told of it is not.
+                // Its results are canned; its description is not.
                 specs.push(tool.spec().clone());
             } else {
                 fixtures.add(tool)?;
@@ -101,12 +101,12 @@ impl ToolFixtures {
         self.add(tool)
     }
 
-    /// The calls that found no result, in words.
+    /// The calls without a result, as text.
     pub fn unanswered(&self) -> Vec<String> {
         self.canned.iter().flat_map(|tool| tool.state().unanswered.clone()).collect()
     }
 
-    /// The results that no call asked for, in words.
+    /// The unused results, as text.
     pub fn left_over(&self) -> Vec<String> {
         let left = self.canned.iter().filter_map(|tool| {
             let (asked, all) = (tool.state().asked, tool.results.len());
@@ -117,14 +117,14 @@ impl ToolFixtures {
     }
 }
 
-/// What models are told of the programs that a `rondo.toml` in the workspace declares.
+/// The descriptions of the programs that a `rondo.toml` in the workspace declares.
 fn declared(copy: &WorkspaceCopy) -> Result<Vec<Spec>, String> {
     let files = FolderFiles::new(copy.path());
     let Ok(text) = files.read(config::FILE_NAME, MAX_FILE_BYTES) else { return Ok(Vec::new()) };
     let stated = config::read(config::FILE_NAME, &text, config::Layer::Project).map_err(|faults| {
         faults.iter().map(|fault| format!("in the workspace: {fault}")).collect::<Vec<_>>().join("; ")
     })?;
-    // Nothing is ever started behind this sandbox.
+    // This sandbox never starts a program.
     let processes = Arc::new(Processes::new(ProcessSettings {
         launcher: PathBuf::new(),
         workspace: copy.path().to_path_buf(),
@@ -152,7 +152,7 @@ fn declared(copy: &WorkspaceCopy) -> Result<Vec<Spec>, String> {
     stated.tools.iter().map(spec_of).collect()
 }
 
-/// What models are told of a tool that is neither part of rondo nor declared: what the scenario says of it.
+/// The description of a tool that is neither part of rondo nor declared, from the scenario.
 fn unknown(name: &str, scenario: &Scenario) -> Spec {
     let canned = scenario.tools.get(name);
     let description = canned.and_then(|canned| canned.description.clone());
@@ -165,7 +165,7 @@ fn unknown(name: &str, scenario: &Scenario) -> Spec {
     }
 }
 
-/// A tool that answers what a scenario says, in order.
+/// A tool that returns the scenario's results in order.
 struct CannedTool {
     spec: Spec,
     results: Vec<CannedResult>,
@@ -174,7 +174,7 @@ struct CannedTool {
 
 #[derive(Default)]
 struct State {
-    /// How many results were asked for.
+    /// How many results were requested.
     asked: usize,
     unanswered: Vec<String>,
 }
@@ -210,7 +210,7 @@ impl CannedTool {
     }
 }
 
-/// The error that a model is shown as `text`, if there is one; else `text` stands behind a code.
+/// The error that a model sees as `text`, if there is one; else `text` behind a code.
 fn failure(text: &str) -> Error {
     let coded = text.strip_prefix("error ").and_then(|rest| rest.split_once(": "));
     match coded.and_then(|(code, message)| Some((Code::find(code)?, message))) {
@@ -225,7 +225,7 @@ impl Tool for CannedTool {
     }
 
     fn effect(&self, _: &Value) -> Effect {
-        // So that calls are made one after another, in the order of the results.
+        // Makes calls run one after another, in the order of the results.
         Effect::External
     }
 

@@ -1,4 +1,4 @@
-//! A copy of a scenario's workspace, which ends with the run.
+//! A copy of a scenario's workspace, deleted after the run.
 
 use std::fs;
 use std::io;
@@ -18,20 +18,20 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The deepest nesting of its folders.
 const MAX_DEPTH: usize = 32;
 
-/// A folder that tools may do everything in.
+/// A folder that tools may change freely.
 #[derive(Debug)]
 pub struct WorkspaceCopy {
     folder: TempDir,
-    /// Over the paths and contents of what was copied.
+    /// The digest of the copied paths and contents.
     pub digest: Digest,
 }
 
 impl WorkspaceCopy {
-    /// An empty folder, or with all that lies in `path` below `folder`, which links may not lead out of. Links are copied
-    /// as they are: the sandbox around file tools says where they lead.
+    /// Creates an empty folder, or one with everything in `path` below `folder`, which links may not lead out of.
+    /// Links are copied unchanged: the sandbox of file tools resolves them.
     ///
     /// # Errors
-    /// In words: what cannot be read or copied, or that it is too much.
+    /// As text: what cannot be read or copied, or that it is too large.
     pub fn of(folder: &Path, path: Option<&str>) -> Result<Self, String> {
         let copy = temporary_folder("scenario").map_err(|error| format!("no temporary folder: {error}"))?;
         let mut copying = Copying { entries: 0, bytes: 0, seen: Vec::new() };
@@ -42,13 +42,13 @@ impl WorkspaceCopy {
         Ok(Self { folder: copy, digest: Digest::of_bytes(Kind::Messages, &copying.seen) })
     }
 
-    /// Where it is.
+    /// The folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// The folder at `path` below `folder`.
+/// Resolves `path` below `folder`.
 pub fn real(folder: &Path, path: &str) -> Result<PathBuf, String> {
     let within = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let failed = |error: io::Error| format!("{path}: {error}");
@@ -113,7 +113,7 @@ impl Copying {
         let content = fs::read(from).map_err(failed)?;
         self.note(shown, &content);
         fs::write(to, &content).map_err(failed)?;
-        // Whoever owns a copy may change it, also where the original is kept from changes.
+        // The owner of a copy may change it, even if the original is write-protected.
         let mode = about.permissions().mode() | 0o600;
         fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(failed)
     }

@@ -1,4 +1,4 @@
-//! What each role may answer: generated values in the words of its contract.
+//! The possible answers of each role: generated values in the form of its contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::reads::Reads;
 use crate::graph::Graph;
 use crate::resolved_roles;
 
-/// How long the longest text beside the fields is where the model has no `max_output_tokens`, in bytes.
+/// The bytes of the longest body if the model has no `max_output_tokens`.
 pub const USUAL_BODY_BYTES: usize = 4_000;
-/// The most bytes of such a text.
+/// The most bytes of a body.
 const MAX_BODY_BYTES: usize = 64 * 1024;
-/// The bytes of a token, as everywhere that tokens are estimated.
+/// Bytes per token in all estimates.
 pub const BYTES_A_TOKEN: usize = 4;
 
-/// The most bytes that all answers hold, each status its share of what those before it have left.
+/// The most bytes of all answers; each status gets a share of what the ones before it left.
 const MAX_HELD_BYTES: usize = 40 << 20;
-/// What an object takes beside its members, and what a member takes beside its text, at most and about.
+/// Approximate upper bounds for an object without its members, and for a member without its text.
 const OBJECT_BYTES: usize = 640;
 const MEMBER_BYTES: usize = 128;
 
@@ -34,17 +34,17 @@ pub struct Answer {
     pub status: Status,
     /// The fields.
     pub output: Value,
-    /// What it says beside the fields; the answers of a status share one where it is the same.
+    /// The body; equal bodies of a status are shared.
     pub body: Arc<str>,
-    /// How many bytes its text has.
+    /// The bytes of its text.
     pub text_bytes: usize,
-    /// What its text is written by; of a tool and of a fault the body is the text.
+    /// Renders its text; for a tool and a fault the body is the text.
     contract: Option<Arc<Contract>>,
 }
 
 impl Answer {
-    /// The text that enters the thread. It is written when it is asked for: kept with every answer, the texts of a
-    /// workflow would be many times its bodies.
+    /// The text that enters the thread. It is rendered on demand: stored texts would take many times the space of the
+    /// bodies.
     pub fn text(&self) -> String {
         match &self.contract {
             Some(contract) => contract.render(self.status.as_str(), &self.output, &self.body),
@@ -59,19 +59,19 @@ pub type Answers = Vec<Arc<Answer>>;
 /// The answers of every role of a workflow.
 #[derive(Debug, Default)]
 pub struct AnswerSet {
-    /// For each role its statuses in declared order, then those by which faults are routed.
+    /// For each role its statuses in declared order, then the fault statuses.
     pub roles: BTreeMap<RoleName, Vec<(Status, Answers)>>,
     /// Fields without a value: role, status, field.
     pub unmade: Vec<(RoleName, Status, FieldName)>,
-    /// Statuses whose fields have more values than were tried.
+    /// Statuses whose fields have untried values.
     pub cut: Vec<(RoleName, Status)>,
 }
 
 impl AnswerSet {
-    /// What the roles of `workflow` may answer.
+    /// The possible answers of the roles of `workflow`.
     ///
     /// # Errors
-    /// When the contract of a role cannot be made, which a checked workflow never leads to.
+    /// If the contract of a role cannot be built, which does not happen for a checked workflow.
     pub fn new(workflow: &Workflow, graph: &Graph, reads: &Reads) -> Result<Self, resolved_roles::Error> {
         let contracts: BTreeMap<RoleName, Arc<Contract>> = resolved_roles::contracts(workflow)?
             .into_iter()
@@ -108,7 +108,7 @@ impl AnswerSet {
         self.roles.get(role).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The most answers that one status has.
+    /// The largest number of answers of one status.
     pub fn widest(&self, roles: &BTreeSet<RoleName>) -> usize {
         let of_roles = self.roles.iter().filter(|(role, _)| roles.contains(*role)).flat_map(|(_, statuses)| statuses);
         of_roles.map(|(_, answers)| answers.len()).max().unwrap_or(1)
@@ -121,23 +121,23 @@ struct StatusAnswers<'w> {
     role: &'w Role,
     status: &'w Status,
     fields: &'w Ordered<FieldName, Field>,
-    /// Texts that conditions look for beside the fields.
+    /// Texts that conditions compare the body with.
     bodies: &'w [Value],
     /// How many bytes its answers may hold.
     share: usize,
 }
 
-/// What the answers of a status have come to.
+/// The answers kept for a status.
 #[derive(Debug, Default)]
 struct KeptAnswers {
     all: Vec<Arc<Answer>>,
     held_bytes: usize,
-    /// Whether there would have been more, or longer ones.
+    /// Whether more or longer answers were left out.
     is_cut: bool,
 }
 
 impl KeptAnswers {
-    /// Keeps an answer, unless it is known or would take more than `share`.
+    /// Keeps an answer, unless it is a duplicate or would exceed `share`.
     fn keep(&mut self, mut answer: Answer, share: usize) {
         let mut bytes = OBJECT_BYTES + weight(&answer.output);
         match self.all.iter().find(|known| known.body == answer.body) {
@@ -156,7 +156,7 @@ impl KeptAnswers {
     }
 }
 
-/// About how many bytes a value takes in memory, rather more than less.
+/// The approximate bytes of a value in memory, rather too many than too few.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => MEMBER_BYTES,
@@ -172,7 +172,7 @@ fn weight(value: &Value) -> usize {
 impl StatusAnswers<'_> {
     fn answers(&self, made: &Objects, contract: Option<&Arc<Contract>>) -> KeptAnswers {
         let mut given = KeptAnswers::default();
-        // Beside the longest text there has to be room for fields.
+        // Leaves room for fields next to the longest text.
         let longest = self.longest_body().min(self.share / 4);
         given.is_cut = longest < self.longest_body();
         let mut keep = |fields: &Value, body: &str| {
@@ -211,7 +211,7 @@ impl StatusAnswers<'_> {
         }
     }
 
-    /// The answer as the contract reads it back; `None` where its format cannot say it.
+    /// The answer as the contract reads it back; `None` if its format cannot express it.
     fn of_model(&self, contract: &Arc<Contract>, fields: &Value, body: &str) -> Option<Answer> {
         let text = contract.render(self.status.as_str(), fields, body);
         let read = contract.parse(&text).ok().filter(|read| read.status == *self.status)?;
@@ -224,7 +224,7 @@ impl StatusAnswers<'_> {
         })
     }
 
-    /// Fields are read from the text of a tool; without any, and where it failed, the text is free.
+    /// Fields are read from a tool's text; without fields, and on failure, the text is free.
     fn of_tool(&self, fields: &Value, body: &str) -> Answer {
         let is_read = self.status.as_str() == "ok" && !self.fields.is_empty();
         let text = if is_read { fields.to_text() } else { body.to_owned() };
@@ -233,7 +233,7 @@ impl StatusAnswers<'_> {
     }
 }
 
-/// The steps that faults of a role come to where its graph routes them, or where a fan-out goes on without the lane.
+/// The steps for faults of a role, if its graph routes them or a fan-out continues without the lane.
 fn of_faults(graph: &Graph, role: &RoleName, is_absorbed: bool) -> Vec<(Status, Answers)> {
     let kinds = [(FaultKind::Error, "RN1005"), (FaultKind::Limit, "RN1203"), (FaultKind::Timeout, "RN1204")];
     let routed = kinds.into_iter().filter_map(|(kind, code)| {

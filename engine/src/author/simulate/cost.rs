@@ -1,7 +1,7 @@
-//! What a route costs: its first requests as they would be sent, counted and not kept.
+//! The cost of a route: its first requests as they would be sent, measured and not kept.
 //!
-//! Tokens are estimated as bytes / 4 of everything that a request says: system text with the contract, tools, response
-//! format, messages. A visit counts as one request; the rounds of its tools, repairs and retries come on top.
+//! Tokens are estimated as bytes / 4 of everything in a request: system text with the contract, tools, response
+//! format, messages. A visit counts as one request; tool rounds, repairs and retries are extra.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::walk::{LANES_AN_ANSWER, UNROUTED};
 use crate::graph::Graph;
 use crate::resolved_roles;
 
-/// What the roles of a route, or one of them, cost.
+/// The cost of the roles of a route, or of one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Cost {
     /// Visits.
@@ -51,23 +51,23 @@ impl Cost {
     }
 }
 
-/// What a route costs, role by role.
+/// The cost of a route, by role.
 pub type Costs = BTreeMap<RoleName, Cost>;
 
 /// The most steps of all routes that are weighed.
 const MAX_WEIGHED_STEPS: usize = 50_000;
-/// The most bytes of texts that are written to weigh all routes.
+/// The most bytes of text rendered to weigh all routes.
 const MAX_WEIGHED_BYTES: usize = 1 << 30;
 /// The most bytes that the steps of one route hold.
 const MAX_ROUTE_BYTES: usize = 64 << 20;
 
-/// Counts what routes cost, as long as there is room for it.
+/// Computes the cost of routes, within its limits.
 pub struct CostEstimator<'a> {
     graph: &'a Arc<Graph>,
     answer_set: &'a AnswerSet,
     space: &'a StateSpace,
     inputs: &'a [Arc<Value>],
-    /// Of each role that a model plays: how it is told its history, and the bytes of its request head.
+    /// For each model role its history policy, and the bytes of its request head.
     model_roles: BTreeMap<RoleName, (HistoryPolicy, usize)>,
     left_steps: usize,
     left_bytes: usize,
@@ -76,10 +76,10 @@ pub struct CostEstimator<'a> {
 }
 
 impl<'a> CostEstimator<'a> {
-    /// For routes through `space`.
+    /// An estimator for routes through `space`.
     ///
     /// # Errors
-    /// When the contract of a role cannot be made, which a checked workflow never leads to.
+    /// If the contract of a role cannot be built, which does not happen for a checked workflow.
     pub fn new(
         (workflow, graph): (&Workflow, &'a Arc<Graph>),
         answer_set: &'a AnswerSet,
@@ -102,7 +102,7 @@ impl<'a> CostEstimator<'a> {
         Ok(Self { graph, answer_set, space, inputs, model_roles, left_steps, left_bytes, cut: BTreeSet::new() })
     }
 
-    /// Takes the work of a step from what is left; `None` once there is too little, and then for good.
+    /// Deducts the work of a step from the remaining budget; `None` once there is too little, and from then on.
     fn pay(&mut self, bytes: usize, lanes: usize) -> Option<()> {
         let steps = self.left_steps.checked_sub(1 + lanes / LANES_AN_ANSWER);
         let bytes = self.left_bytes.checked_sub(bytes);
@@ -113,8 +113,8 @@ impl<'a> CostEstimator<'a> {
         steps.map(drop)
     }
 
-    /// What a route costs; `None` where its answers fail on this way, because another walk found it, and where there
-    /// is no room left to weigh it.
+    /// The cost of a route; `None` if its answers fail on this way, because another walk found it, or if no budget is
+    /// left.
     pub fn weigh(&mut self, path: &Path) -> Option<Costs> {
         if path.ways.len() > self.left_steps {
             self.cut.insert(format!("{MAX_WEIGHED_STEPS} steps of routes"));
@@ -173,7 +173,7 @@ impl<'a> CostEstimator<'a> {
     }
 }
 
-/// What a role's conversation in a lane holds so far: that of the lane around, if it begins there.
+/// The size of a role's conversation in a lane; initially that of the enclosing lane.
 fn own(told: &BTreeMap<(LanePath, RoleName), ConversationSize>, lane: &LanePath, role: &RoleName) -> ConversationSize {
     lane.outward().find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
 }
@@ -183,7 +183,7 @@ fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
     run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default()
 }
 
-/// What a role's conversation holds so far.
+/// The size of a role's conversation.
 #[derive(Debug, Clone, Default)]
 struct ConversationSize {
     bytes: usize,
@@ -191,8 +191,8 @@ struct ConversationSize {
 }
 
 impl ConversationSize {
-    /// The bytes of a visit's first request, and those of them that it opens with. The conversation goes on with it and
-    /// its answer.
+    /// The bytes of a visit's first request, and those of its opening message. Adds them and the answer to the
+    /// conversation.
     fn visit(
         &mut self,
         (history_policy, head_bytes): &(HistoryPolicy, usize),
@@ -202,7 +202,7 @@ impl ConversationSize {
     ) -> (usize, usize) {
         let is_news =
             |place: &StepLocation| round.sees(place) && !self.last.as_ref().is_some_and(|last| last.knows(place));
-        // In one lane the order is that of the numbers, and what the last visit knew of needs not be looked at.
+        // In one lane steps are in the order of their numbers, so those known to the last visit can be skipped.
         let is_alone = round.opened_by.is_empty();
         let known = self.last.as_ref().filter(|_| is_alone).map_or(0, |last| last.seq);
         let since =

@@ -1,4 +1,4 @@
-//! What a simulation has found, in words and at its place in the file.
+//! Reports the findings of a simulation with their places in the file.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ const SHOWN_ITEMS: usize = 3;
 const SHOWN_ANSWER: usize = 160;
 /// The most steps of a route that are shown.
 const SHOWN_STEPS: usize = 12;
-/// Of how many of them before the last the fields are shown.
+/// For how many steps before the last the fields are shown.
 const SHOWN_FIELDS: usize = 2;
 
 /// Faults and warnings, in source order.
@@ -37,7 +37,7 @@ pub(super) fn diagnostics(
 ) -> Vec<Diagnostic> {
     let places = &checked.places;
     let mut diagnostics: Vec<Diagnostic> = found.faults.values().map(|fault| failed(checked, fault)).collect();
-    // Where the walk was cut, what it did not come to says nothing.
+    // If the walk was cut, unreached parts mean nothing.
     let never = if coverage.is_whole { coverage.never.as_slice() } else { &[] };
     for part in never {
         let hint = "its condition never holds, an entry before it always does, or what leads to it fails or is cut";
@@ -86,7 +86,7 @@ fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
         None => write!(message, ", with the input {}", shown(input)),
         Some(((last, given), before)) => {
             let left_out = before.len().saturating_sub(SHOWN_STEPS);
-            // What the newest of them said may be what the template cannot take; the others only lead there.
+            // The newest steps may contain what the template cannot handle; earlier ones only lead there.
             let bare = before.len().saturating_sub(SHOWN_FIELDS);
             let told = |(at, (step, given)): (usize, &(Arc<str>, Value))| {
                 if at < bare { step.to_string() } else { format!("{step} {}", shown(given)) }
@@ -149,7 +149,7 @@ fn limits(checked: &Checked, exploration: &Exploration, worst: &Worst) -> Vec<Di
     found
 }
 
-/// An answer in a few words: long texts and lists are told by their size.
+/// An answer in a few words: long texts and lists are replaced by their size.
 fn shown(value: &Value) -> String {
     let text = shortened(value).to_text();
     if text.chars().count() <= SHOWN_ANSWER {

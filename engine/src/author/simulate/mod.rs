@@ -1,12 +1,12 @@
 //! Simulation: every route of a workflow that generated answers can reach, without a model, a store or a clock.
 //!
-//! It walks the graph with the same routing and the same templates as a run, and answers for every role with values
-//! generated from the schemas of its statuses. It finds templates that fail on a valid answer, edges that are never taken,
-//! the routes with their ends, and the worst case.
+//! It walks the graph with the routing and templates of a real run, and answers for every role with values generated
+//! from the schemas of its statuses. It finds templates that fail on a valid answer, edges that are never taken, the
+//! routes with their ends, and the worst case.
 //!
-//! How exact that is: routing is exact for the answers that are tried (`space.rs` says why), so that visits and steps
-//! are, unless a ceiling was reached, which is always said. Answers are a sample of what a model may say. Tokens are an
-//! estimate of the first request of each visit, and their worst case is exact only when every route was weighed.
+//! Precision: routing is exact for the answers tried (see `space.rs`), so visits and steps are exact unless a ceiling
+//! was reached, which is always reported. Answers are a sample of what a model may say. Tokens are an estimate of the
+//! first request of each visit; their worst case is exact only if every route was weighed.
 //!
 //! It must never know models, tools, files, clocks or terminals.
 
@@ -58,21 +58,21 @@ const EACH_ORDERS: usize = 2;
 const MAX_WEIGHED: usize = 500;
 /// The most routes that are weighed beyond the shortest.
 const MAX_FURTHER: usize = 64;
-/// Up to how many ways are counted: every reader of JSON can hold as much exactly.
+/// Up to how many ways are counted: every JSON reader can hold this number exactly.
 pub const MAX_WAYS: u64 = 1_000_000_000_000_000;
 
-/// What is simulated.
+/// The input of a simulation.
 #[derive(Debug)]
 pub struct Subject<'a> {
     /// The workflow.
     pub checked: &'a Checked,
-    /// The same, lowered.
+    /// The lowered graph.
     pub graph: &'a Arc<Graph>,
-    /// The inputs to walk with; empty = inputs are generated.
+    /// The inputs to walk with; if empty, inputs are generated.
     pub inputs: Vec<Value>,
-    /// What each role is told of its tools.
+    /// The tool descriptions of each role.
     pub tools: BTreeMap<RoleName, Vec<ToolSpec>>,
-    /// How many routes are wanted.
+    /// How many routes to return.
     pub routes: usize,
 }
 
@@ -81,29 +81,29 @@ pub struct Subject<'a> {
 pub struct Report {
     /// The shortest routes, in order.
     pub routes: Vec<Route>,
-    /// In how many ways the graph can be gone through, ways that differ in the edge of a list counted apart; `None` if
-    /// they are more than [`MAX_WAYS`].
+    /// How many ways lead through the graph; ways that differ in the edge of a list count separately. `None` if there
+    /// are more than [`MAX_WAYS`].
     pub ways: Option<u64>,
-    /// Whether `routes` are all routes.
+    /// Whether `routes` holds all routes.
     pub has_all_routes: bool,
-    /// The worst that a run can come to.
+    /// The worst case of a run.
     pub worst: Worst,
     /// Which edges were taken.
     pub coverage: Coverage,
     /// Faults and warnings, in source order.
     pub diagnostics: Vec<Diagnostic>,
-    /// How much was looked at.
+    /// The size of the exploration.
     pub progress: Progress,
 }
 
 /// A route from `start` to an end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// Its steps, as `role.status`, in a lane `role[0].status`.
+    /// Its steps, as `role.status`, or `role[0].status` in a lane.
     pub steps: Vec<String>,
     /// How it ends.
     pub end: End,
-    /// What it costs with the longest answers, role by role; `None` where answers further back let none be weighed.
+    /// Its costs with the longest answers, by role; `None` if earlier answers make it impossible to weigh.
     pub costs: Option<BTreeMap<RoleName, Cost>>,
 }
 
@@ -119,27 +119,26 @@ impl Route {
     }
 }
 
-/// The worst case, each figure for itself; a JSON line.
+/// The worst case, each figure independent of the others; a JSON line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(tag = "event", rename = "worst")]
 pub struct Worst {
-    /// The most steps, before `limits.steps` cuts in.
+    /// The most steps, before `limits.steps` applies.
     pub steps: u64,
-    /// Whether steps and visits are exact for the answers that were tried: no ceiling cut the walk, and every field has
-    /// a value.
+    /// Whether steps and visits are exact for the answers tried: no ceiling cut the walk, and every field has a value.
     #[serde(rename = "exact")]
     pub is_exact: bool,
     /// The most prompt tokens of a route whose cost was computed.
     pub prompt_tokens: u64,
-    /// The most output tokens of such a route.
+    /// The most output tokens of a route whose cost was computed.
     pub output_tokens: u64,
-    /// How many such routes there are.
+    /// How many routes have a computed cost.
     #[serde(rename = "routes_weighed")]
     pub weighed: usize,
-    /// Whether these are all, so that tokens are as exact as their estimate.
+    /// Whether these are all routes, so that tokens are as exact as their estimate.
     #[serde(rename = "all_weighed")]
     pub has_weighed_all: bool,
-    /// Of each role the most visits of all routes, and the highest costs of those computed.
+    /// For each role the most visits of all routes, and the highest computed costs.
     pub roles: BTreeMap<RoleName, Cost>,
     /// The route with the most prompt tokens.
     #[serde(serialize_with = "steps_of")]
@@ -156,16 +155,16 @@ fn steps_of<S: Serializer>(route: &Option<Route>, serializer: S) -> Result<S::Ok
 pub struct Coverage {
     /// How many there are.
     pub edges: usize,
-    /// Those that nothing led to, as parts of the workflow such as `graph.editor.revise[1]`.
+    /// Edges never reached, as parts of the workflow such as `graph.editor.revise[1]`.
     pub never: Vec<String>,
-    /// Whether the walk was whole, so that nothing leads to these; otherwise it only did not come to them.
+    /// Whether the walk was complete, so that these are unreachable; otherwise they were only not reached.
     pub is_whole: bool,
 }
 
 /// Simulates a workflow. `told` is called from time to time with the progress.
 ///
 /// # Errors
-/// When the contract of a role cannot be made, which a checked workflow never leads to.
+/// If the contract of a role cannot be built, which does not happen for a checked workflow.
 pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, resolved_roles::Error> {
     let Subject { checked, graph, .. } = subject;
     let workflow = &checked.workflow;
@@ -194,7 +193,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let routes::Shortest { paths, is_all, cut } = routes::shortest(space, &ahead, &found.roots, wanted);
     let mut weighed: Vec<Route> = found.empty.values().map(|end| Route::empty(*end)).collect();
     weighed.dedup();
-    // Where there is no room to weigh all: first those that are shown, then those that may be the worst.
+    // If there is no room to weigh all: first those shown, then those that may be the worst.
     let (shown, beyond) = paths.split_at_checked(subject.routes).unwrap_or((&paths, &[]));
     weighed.extend(shown.iter().map(&mut route));
     let further: Vec<Route> = if is_all {
@@ -207,7 +206,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let unweighed: BTreeSet<String> = estimator.cut.into_iter().chain(cut).collect();
 
     let is_whole = found.cut.is_empty() && answer_set.cut.is_empty();
-    // Where a join cancels lanes, how much they have said by then is chance.
+    // Where a join cancels lanes, how much they have answered by then is chance.
     let is_exact = ahead.is_exact && orders == 1 && is_whole && answer_set.unmade.is_empty() && unmade.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
     let edges = graph.edges();
@@ -223,7 +222,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
 }
 
 impl Route {
-    /// The route on which nobody is visited.
+    /// The route without visits.
     fn empty(end: End) -> Self {
         Self { steps: Vec::new(), end, costs: Some(BTreeMap::new()) }
     }
@@ -240,8 +239,8 @@ fn orders(graph: &Graph) -> usize {
     lanes.max().unwrap_or(1).clamp(1, MAX_ORDERS)
 }
 
-/// The routes beyond the shortest that may be the worst: from each root the longest, then those with the most visits of
-/// each role.
+/// The routes that may be the worst, beyond the shortest: from each root the longest, then those with the most visits
+/// of each role.
 fn furthest<'a>(
     graph: &'a Graph,
     space: &'a StateSpace,
@@ -262,13 +261,12 @@ fn furthest<'a>(
     longest.chain(most_visits)
 }
 
-/// The inputs to walk with.
 struct Inputs {
-    /// The longest first.
+    /// Longest first.
     values: Vec<Arc<Value>>,
-    /// The declared ones for which there is no value.
+    /// Declared inputs without a value.
     unmade: Vec<FieldName>,
-    /// The limit, where it left inputs out.
+    /// The limit, if it left inputs out.
     cut: Option<usize>,
 }
 
@@ -280,7 +278,7 @@ impl Inputs {
             return Self { values, unmade: Vec::new(), cut };
         }
         let workflow = &subject.checked.workflow;
-        // What has a default may be left out.
+        // A field with a default may be absent.
         let may_be_absent = |field: &Field| field.optional || field.default_value().is_some();
         let declared = workflow.input.iter().map(|(name, field)| {
             (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() })
@@ -303,7 +301,7 @@ impl Inputs {
             }
             values.push(Arc::new(input));
         }
-        // What no condition and no template reads leads nowhere else.
+        // Values that no condition and no template reads do not change the route.
         let cut = (left_out && (reads.input || reads.told_input)).then_some(MAX_INPUTS);
         Self { values, unmade: made.unmade, cut }
     }

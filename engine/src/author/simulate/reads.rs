@@ -1,4 +1,4 @@
-//! What the conditions and templates of a graph read of the steps behind them: what a walk has to keep apart.
+//! What the conditions and templates of a graph read of earlier steps: what a walk has to distinguish.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,31 +8,31 @@ use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemp
 
 use crate::graph::{Graph, To};
 
-/// The most constants of conditions that fields are tried with.
+/// The most constants of conditions that are tried as field values.
 const MAX_CONSTANTS: usize = 64;
 
-/// What is read where.
+/// What conditions and templates read.
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// Values that conditions, of edges and in templates, are written with.
+    /// Constants in conditions of edges and templates.
     pub constants: Vec<Value>,
     /// Whether a condition reads the input.
     pub input: bool,
     /// Whether a template reads the input.
     pub told_input: bool,
-    /// The inputs that conditions, of edges and in templates, read.
+    /// The inputs that conditions of edges and templates read.
     pub inputs: BTreeSet<String>,
     /// Roles whose latest answer a condition on another role's edge reads.
     pub answers: BTreeSet<RoleName>,
-    /// Roles of whose latest step a template or a condition beyond their own edges reads anything.
+    /// Roles whose latest step a template or a condition outside their own edges reads.
     pub steps: BTreeSet<RoleName>,
     /// Roles whose number of visits a condition reads.
     pub visits: BTreeSet<RoleName>,
-    /// Whether an edge leads back to where its role was entered from.
+    /// Whether an edge leads back to the role that entered its role.
     pub back: bool,
-    /// For each role the fields that conditions, of edges and in templates, read.
+    /// For each role the fields that conditions of edges and templates read.
     fields: BTreeMap<RoleName, BTreeSet<String>>,
-    /// Roles whose text beside the fields such a condition reads.
+    /// Roles whose body such a condition reads.
     bodies: BTreeSet<RoleName>,
     nothing: BTreeSet<String>,
 }
@@ -43,7 +43,7 @@ impl Reads {
         let mut reads = Self::default();
         let roles: BTreeMap<&str, &RoleName> = graph.roles().map(|(name, _)| (name.as_str(), name)).collect();
         for edge in graph.edges().values() {
-            // A part is `graph.ROLE.STATUS[..]`; of `start` it is nobody's.
+            // A part is `graph.ROLE.STATUS[..]`; that of `start` belongs to no role.
             let from = edge.part.split('.').nth(1).and_then(|name| roles.get(name)).copied();
             reads.back |= matches!(edge.to, To::Back);
             if let Some(condition) = &edge.when {
@@ -57,7 +57,7 @@ impl Reads {
             }
             let To::Fan(fan) = &edge.to else { continue };
             if let Some(each) = &fan.each {
-                // How many lanes there are is a route of its own.
+                // The number of lanes makes a route different.
                 reads.condition(&each.over, from, &roles);
             }
             for branch in &fan.branches {
@@ -81,7 +81,7 @@ impl Reads {
         self.fields.get(role).unwrap_or(&self.nothing)
     }
 
-    /// The texts that a role's body is tried with.
+    /// The texts to try as a role's body.
     pub fn bodies_of(&self, role: &RoleName) -> &[Value] {
         if self.bodies.contains(role) { &self.constants } else { &[] }
     }
@@ -100,7 +100,7 @@ impl Reads {
                         self.answer(from, root, rest.first().copied());
                     }
                 }
-                // Whoever may have spoken in a lane.
+                // Any role may have answered in a lane.
                 ["branches", ..] => {
                     let lanes = roles.values().copied().filter(|role| from != Some(*role));
                     self.answers.extend(lanes.cloned());
@@ -151,8 +151,8 @@ impl Reads {
     }
 
     fn template(&mut self, template: &Template, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
-        // What a template asks for is tried as what an edge asks for is, but leads nowhere, so that no states are kept
-        // apart by it.
+        // Constants in a template's conditions are tried like those of edges, but do not affect routing, so they
+        // distinguish no states.
         for test in template.conditions() {
             self.constants_of(test);
             for found in test.uses() {

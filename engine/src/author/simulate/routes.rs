@@ -1,6 +1,6 @@
-//! Routes through a space: the shortest ones, the longest one, and what the longest may visit.
+//! Routes through a space: the shortest ones, the longest one, and the most visits.
 //!
-//! Bounded edges leave no cycles, so that each state is computed once, from the ends backwards.
+//! Bounded edges leave no cycles, so each state is computed once, from the ends backwards.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -9,7 +9,7 @@ use rondo_protocol::id::RoleName;
 
 use super::space::{End, StateId, StateSpace, Target, Transition};
 
-/// The most partial paths that are looked at.
+/// The most partial paths that are considered.
 const MAX_PARTIAL_PATHS: usize = 100_000;
 /// The most steps of all routes that are found.
 const MAX_STEPS: usize = 200_000;
@@ -17,9 +17,9 @@ const MAX_STEPS: usize = 200_000;
 /// One way through a space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// Which input it begins with.
+    /// The place of its input.
     pub place: usize,
-    /// Its transitions: the state that each leaves and its index there.
+    /// Its transitions: the source state of each and its index there.
     pub ways: Vec<(StateId, usize)>,
     /// How it ends.
     pub end: End,
@@ -36,18 +36,18 @@ pub struct Reachability {
 /// What can be reached from one state.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
-    /// The fewest steps to an end; `None` where no end was found.
+    /// The fewest steps to an end; `None` if no end was found.
     pub fewest: Option<u64>,
     /// The most steps.
     pub most: u64,
-    /// In how many ways it goes to an end.
+    /// The number of ways to an end.
     pub ways: u64,
     /// The most visits of each role, not all on the same route.
     pub visits: BTreeMap<RoleName, u64>,
 }
 
 impl Reachability {
-    /// Computes every state of `space`.
+    /// Computes the reach of every state of `space`.
     pub fn of(space: &StateSpace) -> Self {
         let mut ahead = Self { states: vec![Reach::default(); space.states.len()], is_exact: true };
         let mut settled = vec![false; space.states.len()];
@@ -73,7 +73,7 @@ impl Reachability {
                 match target {
                     Target::State(next) if settled.get(next) == Some(&false) => {
                         if open.get(next) == Some(&true) {
-                            // A cycle: what lies ahead of it has no end of its own.
+                            // A cycle: paths through it do not end.
                             ahead.is_exact = false;
                         } else {
                             stack.push((next, 0));
@@ -120,7 +120,7 @@ impl Reachability {
     }
 }
 
-/// The words of a path's steps, as `role.status`, in a lane `role[0].status`.
+/// The steps of a path as `role.status`, or `role[0].status` in a lane.
 pub fn steps(space: &StateSpace, path: &Path) -> Vec<String> {
     let step = |(state, way): &(StateId, usize)| {
         let state = space.states.get(*state)?;
@@ -137,16 +137,16 @@ pub fn steps(space: &StateSpace, path: &Path) -> Vec<String> {
 pub struct Shortest {
     /// In order. Their steps or ends differ.
     pub paths: Vec<Path>,
-    /// Whether these are all.
+    /// Whether these are all paths.
     pub is_all: bool,
-    /// The ceiling that was reached before there were as many as wanted.
+    /// The ceiling that was reached before the wanted number.
     pub cut: Option<String>,
 }
 
 /// The shortest paths whose steps or ends differ, at most `count`.
 ///
-/// Of equally long ones those go first that are nearer to their end, so that one is done before the next is begun:
-/// otherwise all of them would grow side by side, and the ceiling would be reached before any was done.
+/// Of equally long paths those nearer to their end are extended first, so that one is finished before the next starts:
+/// otherwise all would grow together, and the ceiling would be reached before any was finished.
 pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, StateId)], count: usize) -> Shortest {
     let mut partial_paths: Vec<PartialPath> = Vec::new();
     let mut queue = BinaryHeap::new();
@@ -205,7 +205,7 @@ pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, State
     found
 }
 
-/// The path on which `worth` of what lies ahead is the most at each fork.
+/// The path that maximizes `worth` of the reach ahead at each fork.
 pub fn greatest(
     space: &StateSpace,
     ahead: &Reachability,
@@ -215,14 +215,14 @@ pub fn greatest(
     let nothing = Reach::default();
     let mut ways = Vec::new();
     let mut at = root;
-    // Each state of a path is another one, unless the space has a cycle.
+    // The states of a path are distinct, unless the space has a cycle.
     for _ in 0..=space.states.len() {
         let state = space.states.get(at)?;
         let value = |way: &Transition| match way.target {
             Target::State(next) => worth(&state.role, way, ahead.at(next).unwrap_or(&nothing)),
             Target::End(_) => worth(&state.role, way, &nothing),
         };
-        // Of equals the first in the order of the file.
+        // Of equals, the first in file order.
         let (index, way) = state.ways.iter().enumerate().rev().max_by_key(|(_, way)| value(way))?;
         ways.push((at, index));
         match way.target {
@@ -237,7 +237,7 @@ pub fn greatest(
 #[derive(Debug, Clone, Copy)]
 struct PartialPath {
     place: usize,
-    /// The path that it extends: its number, and the transition out of which state.
+    /// The path that it extends: its number, the source state and the index of the transition.
     before: Option<(usize, StateId, usize)>,
     made: u64,
     at: Target,

@@ -1,4 +1,4 @@
-//! A thread as it is simulated: its machine, driven without a store, and the steps that it has made.
+//! A simulated thread: its machine, driven without a store, and its steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ pub struct Run {
     steps: Steps,
 }
 
-/// What followed from an answer.
+/// The consequences of an answer.
 pub struct Next {
-    /// The edge that was chosen first.
+    /// The first edge chosen.
     pub edge: Option<EdgeId>,
-    /// Every edge that was chosen.
+    /// Every edge chosen.
     pub edges: Vec<EdgeId>,
-    /// The steps that were made: the answer's own, then those that nobody is asked for.
+    /// The new steps: the answer's own, then those without a visit.
     pub steps: Vec<Arc<Episode>>,
-    /// Why nothing follows.
+    /// The failed decision, if any.
     pub fault: Option<Undecided>,
 }
 
 impl Run {
-    /// Begins a thread with an input.
+    /// Starts a thread with an input.
     pub fn new(graph: &Arc<Graph>, input: &Arc<Value>) -> (Self, Next) {
         let limits = graph.policy().limits.clone();
         let definition = Definition { graph: Arc::clone(graph), start: NOWHERE, input: Arc::clone(input), limits };
@@ -49,15 +49,14 @@ impl Run {
         (run, next)
     }
 
-    /// The visit that is answered next: of lanes side by side that of the first, or of the one at `place` among those
-    /// that are open, if there are as many.
+    /// The next visit to answer: among open lanes the one at `place`, or the first if there are not as many.
     pub fn visiting(&self, place: usize) -> Option<(LanePath, &Dispatch)> {
         let mut open = self.machine.visiting();
         let place = place.min(open.len().checked_sub(1)?);
         Some(open.swap_remove(place))
     }
 
-    /// The visit that is under way in a lane.
+    /// The current visit in a lane.
     pub fn visiting_in(&self, lane: &LanePath) -> Option<&Dispatch> {
         self.machine.lane(lane)?.visiting()
     }
@@ -72,17 +71,17 @@ impl Run {
         &self.machine
     }
 
-    /// The step of that number.
+    /// The step with a number.
     pub fn episode(&self, seq: u64) -> Option<Arc<Episode>> {
         self.steps.episode(seq).ok()
     }
 
-    /// The limit that the visit of a lane would break.
+    /// The limit that a lane's visit would break.
     pub fn broken(&self, lane: &LanePath) -> Option<Fault> {
         self.machine.broken(lane, &self.visiting_in(lane)?.role)
     }
 
-    /// The thread after the visit of a lane was answered so.
+    /// The thread after a lane's visit was answered.
     pub fn answered(&self, lane: &LanePath, answer: &Answer) -> (Self, Next) {
         let mut run = self.clone();
         let answered = Answered {
@@ -136,7 +135,7 @@ impl Run {
     }
 }
 
-/// A visit that is not needed any more ends.
+/// The end of a visit that is no longer needed.
 fn left(lane: LanePath) -> Input {
     let fault = Fault::new(Code::Interrupted, FaultClass::Cancelled, "the lane is not needed any more");
     let end = VisitEnd {
@@ -149,7 +148,7 @@ fn left(lane: LanePath) -> Input {
     Input::Ended { lane, end: Box::new(end) }
 }
 
-/// The steps of a simulated thread. Threads that begin alike share them.
+/// The steps of a simulated thread. Threads with a common beginning share them.
 #[derive(Clone, Default)]
 struct Steps {
     newest: Option<Arc<StepNode>>,
@@ -174,7 +173,7 @@ impl Steps {
 
 impl Drop for StepNode {
     fn drop(&mut self) {
-        // A long chain that nobody else holds would be dropped by recursion.
+        // Dropping a long chain recursively would overflow the stack.
         let mut next = self.before.take();
         while let Some(mut made) = next.and_then(Arc::into_inner) {
             next = made.before.take();

@@ -1,9 +1,9 @@
 //! The distinct states of a walk, and the transitions between them.
 //!
-//! Two moments of a walk are one *state* when no condition, bound or limit of the graph can tell them apart: the same role is next,
-//! entered from the same one where an edge leads back, the bounded edges were taken as often, the same roles have run,
-//! and what conditions read of them is the same, in every lane. What texts say is not kept apart, so that the space is finite and
-//! small; it is exact for routing because routing reads nothing else.
+//! Two moments of a walk are one *state* if no condition, bound or limit of the graph distinguishes them: the same
+//! role is next, entered from the same one where an edge leads back, the bounded edges were taken as often, the same
+//! roles have run, and what conditions read of them is the same, in every lane. Other text is ignored, so the space is
+//! finite and small; it is exact for routing because routing reads nothing else.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,37 @@ use rondo_protocol::id::{LanePath, RoleName, Status};
 
 use crate::graph::EdgeId;
 
-/// What distinguishes a state from others.
+/// The key that distinguishes a state from others.
 pub type StateKey = Vec<u64>;
 
 /// An index into [`StateSpace::states`].
 pub type StateId = usize;
 
-/// Every state that was reached.
+/// Every reached state.
 #[derive(Debug, Default)]
 pub struct StateSpace {
     index: BTreeMap<StateKey, StateId>,
-    /// In the order in which they were found.
+    /// In the order of discovery.
     pub states: Vec<State>,
 }
 
 /// A role about to be visited.
 #[derive(Debug)]
 pub struct State {
-    /// Whose visit.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
-    /// What may come of it.
+    /// The possible outcomes.
     pub ways: Vec<Transition>,
 }
 
 /// One outcome of a visit: a transition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
-    /// The step; `None` where a limit lets none be made.
+    /// The step; `None` if a limit prevents it.
     pub step: Option<Taken>,
-    /// Where it leads.
+    /// The target.
     pub target: Target,
 }
 
@@ -51,32 +51,32 @@ pub struct Transition {
 pub struct Taken {
     /// The status.
     pub status: Status,
-    /// Which answer of that status, the first that leads this way.
+    /// The index of the first answer of that status that leads this way.
     pub answer: usize,
     /// The edge that follows.
     pub edge: EdgeId,
-    /// Steps that follow without anybody being asked, such as that of a fan-out that failed.
+    /// Steps that follow without a visit, such as that of a failed fan-out.
     pub given: Vec<ImpliedStep>,
 }
 
-/// A step that nobody was asked for.
+/// A step without a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImpliedStep {
-    /// Whose.
+    /// The role.
     pub role: RoleName,
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
     /// Its status.
     pub status: Status,
 }
 
 impl Transition {
-    /// How many steps it makes.
+    /// The number of its steps.
     pub fn made(&self) -> u64 {
         self.step.as_ref().map_or(0, |step| 1 + u64::try_from(step.given.len()).unwrap_or(u64::MAX))
     }
 
-    /// How many of its steps are visits of `name`, when it leaves a state of `role`.
+    /// How many of its steps are visits of `name`, if it leaves a state of `role`.
     pub fn visits(&self, role: &RoleName, name: &RoleName) -> u64 {
         let Some(step) = &self.step else { return 0 };
         let given = step.given.iter().filter(|given| given.role == *name).count();
@@ -84,12 +84,12 @@ impl Transition {
     }
 }
 
-/// Where a transition leads.
+/// The target of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// To another visit.
+    /// Another visit.
     State(StateId),
-    /// To an end.
+    /// An end.
     End(End),
 }
 
@@ -100,12 +100,12 @@ pub enum End {
     Done,
     /// At `fail`.
     Fail,
-    /// At a limit that no edge routes.
+    /// At a limit without a routing edge.
     Limit,
 }
 
 impl End {
-    /// The word for it.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -114,7 +114,7 @@ impl End {
         }
     }
 
-    /// What stands at the end of a route: the target of its last edge, or the limit.
+    /// The last part of a route: the target of its last edge, or the limit.
     pub fn leads_to(self) -> &'static str {
         match self {
             Self::Done => "end",
@@ -131,7 +131,7 @@ impl End {
 }
 
 impl StateSpace {
-    /// The state with that key, created if it is new.
+    /// The state with a key, created if it is new.
     pub fn state(&mut self, key: StateKey, role: &RoleName, lane: LanePath) -> StateId {
         let next = self.states.len();
         let id = *self.index.entry(key).or_insert(next);

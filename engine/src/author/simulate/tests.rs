@@ -70,7 +70,7 @@ fn every_route_of_a_bounded_loop_is_found_shortest_first() {
     assert_eq!(faults(&report), [""; 0]);
 }
 
-/// The same sum by hand: each request holds the head and all that was said before it in its role's conversation.
+/// The sum by hand: each request holds the head and all earlier messages of its role's conversation.
 #[test]
 fn a_route_is_weighed_as_its_requests_would_be_sent() {
     let report = simulated(LOOP);
@@ -83,7 +83,7 @@ fn a_route_is_weighed_as_its_requests_would_be_sent() {
     let (first, both) = (of(&once, "writer"), of(&twice, "writer"));
     assert_eq!((first.visits, both.visits), (1, 2));
     assert_eq!(both.prompt_tokens, first.prompt_tokens + both.largest_request);
-    // What the second request adds: the first answer, and a prompt that is longer by what the editor says.
+    // The second request adds the first answer, and a prompt that grows by the editor's text.
     let added = both.largest_request - first.prompt_tokens;
     let answer = first.output_tokens;
     assert!((answer..answer + 200).contains(&added), "{added} tokens for an answer of {answer}");
@@ -123,7 +123,7 @@ graph:
     assert_eq!(report.diagnostics.first().map(|found| (found.line, found.column)), Some((15, 9)));
 }
 
-/// Each a fault that no static check can see, found at its place, with the route that leads there.
+/// Each fault is invisible to static checks; it is found at its place, with the route to it.
 #[test]
 fn templates_that_fail_on_a_good_answer_are_found_at_their_place() {
     let report = simulated(
@@ -222,7 +222,7 @@ graph: { start: { to: a, prompt: Go. }, a: { odd: { to: end }, even: { to: end }
     assert!(!report.worst.has_weighed_all && !report.has_all_routes);
 }
 
-/// What routing can ask for: counts that begin anew, where a role was entered from, earlier answers, visits.
+/// What routing can read: counts that start again, where a role was entered from, earlier answers, visits.
 const ASKING: &str = r#"
 rondo: 1
 name: asking
@@ -253,7 +253,7 @@ graph:
     on_limit: { to: end }
 "#;
 
-/// Every route, by trying every answer after every other and keeping nothing apart.
+/// Every route by brute force: every answer after every other, without merging states.
 fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, all: &mut BTreeSet<String>) {
     if let Some(ending) = run.ending() {
         let end = if ending.outcome == rondo_protocol::event::Outcome::Done { "end" } else { "fail" };
@@ -272,7 +272,7 @@ fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, 
     }
 }
 
-/// Law: what the walk takes for one state goes on alike, so that nothing is lost and nothing is made up.
+/// Law: states that the walk merges continue alike, so no route is lost or invented.
 fn routes_are_those_by_force(text: &str) -> Report {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
     let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
@@ -296,8 +296,8 @@ fn the_routes_are_those_of_every_answer_after_every_other() {
     routes_are_those_by_force(ASKING);
 }
 
-/// Lanes with edges of their own, a nested fan-out, a bound in a lane, a lane that fails, and edges that ask for what was
-/// said in lanes.
+/// Lanes with their own edges, a nested fan-out, a bound in a lane, a failing lane, and edges that read answers from
+/// lanes.
 const FANNED: &str = r#"
 rondo: 1
 name: fanned
@@ -353,7 +353,7 @@ fn lanes_that_a_join_does_not_wait_for_are_walked_too_and_figures_are_said_to_be
     has("lead.plan -> helper[1].told -> judge.again -> end");
 }
 
-/// A lane is told what the trunk said and what it said itself, and nothing of the lane beside it.
+/// A lane sees the trunk's answers and its own, and nothing of its sibling lanes.
 #[test]
 fn lanes_are_weighed_as_they_would_be_told() {
     let text = |beside: &str| {
@@ -404,7 +404,7 @@ graph:
     assert!(faults(&report).join("").contains("not a list"), "{:?}", faults(&report));
 }
 
-/// Eight roles, forty bounded edges: more states than anybody can look at.
+/// Eight roles, forty bounded edges: too many states to explore.
 fn endless() -> String {
     use std::fmt::Write as _;
     let mut text = "rondo: 1\nname: endless\nroles:\n".to_owned();
@@ -432,7 +432,7 @@ fn a_space_that_is_too_large_is_cut_and_said_to_be() {
     assert!(!report.routes.is_empty(), "a walk in depth finds ends");
 }
 
-/// Roles in a row, each with two statuses that lead to the next one.
+/// Roles in a row, each with two statuses that both lead to the next.
 fn ladder(roles: usize) -> String {
     use std::fmt::Write as _;
     let mut text = "rondo: 1\nname: ladder\nlimits: { steps: 100000 }\nroles:\n".to_owned();
@@ -510,7 +510,7 @@ graph:
     assert_eq!(codes(&report), [Code::RouteFails], "{:?}", faults(&report));
 }
 
-/// Law: what the answers hold is bounded, whatever a file says, and what is left out is said.
+/// Law: the answers' memory is bounded for any file, and omissions are reported.
 #[test]
 fn answers_of_many_roles_share_what_they_may_hold() {
     use std::fmt::Write as _;
@@ -541,7 +541,7 @@ fn the_same_workflow_gives_the_same_report() {
     assert_eq!(simulated(LOOP), simulated(LOOP));
 }
 
-/// Two lists of which one is longer part only after the lanes that both have: their routes are not mixed up.
+/// Two lists of different lengths diverge only after the lanes that both have: their routes are not mixed up.
 #[test]
 fn lanes_that_are_still_to_open_are_told_apart() {
     let report = simulated(

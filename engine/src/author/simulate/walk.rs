@@ -1,14 +1,14 @@
-//! Walks over the states of a workflow: each answer that each role may give, at each state that can be reached.
+//! Walks over the states of a workflow: every possible answer of each role at every reachable state.
 //!
-//! One walk has one input and one *variant*: at every visit it continues with the answer of that index, or with the next
-//! that leads another way, but it tries **all** answers on the edges of the visit first. So what an edge makes of the
-//! answer before it is tried in full, and what it makes of answers further back once per variant.
+//! One walk has one input and one *variant*. At every visit it tries **all** answers on the edges of the visit, then
+//! continues with the answer of index *variant*, or with the next one that leads another way. So the effect of an edge
+//! on the answer before it is covered in full, and its effect on earlier answers once per variant.
 //!
-//! Lanes that are open side by side go one after the other in declared order; where a join needs not all of them, other
-//! walks let another one go first.
+//! Lanes open at the same time run one after the other in declared order; where a join does not need all of them,
+//! other walks run another lane first.
 //!
-//! Walks go in breadth, so that the first route to a place is the shortest. Where that is cut before it is done, one in
-//! depth follows, which reaches the ends and the used-up bounds of a space that is too large to be seen whole.
+//! Walks are breadth-first, so the first route to a place is the shortest. A walk that is cut off is followed by a
+//! depth-first one, which reaches the ends and the exhausted bounds of a space that is too large to explore in full.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -28,22 +28,22 @@ use super::space::{End, ImpliedStep, StateId, StateKey, StateSpace, Taken, Targe
 use crate::graph::{Edge, EdgeId, Graph};
 use crate::thread::{self, Lane, Machine, Undecided};
 
-/// The most states of all walks. A walk in breadth leaves half of them to one in depth.
+/// The most states of all walks. A breadth-first walk leaves half of them to a depth-first one.
 const MAX_STATES: usize = 20_000;
-/// The most marks of all states: what tells one from others takes a mark for each role and each bounded edge, so that of
-/// a large workflow fewer are kept.
+/// The most marks of all states. A state's key takes a mark for each role and each bounded edge, so fewer states of a
+/// large workflow are kept.
 const MAX_MARKS: usize = 2_000_000;
-/// The most answers that are tried in all walks.
+/// The most answers tried in all walks.
 const MAX_TRIED: usize = 400_000;
 /// The most bytes of steps that the states of a walk hold.
 const MAX_HELD_BYTES: usize = 96 << 20;
-/// What a state holds of each role that has run in a lane, in bytes, about.
+/// Approximate bytes that a state holds for each role that has run in a lane.
 const VISITED_BYTES: usize = 128;
-/// As how many such roles a lane counts.
+/// How many such roles a lane is counted as.
 const LANE_VISITS: usize = 4;
-/// What stands for a lane that came to its join, by whatever edge.
+/// The mark of a lane that reached its join, by any edge.
 const ARRIVED: u64 = 8;
-/// A state with so many lanes counts as one more answer that is tried: as much work it is to go on from it.
+/// A state with this many lanes counts as one more tried answer, because it costs as much to continue from.
 pub(super) const LANES_AN_ANSWER: usize = 16;
 /// The most faults that are kept.
 const MAX_FAULTS: usize = 200;
@@ -57,9 +57,9 @@ pub struct Explorer<'a> {
     roles: Vec<&'a RoleName>,
     bounded: Vec<&'a Arc<Edge>>,
     told: &'a mut dyn FnMut(Progress),
-    /// Whether a join goes on before all of its lanes have ended, so that it matters how many have.
+    /// Whether a join continues before all of its lanes have ended, so that the number of ended lanes matters.
     counts_lanes: bool,
-    /// Answers that were tried, in states of many lanes counted more than once.
+    /// Tried answers; those in states of many lanes count more than once.
     work: usize,
     exploration: Exploration,
 }
@@ -69,28 +69,28 @@ pub struct Explorer<'a> {
 pub struct Exploration {
     /// The states and transitions.
     pub space: StateSpace,
-    /// Where walks begin: the first state, and the place of the first input that leads there.
+    /// Where walks start: the first state, and the place of the first input that leads there.
     pub roots: Vec<(usize, StateId)>,
-    /// The ends that `start` leads to at once.
+    /// The ends that `start` leads to directly.
     pub empty: BTreeMap<usize, End>,
     /// Edges that were taken.
     pub taken: BTreeSet<EdgeId>,
-    /// What failed, each place once, with the shortest route to it.
+    /// Failures, each place once, with the shortest route to it.
     pub faults: BTreeMap<(String, usize, usize), Failure>,
     /// Which ceilings were reached.
     pub cut: BTreeSet<String>,
-    /// Which limits ended a route, in words, and of which role they are; of the thread's, of none.
+    /// The limits that ended a route, as text, each with its role; `None` for a limit of the thread.
     pub limits: BTreeMap<String, Option<RoleName>>,
-    /// How much was looked at.
+    /// The size of the exploration.
     pub progress: Progress,
 }
 
 /// How far the walks are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Spots that were found.
+    /// States found.
     pub states: usize,
-    /// Answers that were tried.
+    /// Answers tried.
     pub tried: usize,
 }
 
@@ -103,7 +103,7 @@ pub struct Failure {
     pub range: Range<usize>,
     /// Why.
     pub why: FailureCause,
-    /// The steps that lead there, as `role.status`, each with the fields that it answered.
+    /// The steps that lead there, as `role.status`, each with its answered fields.
     pub route: Vec<(Arc<str>, Value)>,
     /// The input.
     pub input: Arc<Value>,
@@ -112,18 +112,18 @@ pub struct Failure {
 /// Why a template or an edge failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FailureCause {
-    /// A template or a condition has no value.
+    /// A template or a condition without a value.
     Template(Cause),
-    /// What an `each` goes over is this and no list.
+    /// The value of an `each` is of this type and not a list.
     NotAList(&'static str),
 }
 
-/// A visit to be made.
+/// A pending visit.
 struct Frontier {
     state: StateId,
     run: Run,
     path: usize,
-    /// About how many bytes of texts it holds: its own, and of those before it, which others hold too, a share.
+    /// The approximate bytes of its texts: its own, and a share of those before it, which other fronts hold too.
     bytes: usize,
     latest: Latest,
 }
@@ -131,7 +131,7 @@ struct Frontier {
 /// For roles whose answers conditions read: which one was the latest in each lane.
 type Latest = BTreeMap<(LanePath, RoleName), usize>;
 
-/// The steps behind a front, each with the one before it.
+/// The steps before a front, each with its predecessor.
 struct Paths {
     input: Arc<Value>,
     steps: Vec<(usize, Arc<str>, Arc<Answer>)>,
@@ -155,11 +155,11 @@ impl Paths {
     }
 }
 
-/// One walk: what it began with, and where it still has to go.
+/// One walk: its start and its pending visits.
 struct Walk {
     place: usize,
     variant: usize,
-    /// Which of several open lanes is answered first.
+    /// Which of several open lanes goes first.
     order: usize,
     in_depth: bool,
     paths: Paths,
@@ -176,7 +176,7 @@ impl Walk {
 }
 
 impl<'a> Explorer<'a> {
-    /// Before the first walk. `told` is called now and then, for long walks.
+    /// An explorer before its first walk. `told` is called now and then, for progress.
     pub fn new(
         graph: &'a Arc<Graph>,
         answer_set: &'a AnswerSet,
@@ -204,22 +204,22 @@ impl<'a> Explorer<'a> {
         Exploration { progress, ..self.exploration }
     }
 
-    /// Walks from `start` with the input at `place` among the inputs, `variant` choosing among equal answers and `order`
-    /// among lanes that are open side by side: 0 lets each go to its end before the next.
+    /// Walks from `start` with the input at `place`. `variant` chooses among equal answers, and `order` among lanes
+    /// that are open at the same time: 0 lets each reach its end before the next.
     pub fn walk(&mut self, place: usize, input: &Arc<Value>, variant: usize, order: usize) {
         if !self.walk_on((place, input), (variant, order), false) {
             self.walk_on((place, input), (variant, order), true);
         }
     }
 
-    /// Whether the walk came to its end.
+    /// Whether the walk was completed.
     fn walk_on(
         &mut self,
         (place, input): (usize, &Arc<Value>),
         (variant, order): (usize, usize),
         in_depth: bool,
     ) -> bool {
-        // A walk leaves half of what is left to those after it.
+        // A walk leaves half of the remaining budget to later ones.
         let allowance = (MAX_TRIED.saturating_sub(self.work) / 2).max(1);
         let until = self.work + allowance;
         let paths = Paths { input: Arc::clone(input), steps: Vec::new() };
@@ -233,7 +233,7 @@ impl<'a> Explorer<'a> {
         }
         let latest = Latest::new();
         let Some(state) = self.state((place, order), &run, &latest) else { return true };
-        // Inputs that routing does not read begin at one state: its routes are counted once.
+        // Inputs that routing does not read start at the same state, whose routes count once.
         if !self.exploration.roots.iter().any(|(_, known)| *known == state) {
             self.exploration.roots.push((place, state));
         }
@@ -318,7 +318,7 @@ impl<'a> Explorer<'a> {
                     }
                     let Some(state) = self.state((walk.place, walk.order), &after, &latest) else { continue };
                     if walk.seen.insert(state) {
-                        // A text holds the fields and the body, and both are held once more on their own.
+                        // A text contains the fields and the body, and both are stored a second time separately.
                         let opened = after.visiting(0).map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
                         let texts = opened + 2 * answer.text_bytes;
                         let added = texts + held_bytes(after.machine());
@@ -340,7 +340,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Whether anything follows. What fails is kept, with the route that `route` gives.
+    /// Whether the walk can continue. Keeps a failure with its `route`.
     fn follows(&mut self, next: &Next, paths: &Paths, route: impl FnOnce() -> Vec<(Arc<str>, Value)>) -> bool {
         self.exploration.progress.tried += 1;
         self.work += 1;
@@ -383,7 +383,7 @@ impl<'a> Explorer<'a> {
     fn state(&mut self, (place, order): (usize, usize), run: &Run, latest: &Latest) -> Option<StateId> {
         let (lane, dispatch) = run.visiting(order)?;
         let mut key = self.key(place, run, latest);
-        // Which of the open lanes goes on.
+        // Which of the open lanes is next.
         key.extend(lane.parts().map(|(_, index)| u64::from(index)));
         Some(self.exploration.space.state(key, &dispatch.role, lane))
     }
@@ -403,7 +403,7 @@ impl<'a> Explorer<'a> {
         key
     }
 
-    /// What ended lanes mean for the steps after their join: which roles spoke, and not in which lane.
+    /// Adds what ended lanes mean for the steps after their join: which roles answered, regardless of the lane.
     fn ended(&self, lanes: &[&Lane], run: &Run, key: &mut StateKey) {
         if lanes.is_empty() {
             return;
@@ -425,14 +425,14 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Up to how many visits of a role are told apart.
+    /// Up to how many visits of a role are distinguished.
     fn told_apart(&self, name: &RoleName) -> u64 {
         let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
         let limit = limit.into_iter().chain(self.limits.visits).min();
         if self.reads.visits.contains(name) { u64::MAX } else { limit.unwrap_or(1).max(1) }
     }
 
-    /// The status of a step of a role, as its place among the role's, from 1; 0 = there is none.
+    /// The index of a step's status among the role's statuses, from 1; 0 if there is no step.
     fn status(&self, name: &RoleName, seq: Option<u64>, run: &Run) -> u64 {
         let latest = seq.and_then(|seq| run.episode(seq));
         let statuses = self.answer_set.of(name);
@@ -440,10 +440,10 @@ impl<'a> Explorer<'a> {
         at.map_or(0, |at| number(at) + 1)
     }
 
-    /// What tells a lane from others in the same place.
+    /// Adds what distinguishes a lane from others in the same place.
     fn lane(&self, lane: &Lane, run: &Run, key: &mut StateKey) {
         let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
-        // Lanes are told apart by their places, which the depth and the position say.
+        // Lanes are distinguished by their places, which depth and position identify.
         key.push(number(lane.path.parts().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
         key.push(lane.doing.number());
         key.push(lane.lanes().map_or(0, |fan| number(fan.to_open.len())));
@@ -466,14 +466,14 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// About how many bytes a machine holds beside texts.
+/// Approximate bytes that a machine holds besides texts.
 fn held_bytes(machine: &Machine) -> usize {
     let lanes = machine.lanes();
     let beside_trunk = lanes.len().saturating_sub(1);
     (lanes.iter().map(|lane| lane.own.len()).sum::<usize>() + beside_trunk * LANE_VISITS) * VISITED_BYTES
 }
 
-/// Stands for the edge of a step that ends its lane by a fault.
+/// The edge of a step that ends its lane with a fault.
 pub(super) const UNROUTED: EdgeId = EdgeId(u32::MAX);
 
 fn number(number: usize) -> u64 {

@@ -1,4 +1,4 @@
-//! What goes on in a run, as far as its events have told.
+//! The state of a run, according to its events so far.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::super::output::printable;
 use super::super::show::{seconds, spending};
 use crate::local::WARNING;
 
-/// How much of what is being said is kept for a live line, in characters.
+/// How many characters of an answer in progress are kept for a live line.
 const TAIL: usize = 200;
 
 /// The state of running threads, built from their events.
@@ -24,12 +24,12 @@ pub struct Scene {
     threads: BTreeMap<ThreadId, RunState>,
 }
 
-/// Somebody who speaks. Those of a thread stand in the declared order of their lanes.
+/// A role that is answering. The speakers of a thread are in the declared order of their lanes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speaker {
     thread: ThreadId,
     place: Vec<u32>,
-    /// In which lane; one role speaks in a lane at a time.
+    /// Its lane; one role at a time answers in a lane.
     pub lane: LanePath,
 }
 
@@ -38,7 +38,7 @@ struct RunState {
     begun_ms: u64,
     speaking: BTreeMap<LanePath, ActiveVisit>,
     spent: Spent,
-    /// By node: calls that it answered, and US dollars that they had cost.
+    /// By node: calls it answered, and what they had cost in US dollars.
     hooks: BTreeMap<String, (u64, f64)>,
 }
 
@@ -74,12 +74,12 @@ impl Spent {
 }
 
 impl Scene {
-    /// Nothing goes on yet. With `has_many` each line names its thread.
+    /// An empty scene. With `has_many` each line names its thread.
     pub fn new(has_many: bool) -> Self {
         Self { has_many, ..Self::default() }
     }
 
-    /// Applies an event; gives the line to print for it, if any.
+    /// Applies an event; returns the line to print for it, if any.
     pub fn event(&mut self, event: &Event) -> Option<String> {
         let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
         let going = self.threads.entry(event.thread.clone()).or_default();
@@ -90,8 +90,8 @@ impl Scene {
         Some(format!("{prefix}{line}\n"))
     }
 
-    /// What each speaker is saying right now, each in one line of `width` columns: at most `most`, and first those whom
-    /// `has_line` says to have one already. Then how many more there are, and in which lanes.
+    /// What each speaker is saying, one line of `width` columns each: at most `most`, first those for which `has_line`
+    /// returns true. Then the number of others, and their lanes.
     pub fn live(
         &self,
         width: usize,
@@ -115,7 +115,7 @@ impl Scene {
 }
 
 impl ActiveVisit {
-    /// The end of what is being said, behind the name of who says it.
+    /// The end of the text in progress, after the name of its speaker.
     fn line(&self, width: usize) -> String {
         let who = format!("{}, visit {}:", who(&self.visit), self.visit.visit);
         let room = width.saturating_sub(who.chars().count() + 1);
@@ -161,7 +161,7 @@ impl RunState {
             }
             What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
                 if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    // What it answered was this call, which is told here.
+                    // The hook answered this call, which is reported here.
                     speaking.hook = None;
                 }
                 let mark = if *failed { " failed" } else { "" };
@@ -200,7 +200,7 @@ impl RunState {
             }
             What::Error { code, message, .. } => {
                 let mut line = format!("stopped: {code}: {message}");
-                // Where a person has to decide something, the message says how.
+                // Where a person has to decide something, the message explains how.
                 if code != Code::ToolInDoubt.as_str() {
                     let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
                 }
@@ -223,7 +223,7 @@ impl RunState {
         }
     }
 
-    /// A lane has ended: neither in it nor in those within it anybody speaks.
+    /// A lane has ended: removes its speakers and those of lanes within it.
     fn lane_ended(&mut self, lane: &LanePath, how: LaneEnd) -> String {
         let within = format!("{lane}/");
         self.speaking.retain(|other, _| other != lane && !other.as_str().starts_with(&within));

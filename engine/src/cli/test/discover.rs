@@ -1,4 +1,4 @@
-//! From what a person names to the workflows, and perhaps the one scenario, that are meant.
+//! Resolves a path to workflows, and optionally to one scenario.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use crate::author::scenario::FOLDER;
 use crate::cli::failure::Failure;
 use crate::cli::workflow;
 
-/// How deep folders are looked into.
+/// The maximal depth of the search.
 const MAX_DEPTH: usize = 8;
 /// The most workflows of one call.
 const MAX_WORKFLOWS: usize = 1_000;
-/// The most folders that are looked into.
+/// The most folders that are searched.
 const MAX_FOLDERS: usize = 20_000;
 
 /// A workflow whose scenarios are run.
@@ -20,11 +20,11 @@ const MAX_FOLDERS: usize = 20_000;
 pub struct Target {
     /// Its file.
     pub file: PathBuf,
-    /// The one scenario that is meant.
+    /// The only scenario to run, if set.
     pub only: Option<String>,
 }
 
-/// What `path` means, seen from `here`.
+/// Resolves `path` relative to `here`.
 ///
 /// # Errors
 /// [`Code::WorkflowNotFound`], or [`Code::NoScenario`] for a folder without workflows.
@@ -48,13 +48,13 @@ pub fn targets(path: &str, here: &Path) -> Result<Vec<Target>, Failure> {
     }
 }
 
-/// The scenario that `path` is, and the workflow beside its folder.
+/// The scenario at `path`, with the workflow next to its folder.
 fn scenario(path: &Path, here: &Path) -> Option<Target> {
     let ending = path.extension()?.to_str()?;
     if !matches!(ending, "yaml" | "yml" | "json") || !here.join(path).is_file() {
         return None;
     }
-    // Relative paths may leave out the folders that they are named from.
+    // A relative path may omit its enclosing folders.
     let full = here.join(path).canonicalize().ok()?;
     let tests = full.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER))?;
     let file = workflow::file_in(tests.parent()?, here)?;
@@ -62,7 +62,7 @@ fn scenario(path: &Path, here: &Path) -> Option<Target> {
     Some(Target { file, only: Some(path.file_stem()?.to_str()?.to_owned()) })
 }
 
-/// The workflow files below a folder, sorted. What lies within the folder of a workflow belongs to it.
+/// The workflow files below a folder, sorted. Files within the folder of a workflow belong to it.
 fn below(folder: &Path, here: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders_left = MAX_FOLDERS;

@@ -1,7 +1,6 @@
-//! `rondo test --from THREAD`: a scenario that says again what a stored thread was told, and expects what came of it.
+//! `rondo test --from THREAD`: writes a scenario that repeats the answers of a stored thread and expects its results.
 //!
-//! The answers become a script and not a recording: a script goes on answering when a prompt is edited, which is what a
-//! scenario is there to look at.
+//! The answers become a script, not a recording: a script still answers after a prompt is edited.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,10 +28,10 @@ use crate::exit::Exit;
 use crate::store::{Read, StoredStep};
 use crate::thread::Origin;
 
-/// How many characters of a thread's id a scenario is called after.
+/// How many characters of the thread id go into the scenario's name.
 const NAME_LENGTH: usize = 10;
 
-/// What a program is told.
+/// The input of a hook or tool program.
 #[derive(Serialize)]
 struct WrittenLine<'a> {
     event: &'static str,
@@ -93,7 +92,7 @@ pub fn make(
     Ok(Exit::Done)
 }
 
-/// The folder of the workflow that a thread is of.
+/// The folder of a thread's workflow.
 fn folder(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBuf, Failure> {
     let file = match &origin.file {
         Some(file) if path == "." => PathBuf::from(file),
@@ -116,11 +115,11 @@ fn folder(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBu
     }
 }
 
-/// What was said in a thread, as a scenario says it.
+/// Collects the answers of a thread for the scenario.
 struct ScenarioBuilder<'a> {
     workflow: &'a rondo_protocol::workflow::Workflow,
     store: &'a dyn Read,
-    /// What each role said in each lane.
+    /// The answers of each role in each lane.
     script: BTreeMap<RoleName, BTreeMap<LanePath, Vec<Value>>>,
     tools: BTreeMap<String, Vec<Value>>,
     route: Vec<(Position, Value)>,
@@ -162,7 +161,7 @@ impl<'a> ScenarioBuilder<'a> {
                 }
                 Entry::Tool { arguments: args, failed, id, name, text } => {
                     let noted = note.tools.iter().find(|tool| tool.call == *id);
-                    // What the loop answered by itself it answers again.
+                    // A scenario run produces the loop's own answers again.
                     if noted.is_some_and(|noted| noted.answered_by == AnsweredBy::Loop) {
                         continue;
                     }
@@ -182,7 +181,7 @@ impl<'a> ScenarioBuilder<'a> {
         of_role.entry(step.lane.clone()).or_default().push(Value::from_iter(entry));
     }
 
-    /// The lists of a script: one a role, and one a lane where lanes differ.
+    /// The lists of a script: one per role, or one per lane where lanes differ.
     fn lists(&mut self) -> BTreeMap<String, Vec<Value>> {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (role, lanes) in &self.script {
@@ -192,7 +191,7 @@ impl<'a> ScenarioBuilder<'a> {
                 continue;
             }
             for (lane, said) in lanes {
-                // A script tells lanes apart by their last index.
+                // A script distinguishes lanes by their last index.
                 let name = lane.last_index().map_or_else(|| role.to_string(), |index| format!("{role}[{index}]"));
                 match lists.get(&name) {
                     None => drop(lists.insert(name, said.clone())),
@@ -204,7 +203,7 @@ impl<'a> ScenarioBuilder<'a> {
         lists
     }
 
-    /// A step that a fault came to: the attempts that failed.
+    /// Adds the failed attempts of a step that ended in a fault.
     fn fault(&mut self, stored: &StoredStep, note: &Note) {
         let step = &stored.step;
         let is_model =
@@ -261,7 +260,7 @@ impl<'a> ScenarioBuilder<'a> {
     }
 }
 
-/// Arguments as a person writes them; text that is no object stays text.
+/// Arguments as YAML structure; text that is not an object stays text.
 fn arguments(text: &str) -> Value {
     match canonical::parse(text.as_bytes()) {
         Ok(Value::Object(members)) => Value::Object(members),
@@ -303,7 +302,7 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
     Ok(file)
 }
 
-/// The sections as YAML that reads back as they are.
+/// The sections as YAML that parses back to the same values.
 fn yaml(whole: &[(&'static str, Value)]) -> String {
     let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
     let written = |has_blocks: bool| {
@@ -319,7 +318,7 @@ fn yaml(whole: &[(&'static str, Value)]) -> String {
     if source::yaml(&with_blocks).is_ok_and(|read| read.to_value() == wanted) { with_blocks } else { written(false) }
 }
 
-/// What stands behind a key or a dash.
+/// Writes the value after a key or a dash.
 fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
     let indent = "  ".repeat(depth);
     match value {
@@ -328,7 +327,7 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
             for item in items {
                 let _ = write!(out, "{indent}-");
                 match item {
-                    // The first member of a map stands on the line of its dash.
+                    // The first member of a map is on the line of its dash.
                     Value::Object(members) if !members.is_empty() => {
                         let mut inner = String::new();
                         node(&mut inner, item, depth + 1, has_blocks);
@@ -368,14 +367,14 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
     }
 }
 
-/// Whether a text can stand on lines of its own.
+/// Whether a text can be a block scalar.
 fn is_block(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with([' ', '\n', '\t'])
         && !text.chars().any(|c| c != '\n' && c != '\t' && c.is_control())
 }
 
-/// A short text: as it is where nothing could take it for something else, else in quotes.
+/// A short text: plain if YAML reads it as this string, else quoted.
 fn scalar(text: &str) -> String {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let is_plain = text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -383,7 +382,7 @@ fn scalar(text: &str) -> String {
     if is_plain && !WORDS.contains(&text) {
         return text.to_owned();
     }
-    // JSON leaves some characters as they are that YAML takes in quotes only when they are written out.
+    // JSON does not escape some characters that YAML accepts only as escapes.
     let is_refused =
         |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
     let quoted = Value::from(text).to_text();

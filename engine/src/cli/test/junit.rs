@@ -1,5 +1,5 @@
-//! The report for CI: the XML of `JUnit` as Jenkins, `GitLab` and the readers of `GitHub` take it
-//! (<https://github.com/testmoapp/junitxml>): a suite a workflow, a case a scenario.
+//! The report for CI: `JUnit` XML as Jenkins, `GitLab` and the readers of `GitHub` accept it
+//! (<https://github.com/testmoapp/junitxml>): one suite per workflow, one case per scenario.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn case(out: &mut String, workflow: &str, tested: &ScenarioResult) {
         writeln!(out, ">\n      <{element} type=\"{code}\" message=\"{message}\">{told}</{element}>\n    </testcase>");
 }
 
-/// `text` as XML 1.0 takes it in attributes and elements; what it takes nowhere is replaced.
+/// `text` escaped for XML 1.0 attributes and elements; characters that XML does not allow are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The JSON lines of `rondo test`: one a scenario, then one a stale snapshot, then the sum.
+//! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::id::{LanePath, RoleName};
@@ -22,7 +22,7 @@ struct ScenarioLine<'a> {
     notices: &'a [String],
 }
 
-/// What is wrong: with a file, or with what came of the run.
+/// A fault of a file or of a run's results.
 #[derive(Serialize)]
 struct FaultLine {
     code: Code,
@@ -79,7 +79,7 @@ struct SumLine {
 /// Writes the lines.
 ///
 /// # Errors
-/// When stdout cannot be written.
+/// If stdout cannot be written.
 pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<(), Failure> {
     for report in reports {
         for tested in &report.scenarios {

@@ -1,4 +1,4 @@
-//! Writing snapshots: whole or not at all, and only what the mode allows.
+//! Writes snapshots: atomically, and only what the mode allows.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,26 +10,26 @@ use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotSt
 use crate::cli::failure::Failure;
 use crate::exit::Exit;
 
-/// What every `JUnit` report has near its beginning.
+/// A marker near the beginning of every `JUnit` report.
 const REPORT_MARK: &[u8] = b"<testsuite";
-/// How much of a file is looked at for it.
+/// How many bytes of a file are searched for it.
 const REPORT_HEAD_BYTES: u64 = 4096;
 
 /// What a run may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Pending snapshots beside accepted ones.
+    /// Pending snapshots, next to the accepted ones.
     Pend,
-    /// Accepted ones.
+    /// Accepted snapshots.
     Accept,
     /// Nothing.
     Check,
 }
 
-/// Writes what `mode` allows of what came of a suite; what was accepted is passed in `report` then.
+/// Writes what `mode` allows of a suite's results; with `Mode::Accept` the accepted ones are passed in `report`.
 ///
 /// # Errors
-/// When a file cannot be written or removed.
+/// If a file cannot be written or removed.
 pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
     match mode {
         Mode::Check => Ok(()),
@@ -40,8 +40,8 @@ pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failu
                 remove(&accepted_file(suite, &stale.name))?;
                 remove(&pending_file(suite, &stale.name))?;
             }
-            // A run of some scenarios says nothing of the pending snapshots of the others, and neither does one that
-            // did not come to any.
+            // A run of some scenarios does not affect the pending snapshots of the others, nor does one without
+            // snapshots.
             let written: Vec<&str> =
                 report.scenarios.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
             let is_whole = report.scenarios.len() == suite.len()
@@ -55,7 +55,7 @@ pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failu
 fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {
     let differs = tested.snapshots.iter().any(|taken| taken.state != SnapshotState::Same);
     for (at, taken) in tested.snapshots.iter().enumerate() {
-        // The course goes with the rest, so that accepting all of them leaves it true.
+        // The course is written with the others, so that accepting all of them keeps it correct.
         let goes_along = at == 0 && differs && taken.accepted.as_deref() != Some(taken.text.as_str());
         if taken.state != SnapshotState::Same || goes_along {
             replace(&pending_file(suite, &taken.name), &taken.text)?;
@@ -66,7 +66,7 @@ fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes over the snapshots of a scenario that did what was expected of it.
+/// Accepts the snapshots of a scenario that met its expectations.
 fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
     let is_only_of_snapshots = tested.faults.iter().all(|fault| is_of_snapshot(fault.code));
     if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
@@ -81,15 +81,15 @@ fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a fault is one of an accepted snapshot, which accepting another one mends.
+/// Whether a fault is in an accepted snapshot, so that accepting a new one repairs it.
 pub fn is_of_snapshot(code: Code) -> bool {
     matches!(code, Code::SnapshotSyntax | Code::SnapshotEdited | Code::SnapshotFormat)
 }
 
-/// Takes over one snapshot.
+/// Accepts one snapshot.
 ///
 /// # Errors
-/// When a file cannot be written or removed.
+/// If a file cannot be written or removed.
 pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     if taken.accepted.as_deref() != Some(taken.text.as_str()) {
         replace(&accepted_file(suite, &taken.name), &taken.text)?;
@@ -99,18 +99,18 @@ pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
 
-/// Leaves one snapshot to be looked at later.
+/// Leaves one snapshot for later review.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn leave(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     replace(&pending_file(suite, &taken.name), &taken.text)
 }
 
-/// Says that one snapshot is not meant.
+/// Rejects one snapshot.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// If it cannot be removed.
 pub fn reject(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
@@ -123,10 +123,10 @@ fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
     suite.snapshots_folder().join(format!("{name}.new"))
 }
 
-/// Writes a file so that a reader sees it as it was or as it is now, and makes its folder.
+/// Writes a file atomically, and creates its folder.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -135,7 +135,7 @@ pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let mut name = file.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = file.with_file_name(name);
-    // A file of that name would be somebody else's, and a link could lead anywhere.
+    // An existing file of that name belongs to someone else, and a link could lead anywhere.
     let new = fs::OpenOptions::new().write(true).create_new(true).open(&beside);
     let new = match new {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -143,17 +143,17 @@ pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     };
     let written = new.and_then(|mut new| new.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, file));
     written.map_err(|error| {
-        // What was begun is of no use to anybody.
+        // The partial file is useless.
         let _ = fs::remove_file(&beside);
         failed(error)
     })
 }
 
-/// Writes a report: to a pipe or a device as they are, to a file whole. What is there and is no such report is left alone,
-/// because a slip of the hand could name a workflow.
+/// Writes a report: directly to a pipe or a device, atomically to a file. An existing file that is not such a report
+/// is not replaced, because a typing error could name a workflow.
 ///
 /// # Errors
-/// When it cannot be written, or the file holds something else.
+/// If it cannot be written, or the file is not a report.
 pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
     match fs::metadata(file) {

@@ -1,4 +1,4 @@
-//! What people are told of a test run.
+//! The report of a test run for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::snapshots::Mode;
 use crate::author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
 use crate::cli::output::{Style, printable};
 
-/// What takes the line of progress away.
+/// Clears the progress line.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";
 
-/// A line that says which scenario has just ended, in place of the one before it.
+/// A line with the scenario that has just ended, replacing the previous one.
 pub fn progress(name: &str, style: Style) -> String {
     let name: String = printable(name).chars().take(style.width.saturating_sub(1)).collect();
     format!("{END_OF_PROGRESS}{name}")
@@ -49,7 +49,7 @@ pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, styl
     out
 }
 
-/// What stands behind a scenario's name.
+/// The text after a scenario's name.
 fn aside(tested: &ScenarioResult) -> String {
     let count = |state| tested.snapshots.iter().filter(|taken| taken.state == state).count();
     let counted = [(count(SnapshotState::Missing), "new"), (count(SnapshotState::Changed), "changed")];
@@ -83,7 +83,7 @@ fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String
     out
 }
 
-/// Everything that is wrong with a scenario.
+/// All faults of a scenario.
 pub fn faults(tested: &ScenarioResult) -> String {
     let mut out = String::new();
     for fault in &tested.faults {
@@ -102,7 +102,7 @@ pub fn faults(tested: &ScenarioResult) -> String {
     out
 }
 
-/// Later lines of a text stand under its first one.
+/// Indents the later lines of a text under its first.
 fn inner(text: &str) -> String {
     text.replace('\n', "\n              ")
 }
@@ -153,7 +153,7 @@ impl Style {
         self.paint_word(word, colour)
     }
 
-    /// A word in a column of its own.
+    /// A word padded to its column.
     fn paint_word(self, word: &str, colour: &str) -> String {
         if self.has_colour { format!("\u{1b}[{colour}m{word:<7}\u{1b}[0m") } else { format!("{word:<7}") }
     }

@@ -1,4 +1,4 @@
-//! A holder of a store that does what a test says.
+//! A scripted holder of a store.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::super::frame;
 use super::super::message::{Request, Response};
 use super::super::socket::{self, listen};
 
-/// Responds beside the store in `folder` as `respond` says, until that gives nothing: then it ends at once.
+/// Responds at the store in `folder` with `respond`, until that returns nothing; then it ends at once.
 pub(super) fn serve(
     folder: &Path,
     respond: impl FnMut(Request) -> Option<Response> + Send + 'static,

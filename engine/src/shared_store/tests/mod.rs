@@ -12,7 +12,7 @@ use super::message::{Request, Response, VERSION};
 use super::socket::{FILE, connect, listen};
 use super::*;
 
-/// Longer than any test takes.
+/// Longer than any test.
 const FOREVER: Duration = Duration::from_hours(1);
 
 fn join(folder: &Path) -> Result<UnixStream, io::Error> {

@@ -22,7 +22,7 @@ fn open(folder: &Path, durability: Durability) -> SharedStore {
 
 suite!(over_the_socket, super::client);
 
-/// A store that another process holds, and that process's handle.
+/// A store that another process holds, and the handle of that process.
 fn client() -> (Arc<dyn StepStore>, (SharedStore, tempfile::TempDir)) {
     let folder = tempfile::tempdir().unwrap();
     let holder = open(folder.path(), Durability::Sync);
@@ -64,7 +64,7 @@ async fn what_a_client_commits_is_as_safe_as_the_client_asks() {
     let folder = tempfile::tempdir().unwrap();
     let holder = open(folder.path(), Durability::Log);
     let client = open(folder.path(), Durability::Sync);
-    // The anchor is written with each commit that is synced, and with no other.
+    // The anchor is written with each synced commit, and with no other.
     let before = anchor(folder.path());
     holder.commit(Trunk::new(1).next("one")).await.unwrap();
     assert_eq!(anchor(folder.path()), before);
@@ -137,14 +137,14 @@ async fn a_thread_is_ended_by_whoever_drives_it_and_driven_by_nobody_who_is_gone
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     assert_eq!(driven(folder.path()).unwrap(), [].into());
 
-    // Who drives what is known to the next holder.
+    // The next holder knows which process drives which thread.
     assert!(client.drive(&thread(3)).unwrap());
     holder.leave();
     client.commit(Trunk::new(3).next("one")).await.unwrap();
     assert!(!third.drive(&thread(3)).unwrap());
     client.leave();
     third.commit(Trunk::new(4).next("one")).await.unwrap();
-    // A holder sees that a client is gone when its connection ends.
+    // A holder detects that a client has gone when its connection ends.
     let since = Instant::now();
     while !third.drive(&thread(3)).unwrap() {
         assert!(since.elapsed() < CANCEL_TIMEOUT);

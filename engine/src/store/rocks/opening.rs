@@ -1,7 +1,7 @@
-//! Opening a database: what is looked at before RocksDB may change anything, recovery, and settings.
+//! Opening a database: checks before RocksDB may change anything, recovery, and options.
 //!
-//! Laws. Whatever an opening is not sure of, it leaves as it is: RocksDB deletes tables that its manifest does not name,
-//! so a manifest is held to the anchor first. RocksDB is shown no file that its reader cannot get through.
+//! Laws. An opening leaves unchanged whatever it is not sure of: RocksDB deletes tables that its manifest does not
+//! name, so a manifest is checked against the anchor first. RocksDB never gets a file that its reader cannot finish.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -26,25 +26,25 @@ use super::{Opened, RocksTables};
 pub(super) const MEMORY_BYTES: usize = 64 << 20;
 /// The memtables' share of it.
 const MEMTABLE_BYTES: usize = 24 << 20;
-/// One memtable. A log is replayed at opening: small memtables keep that short.
+/// The size of one memtable. The log is replayed at opening, and small memtables keep that short.
 const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
 const LOG_BYTES: u64 = 8 << 20;
-/// A log that is longer at close is emptied into tables, which the next opening need not replay.
+/// A log longer than this at close is flushed to tables, which the next opening need not replay.
 pub(super) const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
 const OPEN_FILES: i32 = 256;
 const BLOCK_BYTES: usize = 8 << 10;
 const BLOOM_BITS: f64 = 10.0;
 
-/// What the anchor promises.
+/// The minimum that the anchor promises.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Promise {
-    /// What had been acknowledged.
+    /// The acknowledged ledger.
     pub(super) ledger: Ledger,
-    /// How far the list of tables had come.
+    /// The position of the list of tables.
     pub(super) manifest: Position,
 }
 
-/// What the anchor in `folder` promises; `None` where nothing does.
+/// The promise of the anchor in `folder`, if there is one.
 pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Promise>, Error> {
     let notice = match anchor::look(folder)? {
         AnchorState::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
@@ -65,8 +65,8 @@ pub(super) fn has_database(database: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Looks at the database without changing it. Gives what it holds, at least what is promised, or `None` when there is
-/// none yet. A database that RocksDB refuses is exchanged for a recovered copy if that holds what is promised.
+/// Examines the database without changing it. Returns its state, which is at least `promised`, or `None` if there is
+/// none yet. A database that RocksDB refuses is replaced by a recovered copy if that satisfies the promise.
 pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Opened) -> Result<Option<Promise>, Error> {
     let database = folder.join(DATABASE);
     let at_least = promised.map_or_else(Ledger::default, |promised| promised.ledger);
@@ -90,7 +90,8 @@ pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Ope
     Ok(Some(held))
 }
 
-/// Whether the making of a database was cut short: it lacks families. Only for one whose anchor promises nothing.
+/// Whether the creation of a database was interrupted, so that it lacks families. Only for one whose anchor promises
+/// nothing.
 pub(super) fn is_half_made(database: &Path) -> Result<bool, Error> {
     let manifest = manifest::current(database)?.map(|(_, path)| path);
     if frames::check(database, manifest.as_deref())?.is_some() {
@@ -100,10 +101,10 @@ pub(super) fn is_half_made(database: &Path) -> Result<bool, Error> {
     Ok(Family::ALL.iter().any(|family| !made.iter().any(|made| made == family.name())))
 }
 
-/// Why a database cannot be used as it is.
+/// Why a database cannot be used.
 enum Refused {
     ForGood(Error),
-    /// A recovered copy may hold all that is promised.
+    /// A recovered copy may satisfy the promise.
     MayBeRecovered(Error),
 }
 
@@ -113,15 +114,15 @@ impl From<Error> for Refused {
     }
 }
 
-/// What the database holds, at least what is promised. `None` where its making was cut short.
+/// The state of the database, which is at least `promised`. `None` if its creation was interrupted.
 fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promise>, Refused> {
     let at_least = promised.unwrap_or_default();
     let manifest = framed(database, at_least.manifest)?;
     let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
     let db = match DB::open_cf_descriptors_read_only(&settings(), database, families, false) {
         Ok(db) => db,
-        // A database whose making was cut short lacks families. Nothing was acknowledged in it, which the anchor says:
-        // it is made before the database.
+        // A database whose creation was interrupted lacks families. Nothing was acknowledged in it, as the anchor
+        // shows, which is made before the database.
         Err(error)
             if error.kind() == ErrorKind::InvalidArgument
                 && promised.is_some_and(|promised| promised.ledger.batches == 0) =>
@@ -146,7 +147,7 @@ fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promis
     Ok(Some(Promise { ledger, manifest }))
 }
 
-/// How far the manifest has come, at least as far as is promised, when RocksDB can be let at it and the logs.
+/// The position of the manifest, which is at least `promised`, if RocksDB may read it and the logs.
 fn framed(database: &Path, promised: Position) -> Result<Position, Refused> {
     let manifest = manifest::current(database)?.map(|(_, path)| path);
     if let Some(fault) = frames::check(database, manifest.as_deref())? {
@@ -159,8 +160,8 @@ fn framed(database: &Path, promised: Position) -> Result<Position, Refused> {
     Ok(reached)
 }
 
-/// Refuses a database with tables in its folder that its manifest does not name, where nothing says how far the manifest had come:
-/// RocksDB would delete them.
+/// Refuses a database with tables that its manifest does not name, if the position of the manifest is unknown: RocksDB
+/// would delete them.
 pub(super) fn all_named(tables: &RocksTables, mut strange: Vec<String>) -> Result<(), Error> {
     let live = tables.db.live_files().map_err(|error| fault(&tables.path, &error))?;
     let live: BTreeSet<&str> = live.iter().map(|file| file.name.trim_start_matches('/')).collect();
@@ -175,14 +176,14 @@ pub(super) fn all_named(tables: &RocksTables, mut strange: Vec<String>) -> Resul
     Err(Damage::new(what).in_file(format!("db/{first}")).into())
 }
 
-/// The copy at `path`, recovered to its last whole record; `None` where RocksDB refuses that as well.
+/// The copy at `path`, recovered to its last whole record; `None` if RocksDB refuses it too.
 pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option<RocksTables>, Error> {
     let at_least = promised.unwrap_or_default();
     let manifest = manifest::current(path)?.map(|(_, manifest)| manifest);
     if manifest::reached(path)?.reach(at_least.manifest).is_err() {
         return Ok(None);
     }
-    // RocksDB must not read on where the framing of the last log is wrong. In an earlier log what follows would be lost.
+    // RocksDB must not read past a framing error in the last log. In an earlier log the rest would be lost.
     if let Some(fault) = frames::check(path, manifest.as_deref())? {
         if frames::logs(path)?.last() != Some(&fault.path) {
             return Ok(None);
@@ -201,7 +202,7 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
     Ok(Some(tables))
 }
 
-/// Whether a database that holds `ledger` holds all that is promised.
+/// Checks that `ledger` includes everything promised.
 pub(super) fn reaches(ledger: Ledger, promised: Ledger) -> Result<(), Error> {
     if ledger.batches < promised.batches {
         return Err(missing(ledger, promised));
@@ -227,7 +228,7 @@ pub(super) fn missing(ledger: Ledger, promised: Ledger) -> Error {
 pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
     let what = error.to_string();
     match error.kind() {
-        // A file of the database that is gone is damage; any other fault of the system may pass.
+        // A missing file of the database is damage; any other system error may be transient.
         ErrorKind::IOError if !what.contains("No such file") => Error::Io { path: path.display().to_string(), what },
         ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
             Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
@@ -236,12 +237,12 @@ pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
     }
 }
 
-/// What an opening may make that is not there.
+/// What an opening may create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Make {
-    /// The database, or what is missing of one whose making was cut short.
+    /// The database, or the missing parts of one whose creation was interrupted.
     Database,
-    /// Nothing: what is missing has been lost.
+    /// Nothing: missing parts have been lost.
     Nothing,
 }
 
@@ -259,20 +260,20 @@ pub(super) fn open_database(path: &Path, mode: DBRecoveryMode, make: Make) -> Re
     DB::open_cf_descriptors(&options, path, families(&cache))
 }
 
-/// What holds for every way of opening.
+/// The options common to every opening.
 pub(super) fn settings() -> rocksdb::Options {
     let mut options = rocksdb::Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     options.set_paranoid_checks(true);
     options.set_max_total_wal_size(LOG_BYTES);
     options.set_max_open_files(OPEN_FILES);
-    // RocksDB starts all of its threads for each family that has tables, and a thread costs more than reading a table.
+    // RocksDB starts all of its threads for each family with tables, and a thread costs more than reading a table.
     options.set_max_file_opening_threads(1);
     options.set_max_background_jobs(2);
     options.set_stats_dump_period_sec(0);
     options.set_stats_persist_period_sec(0);
     options.set_skip_stats_update_on_db_open(true);
-    // RocksDB's own log of its doings is written nowhere: it grows with every opening, and faults are returned.
+    // RocksDB's info log is discarded: it grows with every opening, and faults are returned.
     options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
     options
 }

@@ -1,4 +1,4 @@
-//! What only a store with files can suffer: crashes, damaged files, other processes.
+//! Tests that only apply to a store with files: crashes, damaged files, other processes.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,14 +13,14 @@ fn open(folder: &Path) -> Result<(RocksStore, Opened), Error> {
     RocksStore::open(folder, Options::default())
 }
 
-/// A copy of a store's folder as a crash at this moment would leave it: files are copied while they are written.
+/// A copy of a store's folder as a crash at this moment would leave it: files are copied during writes.
 fn crash(folder: &Path) -> tempfile::TempDir {
     let crashed = tempfile::tempdir().unwrap();
     copy_folder(folder, crashed.path());
     crashed
 }
 
-/// Copies the anchor before the database: a database on a device never lags behind its anchor.
+/// Copies the anchor before the database: a database on a device is never behind its anchor.
 fn copy_folder(from: &Path, to: &Path) {
     let mut entries: Vec<_> = fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -35,7 +35,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The files of the database that end so.
+/// The database files with an extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join(DATABASE)).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
@@ -43,14 +43,14 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The log that holds what was written last.
+/// The log with the latest writes.
 fn log(folder: &Path) -> PathBuf {
     let mut logs = files(folder, "log");
     logs.retain(|path| fs::metadata(path).unwrap().len() > 0);
     logs.pop().unwrap()
 }
 
-/// Every file and its bytes, but for the lock.
+/// Every file and its bytes, except the lock.
 fn contents(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut all = std::collections::BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -216,7 +216,7 @@ async fn a_reader_beside_the_writer_sees_what_was_acknowledged() {
 #[tokio::test]
 async fn a_reader_tells_of_every_table_that_is_gone() {
     let (folder, _) = killed(5).await;
-    // Opening for writing empties the log into tables.
+    // Opening for writing flushes the log to tables.
     drop(open(folder.path()).unwrap());
     let tables = files(folder.path(), "sst");
     assert!(!tables.is_empty());
@@ -275,7 +275,7 @@ fn a_place_that_cannot_hold_a_store_is_an_error() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&made).unwrap().permissions()) & 0o777, 0o700);
 }
 
-/// A store in `folder` that an earlier version made.
+/// A copy of a store made by an earlier version.
 fn earlier(name: &str) -> tempfile::TempDir {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/stores").join(name);
     crash(&fixture)

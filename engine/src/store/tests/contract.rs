@@ -1,5 +1,5 @@
-//! One suite for every store: what [`StepStore`] promises, checked against memory, RocksDB, and RocksDB that another process
-//! holds.
+//! One suite for every store: the contract of [`StepStore`], checked for memory, RocksDB, and RocksDB held by another
+//! process.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::{
     StepStore,
 };
 
-/// A store, and the folder that it lives in.
+/// A store and its folder.
 type Opened = (Arc<dyn StepStore>, Option<tempfile::TempDir>);
 
 fn memory() -> Opened {
@@ -27,7 +27,7 @@ fn rocks() -> Opened {
     (Arc::new(store), Some(folder))
 }
 
-/// Runs the whole suite in a module `$module`, on stores that `$open` gives with what must outlive them.
+/// Runs the whole suite in a module `$module`, on stores from `$open`, each with a guard that must outlive it.
 macro_rules! suite {
     ($module:ident, $open:path) => {
         suite!($module, $open, [
@@ -76,7 +76,7 @@ fn writer() -> RoleName {
     RoleName::new("writer").unwrap()
 }
 
-/// The step behind `prev`, as the driver would make it.
+/// The step after `prev`, as the driver would make it.
 pub(crate) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
     Step {
         answer: answer.to_owned(),
@@ -125,12 +125,12 @@ impl Trunk {
         Self { thread: thread(number), head: None, seq: 0, version: 0 }
     }
 
-    /// The commit of the next step; the trunk goes on as if it were stored.
+    /// The commit of the next step; the trunk continues as if it were stored.
     pub(crate) fn next(&mut self, answer: &str) -> Commit {
         self.with(&step(self.head, answer, &LanePath::trunk()))
     }
 
-    /// A commit that makes the thread without a step.
+    /// A commit that creates the thread without a step.
     pub(crate) fn row_alone(&mut self) -> Commit {
         let made = Self { thread: self.thread.clone(), head: None, seq: 0, version: 0 }.next("");
         self.version += 1;
@@ -182,7 +182,7 @@ impl Trunk {
     }
 }
 
-/// What is damaged, as people are told.
+/// The message of a damage error.
 pub(crate) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
     match outcome {
         Err(Error::Damaged(damage)) => damage.what,
@@ -190,7 +190,7 @@ pub(crate) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
     }
 }
 
-/// The answers within a range, as a scan gives them.
+/// The answers that a scan of a range returns.
 pub(crate) fn answers(store: &dyn Read, thread: &ThreadId) -> Result<Vec<String>, Error> {
     let mut answers = Vec::new();
     store.scan(thread, 1..=u64::MAX, &mut |stored, _| {
@@ -315,7 +315,7 @@ pub(crate) async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
 pub(crate) async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let lane = LanePath::trunk();
-    // Not awaited one by one: the unsynced record rides with what follows.
+    // Not awaited one by one: the unsynced record is written with what follows.
     let records = [(1, false), (0, false), (2, true)];
     for (position, sync) in records {
         store.record(trunk.thread.clone(), vec![record("", position, "reply")], sync).await.unwrap();
@@ -327,7 +327,7 @@ pub(crate) async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: 
     assert_eq!(store.journal(&trunk.thread, &lane).unwrap()[0], record("", 0, "reply"));
     assert_eq!(store.journal(&thread(2), &lane), Ok(Vec::new()));
 
-    // A record that waits together with the commit that clears it is cleared too; one that comes after it stays.
+    // A record that waits together with the commit that clears it is cleared too; a later one stays.
     let clearing = Commit { clear_journal: vec![lane.clone()], ..trunk.next("one") };
     let before = store.record(trunk.thread.clone(), vec![record("", 3, "last reply")], true);
     let commit = store.commit(clearing);
@@ -390,7 +390,7 @@ pub(crate) async fn rows_come_in_pages(store: Arc<dyn StepStore>) {
     assert_eq!(page(Some(4), 2), [5].map(thread));
     assert_eq!(page(Some(5), 2), []);
     assert_eq!(page(None, 0), []);
-    // Where it goes on need not stand there any more.
+    // The key to continue after need not exist any more.
     assert_eq!(page(Some(0), 1), [1].map(thread));
 }
 
@@ -457,7 +457,7 @@ pub(crate) async fn a_thread_commits_without_waiting_for_its_earlier_commits(sto
     let mut trunk = Trunk::new(1);
     let commits: Vec<Commit> = (0..100).map(|number| trunk.next(&number.to_string())).collect();
     let refused = Trunk { thread: thread(1), head: None, seq: 49, version: 49 }.next("late");
-    // All are handed over before the first is waited for, and then they are waited for from the last on.
+    // All are submitted before the first is awaited, and they are awaited in reverse.
     let mut waiting: Vec<_> = commits.into_iter().map(|commit| store.commit(commit)).collect();
     let late = store.commit(refused);
     waiting.reverse();
@@ -520,7 +520,7 @@ pub(crate) async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepSto
     drop(second);
     let what = format!("step 2 of thread {} does not follow its predecessor", trunk.thread);
     assert_eq!(damage(answers(&*store, &trunk.thread)), what);
-    // A scan that begins at the step holds it to the one before, which it does not show.
+    // A scan from this step checks it against the previous one, which it does not return.
     let from_second = store.scan(&trunk.thread, 2..=2, &mut |_, _| true);
     assert_eq!(damage(from_second), what);
 }

@@ -1,3 +1,3 @@
-//! What every store promises.
+//! The contract of every store.
 
 pub(crate) mod contract;

@@ -1,4 +1,4 @@
-//! What waits for the writer, in the order of the calls, bounded in number and in bytes.
+//! The writer's queue, in the order of the calls, bounded in number and in bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -11,18 +11,17 @@ use tokio::sync::oneshot;
 use super::super::Error;
 use super::super::write::Write;
 
-/// How much may wait; who comes later waits for room. Work of any size has room when nothing else waits.
+/// The limits of the queue; later work waits for room. Work of any size has room in an empty queue.
 const QUEUE_LENGTH: usize = 1024;
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// How much goes into one batch. RocksDB takes a batch into memory whole.
+/// The limits of one batch. RocksDB holds a whole batch in memory.
 const BATCH_LENGTH: usize = 1024;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// Who waits for a piece of work.
+/// Notifies the caller of a piece of work.
 pub(super) type Acknowledge = oneshot::Sender<Result<(), Error>>;
 
-/// What waits for the writer.
 pub(super) struct Work {
     pub(super) write: Write,
     pub(super) done: Acknowledge,
@@ -35,22 +34,22 @@ impl Work {
     }
 }
 
-/// What waits. Locked for instants only.
+/// The queue. Only locked briefly.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Work>,
     bytes: usize,
-    /// Who came when there was no room, in order, and how to tell when there is.
+    /// Callers that found no room, in order, and how to wake each.
     late: BTreeMap<u64, Option<Waker>>,
     next_ticket: u64,
-    /// Whether the writer's thread is to write what waits.
+    /// Whether the writer's thread has to write the queue.
     pub(super) wants_thread: bool,
-    /// Whether nothing more will come.
+    /// Whether no more work follows.
     pub(super) is_closed: bool,
 }
 
 impl Queue {
-    /// Takes work, or gives it back with a ticket where it has to wait for room.
+    /// Queues work, or returns it with a ticket if it has to wait for room.
     pub(super) fn admit(&mut self, work: Work) -> Result<(), (Work, u64)> {
         if self.late.is_empty() && self.has_room(work.bytes) {
             self.push(work);
@@ -62,17 +61,15 @@ impl Queue {
         Err((work, ticket))
     }
 
-    /// Whether one piece of work waits, and none for room.
+    /// Whether exactly one piece of work is queued, and none waits for room.
     pub(super) fn is_single(&self) -> bool {
         self.waiting.len() == 1 && self.late.is_empty()
     }
 
-    /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes out what goes into one batch.
     pub(super) fn take_batch(&mut self) -> Vec<Work> {
         let (mut length, mut bytes) = (0, 0);
         for work in &self.waiting {
@@ -88,7 +85,7 @@ impl Queue {
         batch
     }
 
-    /// Drops what waits: it will not be written.
+    /// Drops the queue, which is not written.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
@@ -111,7 +108,7 @@ impl Queue {
     }
 }
 
-/// Waits until there is room for work that came late, and none before it waits. Dropping it withdraws the work.
+/// Waits until there is room and no earlier work is waiting. Dropping it withdraws the work.
 pub(super) struct Admission<'a> {
     queue: &'a Mutex<Queue>,
     ticket: u64,

@@ -14,7 +14,7 @@ use rondo_protocol::id::{LanePath, ThreadId};
 
 type Entries = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
 
-/// Tables in memory that fail when they are told to, and hold a write back while their gate is shut.
+/// In-memory tables that fail on request, and delay writes while their gate is shut.
 #[derive(Default)]
 struct Disk {
     entries: Mutex<Entries>,
@@ -108,7 +108,7 @@ async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let (writer, disk) = writer(&folder);
     let shut = disk.gate.lock().unwrap();
-    // The first is taken alone, or with some of the others; all that come while it is written share the next sync.
+    // The first is written alone, or with some of the others; all that arrive during its write share the next sync.
     let mut waiting = vec![(writer.commit(Trunk::new(0).next("first"), Durability::Sync), true)];
     for number in 1..=64 {
         waiting.push((writer.commit(Trunk::new(number).next("a"), Durability::Sync), true));
@@ -185,7 +185,7 @@ async fn a_commit_whose_future_is_dropped_is_carried_out() {
     assert_eq!(answers(&*disk, &thread(1)).unwrap(), ["one"]);
 }
 
-/// What a commit or a record costs in reads.
+/// The reads that a commit or a record costs.
 #[derive(Default)]
 struct Reads {
     gets: AtomicUsize,
@@ -208,7 +208,7 @@ async fn rows_and_journals_are_read_once_and_never_where_this_process_wrote_them
     assert_eq!(disk.reads.ranges.load(Ordering::SeqCst), 1);
     drop(writer);
 
-    // What an earlier process left in a journal is cleared too.
+    // Records that an earlier process left in a journal are cleared too.
     let (writer, disk) = writer_on(&folder, disk);
     writer.record(thread(1), vec![record(3)], true).await.unwrap();
     drop(writer);
@@ -261,7 +261,7 @@ async fn many_commits_at_once_are_all_carried_out_and_in_order() {
             tokio::spawn(async move {
                 let mut trunk = Trunk::new(number);
                 for step in 0..20 {
-                    // Two are under way at a time, and the later one is waited for first.
+                    // Two are in progress at a time, and the later one is awaited first.
                     let pair = [trunk.next(&format!("{step} a")), trunk.next(&format!("{step} b"))];
                     let [first, second] = pair.map(|commit| writer.commit(commit, Durability::Sync));
                     second.await.unwrap();

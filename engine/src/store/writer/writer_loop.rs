@@ -1,4 +1,4 @@
-//! The writer's loop: batches are put together, checked and written here, one after the other.
+//! The writer's loop: assembles, checks and writes batches one after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -16,36 +16,35 @@ use super::super::{Error, JournalRecord};
 use super::queue::{Acknowledge, Queue, Work};
 use super::{Failure, Target};
 
-/// How many threads are remembered; they are forgotten together, between two batches.
+/// How many threads are cached; the cache is cleared as a whole, between two batches.
 const MAX_KNOWN: usize = 4096;
-/// How many lanes of a thread are remembered.
+/// How many lanes of a thread are cached.
 const MAX_KNOWN_LANES: usize = 16_384;
 
-/// Writes batches.
 pub(super) struct WriterLoop<T> {
     target: Target<T>,
     failure: Failure,
     known: HashMap<ThreadId, Known>,
-    /// Whether a thread has more lanes than are remembered.
+    /// Whether a thread has more lanes than are cached.
     is_crowded: bool,
 }
 
-/// What is known of a thread without reading it: as stored, or as left by the batch that is put together.
+/// Cached facts about a thread: as stored, or as changed by the current batch.
 #[derive(Default)]
 struct Known {
     /// Version and last step of its row.
     end: Option<(u64, u64)>,
-    /// For each lane whose journal is known the positions of all records in it.
+    /// For each lane with a known journal the positions of all its records.
     journals: BTreeMap<LanePath, BTreeSet<u32>>,
 }
 
-/// What is written at once, and who waits for it.
+/// The changes of one write, and those waiting for it.
 struct Batch {
     changes: Vec<Change>,
     waiting: Vec<Acknowledge>,
     /// The ledger after this batch.
     ledger: Ledger,
-    /// Whether it holds more than what can be lost.
+    /// Whether it holds anything that must not be lost.
     counts: bool,
     sync: bool,
 }
@@ -55,7 +54,7 @@ impl<T: WriteTables> WriterLoop<T> {
         Self { target, failure, known: HashMap::new(), is_crowded: false }
     }
 
-    /// Writes one batch of what waits. Says whether there was anything.
+    /// Writes one batch from the queue. Returns whether there was anything.
     pub(super) fn write_some(&mut self, queue: &Mutex<Queue>) -> bool {
         let works = queue.lock().unwrap_or_else(PoisonError::into_inner).take_batch();
         if works.is_empty() {
@@ -72,15 +71,15 @@ impl<T: WriteTables> WriterLoop<T> {
             self.take(&mut batch, work);
         }
         self.write(batch);
-        // Only now: what a batch has written is known until it is stored.
+        // Only now: what a batch has written must be known until it is stored.
         if self.known.len() > MAX_KNOWN || std::mem::take(&mut self.is_crowded) {
             self.known.clear();
         }
         true
     }
 
-    /// Puts everything on the device. A failure here is not said: what was acknowledged is safe, and what was not may
-    /// be lost.
+    /// Syncs everything to the device. A failure is not reported: what was acknowledged is safe, and the rest may be
+    /// lost.
     pub(super) fn close(&mut self) {
         let target = &mut self.target;
         if self.failure.get().is_some() || !target.anchor.is_ours().unwrap_or(false) || target.tables.close().is_err() {
@@ -94,7 +93,7 @@ impl<T: WriteTables> WriterLoop<T> {
         }
     }
 
-    /// Takes a piece of work into the batch, or tells who waits for it why not.
+    /// Adds a piece of work to the batch, or reports the reason against it to its caller.
     fn take(&mut self, batch: &mut Batch, work: Work) {
         let taken = match self.failure.get() {
             Some(error) => Err(error.clone()),
@@ -109,7 +108,7 @@ impl<T: WriteTables> WriterLoop<T> {
         };
         match taken {
             Ok(()) => batch.waiting.push(work.done),
-            // Who no longer waits is not told.
+            // The caller may have stopped waiting.
             Err(error) => drop(work.done.send(Err(error))),
         }
     }
@@ -120,7 +119,7 @@ impl<T: WriteTables> WriterLoop<T> {
         for lane in &commit.clear_journal {
             self.know_journal(&commit.header.thread, lane)?;
         }
-        // From here on nothing fails: the batch holds all of the commit or nothing.
+        // Nothing fails from here on: the batch holds all of the commit or nothing.
         let known = self.known.entry(commit.header.thread.clone()).or_default();
         for lane in &commit.clear_journal {
             for position in known.journals.get_mut(lane).map(std::mem::take).unwrap_or_default() {
@@ -161,7 +160,7 @@ impl<T: WriteTables> WriterLoop<T> {
         Ok(())
     }
 
-    /// Version and last step of a thread's row; both 0 where there is none.
+    /// Version and last step of a thread's row; both 0 if there is none.
     fn end(&mut self, thread: &ThreadId) -> Result<(u64, u64), Error> {
         if let Some(end) = self.known.get(thread).and_then(|known| known.end) {
             return Ok(end);
@@ -174,7 +173,7 @@ impl<T: WriteTables> WriterLoop<T> {
         Ok(end)
     }
 
-    /// Makes sure that the records of a lane's journal are known. Each is read once.
+    /// Loads the records of a lane's journal. Each journal is read once.
     fn know_journal(&mut self, thread: &ThreadId, lane: &LanePath) -> Result<(), Error> {
         if self.known.get(thread).is_some_and(|known| known.journals.contains_key(lane)) {
             return Ok(());
@@ -196,7 +195,7 @@ impl<T: WriteTables> WriterLoop<T> {
             let _ = self.failure.set(error.clone());
         }
         for done in batch.waiting {
-            // Who no longer waits is not told.
+            // The caller may have stopped waiting.
             let _ = done.send(outcome.clone());
         }
         if outcome.is_ok()
@@ -230,7 +229,7 @@ impl<T: WriteTables> WriterLoop<T> {
 }
 
 impl Batch {
-    /// Takes what identifies a write into the ledger's chain.
+    /// Adds what identifies a write to the ledger's chain.
     fn chain(&mut self, part: &[u8]) {
         let mut hasher = Sha256::new();
         hasher.update(self.ledger.chain);

@@ -1,4 +1,4 @@
-//! Money and tokens of lanes side by side.
+//! Money and tokens of concurrent lanes.
 
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::id::LanePath;
@@ -31,7 +31,7 @@ fn usage(prompt_tokens: u64, output_tokens: u64) -> Usage {
     Usage { prompt_tokens, output_tokens, ..Usage::default() }
 }
 
-/// A random play of calls in 64 lanes: admitted, settled, committed, cancelled. Gives what was used in all.
+/// Random calls in 64 lanes: admitted, settled, committed, cancelled. Returns the total usage.
 fn played(machine: &mut Machine, seed: u64, wanted: CallEstimate, is_counted: bool) -> (u64, f64, u64) {
     let mut random = Random(seed);
     let role = name("a");
@@ -43,7 +43,7 @@ fn played(machine: &mut Machine, seed: u64, wanted: CallEstimate, is_counted: bo
         let at = in_flight.iter().position(|(of, _)| *of == index);
         match at {
             None if random.chance(20) => {
-                // Its step is committed: what it used stands in the note.
+                // Its step is committed: its usage is in the note.
                 let note = notes.remove(&index).unwrap_or_default();
                 machine.budget().commit(&lane(index), &role, &note);
             }
@@ -53,7 +53,7 @@ fn played(machine: &mut Machine, seed: u64, wanted: CallEstimate, is_counted: bo
             },
             Some(at) => {
                 let (_, reserved) = in_flight.swap_remove(at);
-                // A token is at least four bytes here, and no reply is longer than it may be.
+                // Here a token has at least four bytes, and no reply exceeds its maximum.
                 let prompt = wanted.prompt_bytes / 4 - random.below(5) as u64;
                 let output = random.below(usize::try_from(wanted.max_output_tokens.unwrap_or(50)).unwrap() + 1) as u64;
                 let used = Some(usage(prompt, output));
@@ -108,7 +108,7 @@ fn what_is_not_known_is_passed_by_the_calls_in_flight_at_most() {
     }
 }
 
-/// The visits of a role that has a limit of its own, in a thread that would make ten.
+/// The visits of a role with its own limit, in a thread of ten visits.
 fn visits(of_role: &str, cost_usd: Option<f64>) -> Thread {
     let text = WORKFLOW.replace("LIMITS", of_role).replace("THREAD", "steps: 99");
     let mut thread = Thread::new(&text, script(&[]));
@@ -134,7 +134,7 @@ fn the_limits_of_a_role_hold() {
     assert_eq!(visits("visits: 99", None).asked.len(), 10);
 }
 
-/// What a refused call is routed by is the role's `on_limit`, as for any fault of that class.
+/// A refused call is routed by the role's `on_limit`, like any fault of that class.
 #[test]
 fn a_call_that_is_refused_is_routed_by_on_limit() {
     let text = WORKFLOW.replace("LIMITS", "tokens: 500").replace("THREAD", "steps: 99");

@@ -1,7 +1,7 @@
-//! A driver for tests: rows and steps in memory, scripted answers, inputs in an order that the test chooses, and crashes.
+//! A test driver: rows and steps in memory, scripted answers, inputs in an order that the test chooses, and crashes.
 //!
-//! It holds law `durable_first` to every action, as a real driver would be hurt by a breach of it: what a commit says is
-//! there for [`StepLookup`] only once the commit was carried out, and rows only once it was synced.
+//! It checks law `durable_first` for every action: [`StepLookup`] finds the data of a commit only after the commit was
+//! carried out, and rows appear only after the sync.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub fn name(text: &str) -> RoleName {
     RoleName::new(text).unwrap()
 }
 
-/// What a visit comes to.
+/// The outcome of a visit.
 #[derive(Debug, Clone)]
 pub enum Reply {
     Says { status: String, body: String, output: Value },
@@ -54,7 +54,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// `status`, `status|body`, `status|body|{fields}`, or `!class` for a fault.
+    /// Reads `status`, `status|body`, `status|body|{fields}`, or `!class` for a fault.
     pub fn read(text: &str) -> Self {
         if let Some(class) = text.strip_prefix('!') {
             let (code, class) = match class {
@@ -77,8 +77,8 @@ impl Reply {
 /// Answers by role, lane and visit.
 pub type Script = Arc<dyn Fn(&Visit) -> Reply>;
 
-/// A script from lines `role`, `role@lane`, `role#visit` or `role@lane#visit`; the one that says most counts. What no line
-/// answers is `done` with a body that says who spoke.
+/// A script from lines `role`, `role@lane`, `role#visit` or `role@lane#visit`; the most specific line wins. A visit
+/// without a line is answered `done`, with a body that names the role.
 pub fn script(lines: &[(&'static str, &'static str)]) -> Script {
     let lines: BTreeMap<&str, &str> = lines.iter().copied().collect();
     Arc::new(move |visit| {
@@ -92,7 +92,7 @@ pub fn script(lines: &[(&'static str, &'static str)]) -> Script {
     })
 }
 
-/// What a store holds.
+/// The contents of the store.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     pub steps: Vec<Stored1>,
@@ -101,11 +101,11 @@ pub struct Rows {
     pub checkpoint: Vec<u8>,
     pub version: u64,
     pub ending: Option<Ending>,
-    /// Lanes of which something is journaled: a visit began in them and no commit has cleared it.
+    /// Lanes with journal records: a visit started in them and no commit has cleared it.
     pub journals: BTreeSet<LanePath>,
 }
 
-/// A step with what is kept beside it.
+/// A step with the data stored beside it.
 #[derive(Debug, Clone)]
 pub struct Stored1 {
     pub digest: Digest,
@@ -146,7 +146,7 @@ impl Rows {
     }
 }
 
-/// What a driver can recall: what is stored, and the steps of commits that are on their way.
+/// What the driver can look up: stored steps, and the steps of pending commits.
 struct View<'a> {
     rows: &'a Rows,
     pending: &'a VecDeque<Commit>,
@@ -195,7 +195,6 @@ impl StepLookup for View<'_> {
     }
 }
 
-/// A visit under way.
 #[derive(Debug, Clone)]
 struct UnderWay {
     visit: Visit,
@@ -209,16 +208,16 @@ pub enum Event {
     Ended(LanePath),
 }
 
-/// How a machine is made anew after a crash.
+/// How to rebuild a machine after a crash.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum How {
-    /// From the rows, where these say enough.
+    /// From the rows, if they are sufficient.
     Restore,
     /// From the steps.
     Follow,
 }
 
-/// One thread that is driven.
+/// A thread under test.
 pub struct Thread {
     pub definition: Definition,
     pub machine: Machine,
@@ -229,16 +228,16 @@ pub struct Thread {
     pub notices: Vec<Notice>,
     pub finished: Option<Ending>,
     pub stopped: Option<Fault>,
-    /// Lanes that were told to leave, and the version that had been asked for then.
+    /// Lanes that have to leave, and the version requested at that time.
     leaving: BTreeMap<LanePath, u64>,
-    /// What each visit used, in tokens.
+    /// Tokens used per visit.
     pub tokens_a_visit: u64,
-    /// And in US dollars.
+    /// Cost per visit in US dollars.
     pub cost_a_visit: Option<f64>,
-    /// Every visit that was asked for, in order.
+    /// Every visit requested, in order.
     pub asked: Vec<Visit>,
     pub recalled: std::cell::Cell<u64>,
-    /// What the last input gave, in words.
+    /// The actions from the last input, as text.
     pub last_actions: Vec<String>,
 }
 
@@ -269,7 +268,7 @@ impl Thread {
         }
     }
 
-    /// Runs a thread to its end or stop: what is on its way is synced first, then the first lane's visit ends.
+    /// Runs a thread until it ends or stops. Pending commits are synced first, then the first lane's visit ends.
     #[track_caller]
     pub fn run(text: &str, lines: &[(&'static str, &'static str)]) -> Self {
         let mut thread = Self::new(text, script(lines));
@@ -282,7 +281,7 @@ impl Thread {
         self.on(Input::Begin);
     }
 
-    /// Goes on until nothing can happen; `choose` picks one of so many events.
+    /// Runs until no event is possible. `choose` gets the number of events and picks one.
     #[track_caller]
     pub fn go(&mut self, choose: &mut dyn FnMut(usize) -> usize) {
         while let Some(event) = self.next(choose) {
@@ -307,7 +306,7 @@ impl Thread {
             return Vec::new();
         }
         let synced = (!self.pending.is_empty()).then_some(Event::Synced);
-        // A run that stops lets what was answered enter, and begins nothing.
+        // A run that stops still commits finished answers, and starts nothing.
         let is_answered = |under_way: &UnderWay| {
             !under_way.is_leaving && matches!((self.script)(&under_way.visit), Reply::Says { .. })
         };
@@ -391,7 +390,7 @@ impl Thread {
         }
     }
 
-    /// Law `durable_first`: what depends on a step leaves after that step was synced.
+    /// Law `durable_first`: an action that depends on a step is only emitted after that step was synced.
     #[track_caller]
     fn is_durable(&self, action: &Action) {
         let known = |digest: &Digest| self.rows.steps.iter().any(|made| made.digest == *digest);
@@ -417,7 +416,7 @@ impl Thread {
         }
     }
 
-    /// The process ends; of the commits on their way `survive` had become durable. Another one goes on.
+    /// Ends the process. The first `survive` pending commits are durable; a new process continues.
     #[track_caller]
     pub fn crash(&mut self, survive: usize, how: How) {
         for commit in std::mem::take(&mut self.pending).into_iter().take(survive) {
@@ -434,7 +433,7 @@ impl Thread {
         self.begin();
     }
 
-    /// A machine of what is stored, before it goes on.
+    /// The machine rebuilt from the store, before it continues.
     #[track_caller]
     pub fn remade(&self, how: How) -> Machine {
         let (rows, nothing) = (&self.rows, VecDeque::new());
@@ -455,7 +454,7 @@ impl Thread {
             for (made, seq) in rows.steps.iter().zip(1..) {
                 let past =
                     PastStep { seq, digest: made.digest, body: made.episode.body.clone(), note: made.note.clone() };
-                // A step is followed with what was there before it.
+                // `follow` only sees what was stored before the step.
                 let before = Rows {
                     steps: rows.steps[..rows.steps.len().min(usize::try_from(seq).unwrap() - 1)].to_vec(),
                     ..rows.clone()
@@ -469,7 +468,7 @@ impl Thread {
         machine.resumed(rows.version)
     }
 
-    /// The end, in words.
+    /// How the thread ended, as text.
     pub fn end(&self) -> String {
         match (&self.finished, &self.stopped) {
             (Some(ending), _) => {
@@ -481,7 +480,7 @@ impl Thread {
         }
     }
 
-    /// The steps and the end, a line each.
+    /// The steps and the end, one line each.
     pub fn text(&self) -> String {
         let number = |digest: &Digest| {
             let at = self.rows.steps.iter().position(|made| made.digest == *digest);
@@ -503,7 +502,7 @@ impl Thread {
         text + &self.end()
     }
 
-    /// How lanes ended, as it was told.
+    /// How lanes ended, according to the notices.
     pub fn lanes_ended(&self) -> Vec<String> {
         let ended = self.notices.iter().filter_map(|notices| match notices {
             Notice::After { followed: Followed::LaneEnded { visit, how }, .. } => Some((visit, how)),
@@ -544,7 +543,7 @@ fn observed(observation: &Observation) -> String {
     }
 }
 
-/// An action, without what is counted in a process alone.
+/// An action as text, without counters that are local to a process.
 pub fn in_words(action: &Action) -> String {
     match action {
         Action::Commit(commit) => {
@@ -556,7 +555,7 @@ pub fn in_words(action: &Action) -> String {
     }
 }
 
-/// A small generator (splitmix64), so that a seed says everything.
+/// A small generator (splitmix64), reproducible from its seed.
 pub struct Random(pub u64);
 
 impl Random {

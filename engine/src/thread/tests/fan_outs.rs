@@ -1,6 +1,6 @@
-//! Fan-outs as FORMAT says them: whole threads, step by step.
+//! Fan-outs as specified in FORMAT: whole threads, step by step.
 //!
-//! A line is a step: its number, its lane, role, visit and status, the steps that it follows, and how it was entered.
+//! Each line is a step: its number, lane, role, visit and status, the steps that it follows, and how it was entered.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ fn workflow(roles: &str, graph: &str) -> String {
     format!("rondo: 1\nname: w\nroles:\n{roles}graph:\n{graph}")
 }
 
-/// Roles of the one status `done`, but for those whose statuses are named, as in `a b c:good,bad`.
+/// Roles with the single status `done`, except those with named statuses, as in `a b c:good,bad`.
 fn roles(names: &str) -> String {
     names.split_whitespace().fold(String::new(), |mut text, role| {
         let (role, statuses) = role.split_once(':').unwrap_or((role, "done"));
@@ -25,7 +25,7 @@ fn roles(names: &str) -> String {
     })
 }
 
-/// A role that names items.
+/// A role that returns items.
 const PLAN: &str = "  plan: { system: S., context: none, output: { done: { items: \"string[]\" } } }\n";
 const ITEMS: (&str, &str) = ("plan", "done||{\"items\":[\"x\",\"y\",\"z\"]}");
 
@@ -42,7 +42,7 @@ fn text(roles_of: &str, graph: &str, lines: Lines<'_>) -> String {
     run(roles_of, graph, lines).text()
 }
 
-/// Nothing of lanes is left in the rows.
+/// Checks that the rows contain nothing of lanes.
 #[track_caller]
 fn is_clean(thread: &Thread) {
     let Rows { lanes, journals, lists, .. } = &thread.rows;
@@ -188,12 +188,12 @@ fn any_and_a_number_of_lanes_cancel_the_rest() {
 
     let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "2")), &[ITEMS]);
     assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] cancelled"]);
-    // As many as there never are: all of them.
+    // More than there are lanes means all of them.
     let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "9")), &[ITEMS]);
     assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] arrived"]);
 }
 
-/// The lanes that count are those whose steps came first, whoever else has ended meanwhile.
+/// The lanes that count are those whose steps came first, even if others have ended meanwhile.
 #[test]
 fn a_crash_after_enough_lanes_have_arrived_changes_nothing() {
     let fan = "{ to: j, need: any }";
@@ -229,9 +229,9 @@ fn failed_lanes_are_collected_or_skipped() {
     assert_eq!(thread.lanes_ended(), ["a[0] failed", "a[1] failed", "a[2] arrived"]);
     is_clean(&thread);
     insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("collect", "skip"), lines));
-    // A number that can no longer be met: with what is there.
+    // A number that cannot be reached any more: continues with those that arrived.
     insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("failed: collect", "failed: collect, need: 2"), lines));
-    // Nobody arrived, and every lane has a last step.
+    // No lane arrived, and every lane has a last step.
     let none = &[("plan", "done||{\"items\":[\"x\"]}"), ("a", "bad")];
     insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("collect", "skip"), none));
 }
@@ -261,7 +261,7 @@ fn a_failed_lane_ends_the_thread_where_nothing_routes_it() {
     insta::assert_snapshot!(text("a:done,bad b j", graph, &[]));
 }
 
-/// FORMAT, "Fan-out": every field of the step that a failed fan-out comes to.
+/// FORMAT, "Fan-out": every field of the step that a failed fan-out produces.
 #[test]
 fn a_failed_fan_out_is_a_step_of_its_source_that_is_routed() {
     let on_error = "join: j }\n    on_error: { to: r, prompt: '{{ output.code }} {{ output.message }} {{ status }}' }";
@@ -314,7 +314,7 @@ fn what_follows_a_failed_fan_out_reads_its_lanes_and_may_open_them_again() {
 ";
     let lines = [("a#1", "bad|the first"), ("b", "done|b")];
     insta::assert_snapshot!(text(TWO_ROLES, graph, &lines));
-    // What is synced last.
+    // The step that is synced last.
     let mut thread = Thread::new(&workflow(&roles(TWO_ROLES), graph), script(&lines));
     thread.begin();
     thread.go(&mut |count| count - 1);
@@ -332,7 +332,7 @@ fn a_step_without_a_visit_reads_the_one_before_it() {
 ";
     let roles_of = "  s: { system: S. }\n  w: { system: S., limits: { visits: 1 } }\n";
     insta::assert_snapshot!(Thread::run(&workflow(roles_of, graph), &[]).text());
-    // The same in lanes that meet.
+    // In lanes that join.
     let graph = "  start: { to: s, prompt: go }
   s: { done: { to: [a, b], prompt: p, join: { to: j, failed: collect, prompt: '{% for b in branches %}{{ b.body }}{% if b.error %}{{ b.error.message }}{% endif %};{% endfor %}' } } }
   a: { done: { to: j } }
@@ -392,7 +392,7 @@ fn a_cancelled_lane_takes_the_lanes_within_it_along() {
         let mut thread = Thread::new(&workflow(&(roles(NESTED_ROLES) + PLAN), &graph), script(&lines));
         thread.tokens_a_visit = 10;
         thread.begin();
-        // `a[0]` and its `b[0]` speak, its `c[1]` not until `a[1]` has arrived.
+        // `a[0]` and its `b[0]` answer; its `c[1]` only after `a[1]` has arrived.
         let held = Event::Ended(path("a[0]/c[1]"));
         loop {
             let mut events = thread.events();
@@ -429,7 +429,7 @@ fn counts_of_a_lane_go_on_in_its_next_round() {
     let thread = run("s a b j", graph, &[]);
     insta::assert_snapshot!(thread.text());
     is_clean(&thread);
-    // `per` a role of the trunk: anew in each round.
+    // With a trunk role as `per` the count restarts in each round.
     let per = graph.replace("to: a, prompt: more, max: 2", "to: a, prompt: more, max: 1, per: s");
     if rondo_protocol::workflow::read("w", &workflow(&roles("s a b j"), &per), &std::collections::BTreeMap::default())
         .is_ok()
@@ -484,7 +484,7 @@ fn a_limit_at_the_join_keeps_the_lanes_for_whoever_resumes() {
     }
 }
 
-/// A fan-out whose lanes cannot all be opened never goes on without those.
+/// A fan-out never continues without lanes that could not be opened.
 #[test]
 fn a_lane_that_cannot_be_opened_is_not_left_out() {
     let graph = "  start: { to: s, prompt: go }
@@ -492,7 +492,7 @@ fn a_lane_that_cannot_be_opened_is_not_left_out() {
   a: { done: { to: j } }
   j: { done: { to: end } }
 ";
-    // An element that is no text is an error of the render.
+    // An element that is not a text is a render error.
     let roles_of = roles("a j") + "  s: { system: S., output: { done: { items: { type: array } } } }\n";
     let lines = [("s", "done||{\"items\":[\"x\",[],\"z\"]}")];
     for how in [How::Restore, How::Follow] {

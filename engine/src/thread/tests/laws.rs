@@ -1,5 +1,5 @@
-//! Laws of the machine over random workflows: `order_free`, `durable_first` (which the driver holds to every action), and
-//! that a machine of rows does what a machine of steps does.
+//! Laws of the machine over random workflows: `order_free`, `durable_first` (which the driver checks for every
+//! action), and that a machine restored from rows behaves like one that followed the steps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,14 @@ use rondo_protocol::Value;
 
 use super::driver::*;
 
-/// Random workflows with fan-outs in which every lane is waited for. Lanes fail where their fan-out goes on without them.
+/// Generates random workflows with fan-outs that wait for every lane. Lanes only fail where their fan-out continues
+/// without them.
 struct Generator {
     random: Random,
     roles: String,
     graph: String,
     count: usize,
-    /// Roles that answer with a list, and those that may fail or be bad.
+    /// Roles that answer with a list, and those that may fail or answer `bad`.
     lists: Vec<String>,
     failing: Vec<String>,
     is_nested: bool,
@@ -43,7 +44,8 @@ impl Generator {
         (text, scripted(seed, lists, failing))
     }
 
-    /// A role that leads to a fan-out, its lanes and its join; gives that role. After the last join stands `then`.
+    /// Adds a role that leads to a fan-out, its lanes and its join, and returns that role. The last join leads to
+    /// `then`.
     fn fan(&mut self, depth: usize, fans: usize, then: &str, may_fail: bool) -> String {
         let (source, join) = (self.name("s"), self.name("j"));
         let goes_on = self.random.chance(50);
@@ -134,7 +136,7 @@ impl Generator {
     }
 }
 
-/// Answers that depend on who is asked and with what, and on nothing else.
+/// Answers that depend only on the role, its place and its prompt.
 fn scripted(seed: u64, lists: Vec<String>, failing: Vec<String>) -> Script {
     Arc::new(move |visit| {
         let role = visit.role.to_string();
@@ -162,7 +164,7 @@ fn scripted(seed: u64, lists: Vec<String>, failing: Vec<String>) -> Script {
     })
 }
 
-/// Runs with random orders of inputs, and if wanted crashes between any two.
+/// Runs with random orders of inputs, and optionally with crashes between any two.
 fn run(graph: &Arc<crate::graph::Graph>, script: &Script, random: &mut Random, crashes: bool) -> Thread {
     let mut thread = Thread::with_input(Arc::clone(graph), Arc::clone(script), Value::empty_object());
     thread.begin();
@@ -185,7 +187,7 @@ fn count_of(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
-/// Says which seed it was when a test fails.
+/// Reports the seed when a test fails.
 struct Seed(u64, String);
 
 impl Drop for Seed {
@@ -196,12 +198,12 @@ impl Drop for Seed {
     }
 }
 
-/// How many workflows are tried: 10,000, and fewer in a build without optimizations unless `RONDO_TEST_GRAPHS` says more.
+/// How many workflows to try: 10,000, or fewer in a build without optimizations unless `RONDO_TEST_GRAPHS` is set.
 fn graphs() -> u64 {
     count_of("RONDO_TEST_GRAPHS", if cfg!(debug_assertions) { 500 } else { 10_000 })
 }
 
-/// Law `order_free`. `RONDO_TEST_GRAPHS` says how many workflows, `RONDO_TEST_SEED` the first.
+/// Law `order_free`. `RONDO_TEST_GRAPHS` sets the number of workflows, `RONDO_TEST_SEED` the first seed.
 #[test]
 fn order_free() {
     let (first, graphs) = (count_of("RONDO_TEST_SEED", 1), graphs());
@@ -231,7 +233,7 @@ fn order_free() {
     println!("{graphs} workflows, {nested} nested, {failed} with failed lanes, {lanes} lanes");
 }
 
-/// After any commits a machine of the rows and one that followed the steps do the same.
+/// After any number of commits a machine restored from rows and one that followed the steps do the same.
 #[test]
 fn a_machine_of_rows_does_what_a_machine_of_steps_does() {
     let (first, graphs) = (count_of("RONDO_TEST_SEED", 1), graphs() / 20);
@@ -256,7 +258,7 @@ fn a_machine_of_rows_does_what_a_machine_of_steps_does() {
             let mut twin = Thread::with_input(Arc::clone(&graph), Arc::clone(&script), Value::empty_object());
             twin.rows = thread.rows.clone();
             twin.crash(0, how);
-            // Which lane is visited first has no meaning.
+            // The order of lanes is insignificant.
             twin.last_actions.sort();
             let mut actions = vec![twin.last_actions.clone()];
             let mut random = Random(seed.0);

@@ -1,4 +1,4 @@
-//! What a fan-out of many lanes costs, counted.
+//! Measures the cost of a fan-out of many lanes.
 
 use super::super::*;
 use super::driver::*;
@@ -16,7 +16,7 @@ graph:
   j: { done: { to: end } }
 ";
 
-/// What the fan-out of so many lanes has looked up before its join, and the largest checkpoint and row of a lane.
+/// The lookups of a fan-out with `lanes` lanes before its join, and the largest checkpoint and lane row.
 fn measured(lanes: usize) -> (u64, usize, usize) {
     let items: Vec<String> = (0..lanes).map(|item| format!("item {item}")).collect();
     let reply = format!("done||{}", serde_json::json!({ "items": items }));
@@ -41,7 +41,7 @@ fn measured(lanes: usize) -> (u64, usize, usize) {
 #[test]
 fn many_lanes_cost_as_much_each_as_a_few() {
     let (few, many) = (measured(100), measured(10_000));
-    // What is looked up for a lane that has no past: the step that its prompt may read.
+    // For a lane without earlier rounds one step is looked up: the one that its prompt may read.
     assert!(few.0 <= 110 && many.0 <= 10_010, "{few:?} {many:?}");
     assert!(many.1 <= few.1 + 16 && many.2 <= few.2 + 16, "{few:?} {many:?}");
 }

@@ -137,7 +137,7 @@ fn deep_texts_are_left_to_the_reader_and_bounded_by_it() {
     }
 }
 
-/// The eight bytes of a word are read at once, so every place of a byte in its word is tried with every byte.
+/// Eight bytes are read at once, so every byte is tried at every position in its word.
 #[test]
 fn every_byte_of_a_string_is_seen_wherever_it_stands() {
     for length in 0..20 {
@@ -176,7 +176,7 @@ fn blank() -> impl Strategy<Value = String> {
     prop_oneof![4 => Just(String::new()), 2 => Just(" ".to_owned()), 1 => "[ \t\r\n]{1,9}"]
 }
 
-/// Integers and strings as canonical form spells them, from few keys, so that a key often comes late.
+/// Integers and strings in canonical form, from few keys, so that a key is often out of order.
 fn plain_leaf() -> BoxedStrategy<String> {
     prop_oneof![
         prop::sample::select(vec!["null", "true", "false", "0", "{}", "[]", "\"\""]).prop_map(str::to_owned),
@@ -186,7 +186,7 @@ fn plain_leaf() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Texts that the reader takes or refuses for what stands at one place in them.
+/// Texts that the reader accepts or refuses because of one token.
 fn any_leaf() -> BoxedStrategy<String> {
     prop_oneof![
         6 => plain_leaf(),
@@ -217,7 +217,7 @@ fn any_key() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Lists and objects of `leaf`, with blanks wherever they may stand. With `unique`, of equal keys only the first stays.
+/// Lists and objects of `leaf`, with blanks wherever they are allowed. With `unique`, only the first of equal keys stays.
 fn nested(leaf: BoxedStrategy<String>, key: BoxedStrategy<String>, unique: bool) -> BoxedStrategy<String> {
     leaf.prop_recursive(6, 40, 6, move |inner| {
         let item =
@@ -237,7 +237,7 @@ fn nested(leaf: BoxedStrategy<String>, key: BoxedStrategy<String>, unique: bool)
     .boxed()
 }
 
-/// What becomes of a text that is cut, has something behind it, or one letter of which is another.
+/// Damages a text: cuts it, or inserts, changes or removes a letter.
 fn harmed(text: &str, harm: u8, at: prop::sample::Index, letter: char) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     let at = at.index(letters.len() + 1);

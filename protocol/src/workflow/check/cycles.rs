@@ -1,4 +1,4 @@
-//! Cycles without a bound, and roles from which no end can be reached. The only file that knows petgraph.
+//! Finds unbounded cycles, and roles from which no end can be reached. The only file that uses petgraph.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,17 +11,17 @@ use super::plan::{Plan, To};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// As often as it is asked for.
+    /// Without a limit.
     None,
-    /// A number of times in a thread.
+    /// A number of times per thread.
     Thread,
-    /// A number of times for each step of a role.
+    /// A number of times per step of a role.
     Per(usize),
 }
 
-/// A cycle that nothing bounds.
+/// An unbounded cycle.
 pub(super) struct Cycle {
-    /// Its roles, from the one that stands first in the file.
+    /// Its roles, starting with the one that comes first in the file.
     pub(super) roles: Vec<usize>,
     /// The first of its edges, by number.
     pub(super) way: usize,
@@ -29,11 +29,11 @@ pub(super) struct Cycle {
 
 type Graph = DiGraph<usize, (usize, Bound)>;
 
-/// The cycles that nothing bounds, one for each strongly connected component that is left.
+/// The unbounded cycles, one for each remaining strongly connected component.
 ///
-/// Every edge with `max` and no `per` is taken away. Then, again and again, every `per` edge whose role is not in the
-/// strongly connected component that the edge lies in: that role takes no step while the cycle goes round, so that its
-/// count is not begun anew. What is left must have no cycle.
+/// First removes every edge with `max` and without `per`. Then repeatedly removes every `per` edge whose role is not in
+/// the strongly connected component of the edge: that role takes no step while the cycle runs, so that its count is not
+/// reset. The rest must have no cycle.
 pub(super) fn unbounded(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Vec<Cycle> {
     let mut graph = build(plan, callers);
     graph.retain_edges(|graph, edge| graph.edge_weight(edge).is_some_and(|(_, bound)| *bound != Bound::Thread));
@@ -74,7 +74,7 @@ fn components(graph: &Graph) -> Vec<usize> {
     component
 }
 
-/// In what is left every edge lies on a cycle: a shortest one for each component.
+/// Finds a shortest cycle in each component; every remaining edge is on a cycle.
 fn cycles(graph: &Graph) -> Vec<Cycle> {
     let component = components(graph);
     let mut done = BTreeSet::new();
@@ -91,7 +91,7 @@ fn cycles(graph: &Graph) -> Vec<Cycle> {
     found
 }
 
-/// The nodes of a shortest cycle that goes from `to` straight to `from` and from there back; `to` comes first.
+/// The nodes of a shortest cycle with the edge from `from` to `to`; `to` comes first.
 fn way_back(graph: &Graph, from: NodeIndex, to: NodeIndex) -> Vec<usize> {
     let mut before: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
     let mut open = VecDeque::from([from]);
@@ -123,8 +123,8 @@ pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTr
     reachable.iter().copied().filter(|role| !live.discovered.is_visited(role)).collect()
 }
 
-/// The graph of roles. A fan-out leads to each of its branches, and straight to its join where it may go on without a
-/// lane that arrived; else the last edge of a lane leads there.
+/// The graph of roles. A fan-out leads to each of its branches, and directly to its join if that may continue without
+/// any arrived lane; otherwise the last edge of a lane leads there.
 fn build(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Graph {
     let mut graph = Graph::with_capacity(plan.roles.len(), plan.ways.len());
     for role in 0..plan.roles.len() {

@@ -1,16 +1,16 @@
-//! What is known where: for each place in the graph and each role, the statuses that its latest step may have there,
-//! and whether it may not have run at all.
+//! Computes for each edge and each role which statuses every role's latest step may have there, and whether it may not
+//! have run.
 //!
-//! A forward may-analysis. A role's state is the union over the edges that lead to it; an edge's state is its role's with
-//! that role's step replaced. States only grow, so that the work ends. A join waits until each of its branches has an
-//! exit, because what has not run in one lane may have run in another.
+//! A forward may-analysis. A role's state is the union over the edges that lead to it; an edge's state is its role's
+//! with that role's step replaced. States only grow, so the analysis terminates. A join waits until each of its
+//! branches has an exit, because a role that has not run in one lane may have run in another.
 
 use std::collections::BTreeSet;
 
 use super::lanes::Lanes;
 use super::plan::{Fan, Plan, To};
 
-/// For each role a bit for *has not run* and one for each status.
+/// For each role one bit for *has not run* and one for each status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State(Vec<u64>);
 
@@ -26,7 +26,7 @@ impl State {
         self.0.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
-    /// Whether anything was new.
+    /// Adds the bits of another state; returns whether any was new.
     fn join(&mut self, other: &Self) -> bool {
         let mut grew = false;
         for (word, other) in self.0.iter_mut().zip(&other.0) {
@@ -43,11 +43,11 @@ pub(super) struct Flow<'p, 'w> {
     /// The first bit of each role.
     offsets: Vec<usize>,
     bits: usize,
-    /// Before each role runs; `None` where it cannot be reached.
+    /// The state before each role; `None` if it cannot be reached.
     states: Vec<Option<State>>,
-    /// For each role the fan-outs whose lanes it may be the last of.
+    /// For each role the fan-outs whose lanes it may end.
     arrives: Vec<BTreeSet<usize>>,
-    /// For each role the edges that lead to it alone.
+    /// For each role the edges that lead only to it.
     calls: Vec<Vec<usize>>,
 }
 
@@ -98,7 +98,7 @@ impl<'p, 'w> Flow<'p, 'w> {
                 state
             }
         };
-        // An edge that is used up has been taken: whom it led to without a condition has run.
+        // A used-up edge was taken before, so the targets that it leads to unconditionally have run.
         let mut spent = edge.spent;
         while let Some(before) = spent.and_then(|number| self.plan.ways.get(number)) {
             for role in self.plan.sure_targets(before.to) {
@@ -109,7 +109,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         Some(state)
     }
 
-    /// What is known where the lanes of a fan-out have met.
+    /// The state after the lanes of a fan-out have joined.
     pub(super) fn joined(&self, number: usize) -> Option<State> {
         let fan = self.plan.fans.get(number)?;
         let mut exits = Vec::new();
@@ -127,13 +127,13 @@ impl<'p, 'w> Flow<'p, 'w> {
         state.has(self.not_run_bit(role))
     }
 
-    /// The statuses that a role's latest step may have.
+    /// The possible statuses of a role's latest step.
     pub(super) fn statuses(&self, state: &State, role: usize) -> Vec<usize> {
         let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
         (0..count).filter(|status| state.has(self.not_run_bit(role) + 1 + status)).collect()
     }
 
-    /// Two states as one: what is known where both lead.
+    /// The union of several states.
     pub(super) fn union(states: impl Iterator<Item = State>) -> Option<State> {
         states.reduce(|mut union, state| {
             union.join(&state);
@@ -186,8 +186,8 @@ impl<'p, 'w> Flow<'p, 'w> {
     }
 
     fn run(&mut self) {
-        // Sweeps over the roles in file order: a role that an edge leads back to waits for the next sweep, so that it
-        // takes in all that the rest of this one brings.
+        // Sweeps over the roles in file order: the target of a backward edge waits for the next sweep, so that it
+        // receives everything that the rest of this one contributes.
         let mut next = 0;
         let mut open: BTreeSet<usize> = BTreeSet::new();
         let mut fans: BTreeSet<usize> = BTreeSet::new();
@@ -224,7 +224,7 @@ impl<'p, 'w> Flow<'p, 'w> {
                 if let Some(state) = self.on(way) {
                     self.enter(role, &state, open);
                 }
-                // What the caller knows is what its callee's `back` brings back to it.
+                // The caller's state flows back to it with the callee's `back`.
                 if self.plan.ways_of(role).any(|(_, way)| way.to == To::Back) && self.before(role).is_some() {
                     self.return_to(way, role, open);
                 }
@@ -246,8 +246,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         }
     }
 
-    /// Passes what was known on the edge `call` back to where it came from, with each step after which `role` leads
-    /// back.
+    /// Passes the state of the edge `call` back to its source, with each step after which `role` leads back.
     fn return_to(&mut self, call: usize, role: usize, open: &mut BTreeSet<usize>) {
         let Some((caller, _)) = self.plan.ways.get(call).and_then(|way| way.from) else { return };
         let statuses: BTreeSet<usize> = self
@@ -264,8 +263,8 @@ impl<'p, 'w> Flow<'p, 'w> {
         }
     }
 
-    /// Whether an edge to `role` leads to it within its own context. Where the role is the join of each context that the
-    /// edge lies in, it only ends a lane.
+    /// Whether an edge to `role` enters it within its own context. If the role is the join of every context of the
+    /// edge, the edge only ends a lane.
     pub(super) fn leads_on(&self, way: usize, role: usize) -> bool {
         let Some((from, _)) = self.plan.ways.get(way).and_then(|way| way.from) else { return true };
         let joins = |fan: &usize| self.plan.fans.get(*fan).is_some_and(|fan| fan.join == role);

@@ -1,8 +1,8 @@
-//! Which roles can be reached, and which run in which lanes.
+//! Which roles are reachable, and which run in which lanes.
 //!
-//! A *context* is the trunk or the lanes of one fan-out. The roles of a context are those that its first roles lead to,
-//! up to the join; a fan-out within it leads on at its own join, and its lanes are a context of their own. `back` leads
-//! to a role that is in the context already.
+//! A *context* is the trunk or the lanes of one fan-out. The roles of a context are those reachable from its first
+//! roles, up to the join; a fan-out within it continues at its own join, and its lanes are a separate context. `back`
+//! leads to a role that is already in the context.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ pub(super) struct Lanes {
     pub(super) trunk: BTreeSet<usize>,
     /// For each fan-out the edges of each branch that lead to its join.
     pub(super) arrivals: Vec<Vec<Vec<usize>>>,
-    /// For each fan-out those in whose lanes it opens, directly.
+    /// For each fan-out the fan-outs in whose lanes it opens directly.
     pub(super) around: Vec<Vec<usize>>,
     /// For each role the fan-outs in whose lanes it runs.
     pub(super) contexts: Vec<Vec<usize>>,
-    /// For each role those with an edge that leads to it alone: where `back` leads.
+    /// For each role the roles with an edge that leads only to it: the targets of its `back`.
     pub(super) callers: Vec<Vec<usize>>,
 }
 
@@ -39,10 +39,10 @@ impl Lanes {
             let mut members = BTreeSet::new();
             let mut arriving = Vec::new();
             for (first, _) in &fan.branches {
-                // A branch that is the join itself is refused, and is no lane.
+                // A branch that is the join itself is refused, and opens no lane.
                 let first = Some(*first).filter(|first| *first != fan.join);
                 let lane = walk(plan, first.into_iter().collect(), |to| match to {
-                    // At its own join a lane ends.
+                    // A lane ends at its own join.
                     To::Role(role) if role == fan.join => Vec::new(),
                     to => entered(plan, to).into_iter().collect(),
                 });
@@ -70,10 +70,9 @@ impl Lanes {
         self.contexts.get(role).is_some_and(|contexts| !contexts.is_empty())
     }
 
-    /// How many fan-outs stand one within the other where a fan-out opens, itself among them; `None` = without end,
-    /// because it opens again in its own lanes.
+    /// The nesting depth of a fan-out, including itself; `None` = unbounded, because it opens again in its own lanes.
     pub(super) fn nesting(&self, fan: usize) -> Option<usize> {
-        // Depth by depth from the inside out: as many rounds as there are fan-outs find every depth that ends.
+        // Level by level from the inside out: as many rounds as there are fan-outs find every finite depth.
         let mut depth = 0;
         let mut outer = BTreeSet::from([fan]);
         while !outer.is_empty() {
@@ -86,7 +85,7 @@ impl Lanes {
         Some(depth)
     }
 
-    /// All fan-outs in whose lanes a fan-out opens, directly or further out.
+    /// All fan-outs in whose lanes a fan-out opens, directly or indirectly.
     pub(super) fn enclosing(&self, fan: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<usize> = self.around.get(fan).cloned().unwrap_or_default();
@@ -104,7 +103,7 @@ impl Lanes {
     }
 }
 
-/// The role that an edge leads to within its own context.
+/// The role that an edge enters within its own context.
 fn entered(plan: &Plan<'_>, to: To) -> Option<usize> {
     match to {
         To::Role(role) => Some(role),

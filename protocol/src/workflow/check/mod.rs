@@ -1,10 +1,10 @@
-//! The checker: what a file demands of the whole, beyond the shape of its parts.
+//! The checker: the rules for a whole file, beyond the shape of its parts.
 //!
-//! Everything is collected and said in source order, and each finding names the thing and what to do. Whatever a fault
-//! of an earlier stage has left incomplete is not complained about again.
+//! It reports all findings in source order, each with the affected part and a remedy. Parts that are incomplete because
+//! of a fault of an earlier stage are not reported again.
 //!
-//! `plan.rs` gives the graph numbers for names, `lanes.rs` says what runs where, `flow.rs` what is known there,
-//! `rules.rs` and `cycles.rs` hold the rules of the graph, `templates.rs`, `typing.rs` and `types.rs` those of the
+//! `plan.rs` numbers the parts of the graph, `lanes.rs` computes what runs where, `flow.rs` what is known there,
+//! `rules.rs` and `cycles.rs` contain the rules of the graph, `templates.rs`, `typing.rs` and `types.rs` those of the
 //! templates in it. Nothing here recurses on the depth of a graph.
 //!
 //! This module knows nothing of files, threads, stores or models.
@@ -24,7 +24,7 @@ use super::source_map::{SourceMap, key};
 use super::{Policy, Workflow};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 
-/// Everything that is wrong with a workflow, and what is odd about it, in source order.
+/// Returns all faults and warnings of a workflow, in source order.
 pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Diagnostic> {
     let plan = Plan::new(workflow);
     let lanes = Lanes::new(&plan);
@@ -40,7 +40,7 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
     found
 }
 
-/// What concerns the graph as a whole. Where a part of it is missing, only what is there can be judged.
+/// Checks the graph as a whole. If a part of it is missing, only the rest is checked.
 fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     for cycle in cycles::unbounded(plan, &lanes.callers) {
         let mut names: Vec<&str> = cycle.roles.iter().map(|role| plan.name(*role)).collect();
@@ -65,7 +65,7 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
         }
     }
     for role in cycles::dead_ends(plan, &lanes.callers, &lanes.reachable) {
-        // A role without edges has been named for that.
+        // A role without edges was already reported.
         if plan.role(role).is_none_or(|role| role.ways.is_empty()) {
             continue;
         }
@@ -97,7 +97,7 @@ impl Findings<'_> {
         self.places.has(path)
     }
 
-    /// Whether the file declares a role of that name, even one that could not be read.
+    /// Whether the file declares a role of that name, including unreadable ones.
     fn is_declared(&self, role: &str) -> bool {
         self.has(&key("roles", role))
     }

@@ -1,4 +1,4 @@
-//! The graph of a file with numbers for names: what every rule here walks over.
+//! The graph of a file with numbers instead of names, for all rules.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use crate::id::{Status, reserved};
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, Target, Workflow};
 
-/// The statuses that the runtime itself may give a step, in the order of their numbers.
+/// The statuses that the runtime may assign to a step, in the order of their numbers.
 pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
 
 pub(super) struct Plan<'w> {
     pub(super) workflow: &'w Workflow,
-    /// Its roles, in file order.
+    /// The roles, in file order.
     pub(super) roles: Vec<Node<'w>>,
-    /// Every edge, those under `on_max` too, in file order.
+    /// Every edge, including `on_max` edges, in file order.
     pub(super) ways: Vec<GraphEdge<'w>>,
     /// Every fan-out, in the order of their edges.
     pub(super) fans: Vec<Fan>,
@@ -23,20 +23,20 @@ pub(super) struct Plan<'w> {
 pub(super) struct Node<'w> {
     pub(super) name: &'w str,
     pub(super) role: &'w Role,
-    /// What it may answer with, then [`RESERVED`].
+    /// Its declared statuses, then [`RESERVED`].
     pub(super) statuses: Vec<&'w str>,
     pub(super) ways: Vec<usize>,
     pub(super) in_graph: bool,
 }
 
-/// An edge with its place in the graph.
+/// An edge with its location in the graph.
 pub(super) struct GraphEdge<'w> {
     /// The path of its part in the file.
     pub(super) path: String,
     pub(super) edge: &'w Edge,
-    /// From which role and with which of its statuses; `None` = from `start`.
+    /// The role and its status that it starts from; `None` = `start`.
     pub(super) from: Option<(usize, usize)>,
-    /// The edge of whose `on_max` this is.
+    /// The edge whose `on_max` this is.
     pub(super) spent: Option<usize>,
     pub(super) to: To,
 }
@@ -49,18 +49,18 @@ pub(super) enum To {
     /// To the role that led here.
     Back,
     Fan(usize),
-    /// To a role that does not exist.
+    /// To an unknown role.
     Nowhere,
 }
 
 pub(super) struct Fan {
     pub(super) way: usize,
-    /// The first role of each branch, and whether its lane is opened whatever happens.
+    /// The first role of each branch, and whether its lane always opens.
     pub(super) branches: Vec<(usize, bool)>,
     pub(super) join: usize,
     /// Whether the join waits until every open lane has arrived.
     pub(super) waits_for_all: bool,
-    /// Whether it may go on without any lane that arrived.
+    /// Whether it may continue without any arrived lane.
     pub(super) may_be_empty: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'w> Plan<'w> {
         self.targets_if(to, |_| true)
     }
 
-    /// The same, with those branches only whose lane is opened in any case.
+    /// The same, with only those branches whose lane always opens.
     pub(super) fn sure_targets(&self, to: To) -> Vec<usize> {
         self.targets_if(to, |is_sure| is_sure)
     }
@@ -156,7 +156,7 @@ impl<'w> Plan<'w> {
                 self.add_edges(&key(path, status.as_str()), Some((number, status_number)), edges);
             }
         }
-        // After two choices that break the contract the selector's step is one of the status `error`.
+        // After two choices that break the contract the selector's step has the status `error`.
         let fallback = self.roles.get(number).and_then(|role| match &role.role.kind {
             RoleKind::Selector(selector) => {
                 selector.fallback_route.as_ref().map(|edges| (edges, role.role.output.len()))
@@ -202,7 +202,7 @@ impl<'w> Plan<'w> {
 
     fn fan(&self, fan: &FanOut, way: usize) -> Option<Fan> {
         let join = self.number(fan.join.to.as_str())?;
-        // A lane that fails may fail before its first step, unless that ends the fan-out.
+        // A failing lane may fail before its first step, unless that fails the fan-out.
         let survives = fan.join.failed == FailedLanes::Fail;
         let branches: Option<Vec<(usize, bool)>> = fan
             .branches

@@ -9,10 +9,10 @@ use crate::diagnostic::Code;
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
 
-/// The model that a role has which names none.
+/// The model of a role that names none.
 const DEFAULT_MODEL: &str = "default";
 
-/// The names that roles and their policies mention. Those of hooks are the reader's.
+/// Checks the names that roles and their policies mention. The reader checks those of hooks.
 pub(super) fn names(plan: &Plan<'_>, policy: &Policy, findings: &mut Findings<'_>) {
     for role in &plan.roles {
         let path = key("roles", role.name);
@@ -62,7 +62,7 @@ fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings
     findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), hint);
 }
 
-/// Whether there is a role of that name; says so if not.
+/// Whether there is a role of that name; reports it if not.
 fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
     let known = plan.number(name).is_some();
     if !known && !findings.is_declared(name) {
@@ -71,7 +71,7 @@ fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'
     known
 }
 
-/// The entries of the graph, and an edge for each status.
+/// Checks the entries of the graph, and that each status has an edge.
 pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
     let mut has_start = false;
     for (name, outgoing) in &plan.workflow.graph {
@@ -131,7 +131,7 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
 
 fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Findings<'_>) {
     let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
-    // A role always has a status; without one its `output` could not be read.
+    // A role always has a status; without one its `output` was unreadable.
     if known.clone().next().is_none() {
         return;
     }
@@ -150,7 +150,7 @@ pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
         if way.to == To::Back {
             back(plan, lanes, way, findings);
         }
-        // A role at which an outer lane ends runs in an inner one only by an edge that is named for that.
+        // A role that ends an outer lane can run in an inner one only by an edge that is reported for that.
         let ends_in_lane = |role: usize| lanes.is_in_lane(role) && !is_join_around(plan, lanes, role);
         if way.to == To::End && way.from.is_some_and(|(role, _)| ends_in_lane(role)) {
             let role = way.from.map_or("", |(role, _)| plan.name(role));
@@ -164,7 +164,7 @@ pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
     }
 }
 
-/// Whether a role is, for each fan-out in whose lanes it runs, the join of that or of one around it.
+/// Whether a role is, for each fan-out in whose lanes it runs, the join of it or of an enclosing one.
 fn is_join_around(plan: &Plan<'_>, lanes: &Lanes, role: usize) -> bool {
     let is_join = |fan: &usize| plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
     lanes.contexts_of(role).iter().all(|fan| is_join(fan) || lanes.enclosing(*fan).iter().any(is_join))
@@ -240,7 +240,7 @@ fn prompt(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));
     match (way.to, &way.edge.to) {
-        // A lane's last edge has `{{ body }}` for its part.
+        // The last edge of a lane uses `{{ body }}` as its part.
         (To::Role(role), _)
             if is_model(role) && way.edge.prompt.is_empty() && missing(&way.path, findings) && !plan.is_join(role) =>
         {
@@ -317,7 +317,7 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, fi
     }
     let arrivals = lanes.arrivals.get(number).map_or(&[][..], Vec::as_slice);
     let is_reached = way.from.is_none_or(|(role, _)| lanes.reachable.contains(&role));
-    // An edge to `end` within a lane has been named for that.
+    // An edge to `end` within a lane was already reported.
     let ends_within = (plan.ways.iter())
         .any(|way| way.to == To::End && way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)));
     for (position, (first, _)) in opened.branches.iter().enumerate() {
@@ -338,7 +338,7 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, fi
     }
 }
 
-/// Whether a fan-out keeps within the lanes that it opens in: not too deep, and its lanes meet at a join of their own.
+/// Checks the nesting of a fan-out: the depth is limited, and its lanes must meet at a separate join.
 fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, number: usize, findings: &mut Findings<'_>) -> bool {
     let to = key(&way.path, "to");
     let role = way.from.map_or("start", |(role, _)| plan.name(role));
@@ -373,7 +373,7 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, number: usize, fi
         .iter()
         .filter(|way| matches!(way.to, To::Role(role) if outer.contains(&role)))
         .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)))
-        // A role that stands in the outer lane as well may end that one.
+        // A role that also runs in the outer lane may end that one.
         .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).iter().all(|fan| *fan == number)))
         .collect();
     for left in &leaving {

@@ -17,7 +17,7 @@ use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy};
 const AT_START: &str = "nothing has run yet";
 const AT_JOIN: &str = "several lanes lead here";
 
-/// The names that lanes give, with what they stand for.
+/// The names that lanes define, with their types.
 type Names<'w> = Vec<(&'w str, Known<'w>)>;
 
 pub(super) fn check(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
@@ -43,8 +43,8 @@ struct Templates<'t, 'p, 'w, 'f> {
 }
 
 impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
-    /// Settles what the lanes of each fan-out see. A fan-out within a lane comes after the one that the lane belongs to,
-    /// as far as one follows from the other.
+    /// Determines the names that the lanes of each fan-out see. A fan-out within a lane comes after that of the lane,
+    /// unless they depend on each other.
     fn name_lanes(&mut self) {
         let mut open: Vec<usize> = (0..self.plan.fans.len()).collect();
         loop {
@@ -59,7 +59,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// Whether the names of this fan-out could be settled, or were because they must be.
+    /// Whether the names of this fan-out could be determined, or were because `must` is set.
     fn name_lane(&mut self, number: usize, must: bool) -> bool {
         let Some(way) = self.plan.fans.get(number).and_then(|fan| self.plan.ways.get(fan.way)) else { return true };
         let outer = way.from.map_or(&[][..], |(role, _)| self.lanes.contexts_of(role));
@@ -87,7 +87,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// The names that are in scope on the edges of a role: those that each of its contexts gives.
+    /// The names in scope on the edges of a role: those that all its contexts define.
     fn names_at(&self, role: usize) -> Names<'w> {
         if self.lanes.trunk.contains(&role) {
             return Vec::new();
@@ -105,7 +105,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         })
     }
 
-    /// What a template on an edge sees.
+    /// The environment of a template on an edge.
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
         let edge = self.plan.ways.get(way)?;
         Some(TypeEnv {
@@ -119,7 +119,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         })
     }
 
-    /// Whether an edge leads to a role otherwise than through a join.
+    /// Whether an edge leads to a role other than through a join.
     fn enters(&self, way: &GraphEdge<'_>, role: usize) -> bool {
         match way.to {
             To::Role(to) => to == role,
@@ -131,7 +131,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// How many branches there are at least whenever a role runs; `None` where it is not entered by joins alone.
+    /// The minimum number of branches whenever a role runs; `None` unless only joins lead to it.
     fn branches_at(&self, role: usize) -> Option<usize> {
         let enters = |(number, way): (usize, &GraphEdge<'_>)| {
             self.enters(way, role) && (!matches!(way.to, To::Role(_)) || self.flow.leads_on(number, role))
@@ -176,7 +176,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             if let Some(when) = &branch.when {
                 self.condition(&key(&path, "when"), when, lane.as_ref());
             }
-            // A prompt that every branch has from its edge is checked once.
+            // A prompt that all branches inherit from their edge is checked once.
             let is_repeated = fan
                 .branches
                 .get(..position)
@@ -198,13 +198,13 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// The names that are in scope where a fan-out stands.
+    /// The names in scope at a fan-out.
     fn outer_names(&self, fan: usize) -> Names<'w> {
         let from = self.plan.fans.get(fan).and_then(|fan| self.plan.ways.get(fan.way)).and_then(|way| way.from);
         from.map_or_else(Vec::new, |(role, _)| self.names_at(role))
     }
 
-    /// What a prompt to a role sees, whichever edge leads to it.
+    /// The environment of a prompt to a role, for any edge that leads to it.
     fn env_before(&self, role: usize) -> Option<TypeEnv<'p, 'w>> {
         let entering = || self.plan.ways.iter().filter(|way| self.enters(way, role));
         let mut steps: Vec<_> = entering().filter_map(|way| way.from).collect();
@@ -250,7 +250,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// The workflow's result, for every edge to `end` that has none of its own.
+    /// Checks the workflow's result for every edge to `end` without a specific result.
     fn result(&mut self) {
         let Some(result) = &self.plan.workflow.result else { return };
         let ends: Vec<(usize, &GraphEdge<'w>)> = self
@@ -348,14 +348,14 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 }
 
-/// How many branches the join of a fan-out sees at least.
+/// The minimum number of branches that the join of a fan-out sees.
 fn least_branches(fan: &FanOut) -> usize {
     let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
     match (fan.join.failed, fan.join.need) {
         (FailedLanes::Fail | FailedLanes::Collect, Need::All) => sure,
         (FailedLanes::Fail, Need::Any) => sure.min(1),
         (FailedLanes::Fail, Need::Count(count)) => sure.min(usize::try_from(count).unwrap_or(usize::MAX)),
-        // Lanes that failed are left out, or it goes on with what is there when the need cannot be met any more.
+        // Failed lanes are left out, or the join continues with fewer when the need can no longer be met.
         (FailedLanes::Skip, _) | (FailedLanes::Collect, Need::Any | Need::Count(_)) => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! What the checker says, as data: a file on the left, the codes of what is wrong with it on the right.
+//! Tests of the checker as tables: a file, and the codes of its faults.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::workflow::{Edge, Limits, Outgoing, Policy, Role, Target, Workflow, re
 
 const HEAD: &str = "rondo: 1\nname: test\n";
 
-/// Roles that most files here share: what follows is a graph.
+/// Roles that most files here share; a graph follows.
 const ROLES: &str = "
 input:
   topic: string
@@ -37,7 +37,7 @@ fn said(text: &str) -> Vec<String> {
     found.into_iter().map(|fault| fault.to_string()).collect()
 }
 
-/// Asserts the codes of what is said about each file, and gives all of it for a snapshot.
+/// Asserts the codes of the diagnostics of each file, and returns all diagnostics for a snapshot.
 fn table(cases: &[(&str, &str, &str)]) -> String {
     let mut all = String::new();
     let mut wrong = String::new();
@@ -60,7 +60,7 @@ fn graph(graph: &str) -> String {
     format!("{HEAD}{ROLES}graph:\n{graph}")
 }
 
-/// A round of writer and editor with a prompt, or something else, put in at a mark.
+/// A cycle of writer and editor with a prompt or another text inserted at a mark.
 fn round(start: &str, review: &str, again: &str, result: &str) -> String {
     let result = if result.is_empty() { String::new() } else { format!("result: {result}\n") };
     graph(&format!(
@@ -221,7 +221,7 @@ fn cycles_are_bounded_by_max_and_by_roles_outside_them() {
     insta::assert_snapshot!(all);
 }
 
-/// Fan-outs one within the other: `a1` opens lanes of `a2`, and so on, and each meets at its own join.
+/// Nested fan-outs: `a1` opens lanes of `a2`, and so on, and each has its own join.
 fn nest(levels: usize) -> String {
     use std::fmt::Write as _;
     let mut text = format!("roles: {{ z: {{}}, a{levels}: {{}}");
@@ -638,7 +638,7 @@ graph:
     insta::assert_snapshot!(all);
 }
 
-/// A chain of 2,500 roles, each with a way back to the first: every role's state reaches every other.
+/// A chain of 2,500 roles, each with an edge back to the first: every role's state reaches every other.
 #[test]
 fn large_graphs_are_checked_without_recursion() {
     let count = 2500;
@@ -687,6 +687,6 @@ fn large_graphs_are_checked_without_recursion() {
     let policy =
         Policy { description: String::new(), hooks: Vec::new(), limits: Limits::default(), roles: BTreeMap::new() };
     let found = super::check(&workflow, &policy, &SourceMap::new(Source::new("w.yaml", "")));
-    // `r0` answers with a number only under one of its statuses; that is all.
+    // `r0` has a number as a field only under one of its statuses, which is the only fault.
     assert!(found.iter().all(|fault| fault.code == Code::FieldNotInEveryStatus), "{:?}", found.first());
 }

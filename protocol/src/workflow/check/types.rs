@@ -1,9 +1,9 @@
-//! What is known of a value's type, from the JSON Schema of the field that it stands in.
+//! Types of values, derived from the JSON Schema of their field.
 
 use crate::canonical::Value;
 use crate::workflow::template::Segment;
 
-/// The deepest nesting of lists that is looked into.
+/// The maximum nesting of lists that is examined.
 const MAX_DEPTH: usize = 16;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -16,9 +16,9 @@ pub(super) enum Type<'w> {
     List(Box<Known<'w>>),
     /// An object that this schema describes.
     Schema(&'w Value),
-    /// An object with these members and no others.
+    /// An object with exactly these members.
     Fields(Vec<(String, Known<'w>)>),
-    /// An object of which nothing more is known.
+    /// An object with unknown members.
     Object,
     /// The latest step of a role.
     Step(usize),
@@ -40,7 +40,7 @@ impl<'w> From<Type<'w>> for Known<'w> {
 
 pub(super) enum Member<'w> {
     Known(Known<'w>),
-    /// There is none of that name; these are known.
+    /// There is no member of that name; these exist.
     Unknown(Vec<String>),
     /// The value has no members at all.
     NotAnObject,
@@ -79,7 +79,7 @@ impl<'w> Known<'w> {
         Self { kind, optional }
     }
 
-    /// The type of what `enum` or `const` lists, where that is one.
+    /// The common type of the values of `enum` or `const`, if there is one.
     fn of_constants(schema: &'w Value) -> Self {
         let constants: &[Value] = match (schema.get("enum"), schema.get("const")) {
             (Some(Value::List(values)), _) => values,
@@ -142,7 +142,7 @@ impl<'w> Type<'w> {
     }
 }
 
-/// A property that a schema declares; of an undeclared one nothing is known, unless the schema forbids it.
+/// A property that a schema declares; an undeclared one has an unknown type, unless the schema forbids it.
 fn member_of_schema<'w>(schema: &'w Value, name: &str) -> Member<'w> {
     let properties = schema.get("properties");
     if let Some(property) = properties.and_then(|properties| properties.get(name)) {

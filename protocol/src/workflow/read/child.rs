@@ -1,4 +1,4 @@
-//! Child workflows: a role that another file plays.
+//! Child workflows: roles that run another file.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::workflow::types::Field;
 use crate::workflow::{Checked, Edge, Ordered, Outgoing, RolePolicy, Target, Template, Workflow, WorkflowRole};
 
 impl Reader<'_> {
-    /// The role and what it may answer. The policies of the child's roles are put beside those of this file.
+    /// Reads the role and its output. Adds the policies of the child's roles to those of this file.
     pub(super) fn child_role(
         &mut self,
         part: &Part<'_>,
@@ -68,7 +68,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Which status the role has for each last status of the child.
+    /// Reads the map from the child's last status to the role's status.
     fn child_statuses(&mut self, part: &Part<'_>, ends: &[Status]) -> Vec<(String, Status)> {
         let mut statuses = Vec::new();
         for entry in self.entries(part).unwrap_or_default() {
@@ -78,7 +78,7 @@ impl Reader<'_> {
             if !ends.iter().any(|end| end.as_str() == entry.name()) {
                 let message = format!("no edge of the child ends at the status `{}`", excerpt(entry.name()));
                 let mut fault = entry.key_fault(Code::UnknownKey, message);
-                // Only a few statuses are worth a search for each name.
+                // Searching is limited to a few statuses per name.
                 let near = nearest(entry.name(), ends.iter().map(Status::as_str).take(100));
                 fault.hint = near.map(|near| format!("did you mean `{near}`?"));
                 self.refuse(&entry, fault);
@@ -97,7 +97,7 @@ impl Reader<'_> {
     }
 }
 
-/// The statuses by which the child comes to an end, in file order.
+/// The statuses that end the child, in file order.
 fn end_statuses(workflow: &Workflow) -> Vec<Status> {
     let mut statuses: Vec<Status> = Vec::new();
     for (_, outgoing) in &workflow.graph {
@@ -111,7 +111,7 @@ fn end_statuses(workflow: &Workflow) -> Vec<Status> {
     statuses
 }
 
-/// The edge and those in its place, as far as they lead to the end.
+/// The edge and its `on_max` edges that lead to the end.
 fn ends(edge: &Edge) -> impl Iterator<Item = &Edge> {
     edge.with_on_max().filter(|edge| matches!(edge.to, Target::End))
 }
@@ -136,8 +136,8 @@ fn child_output(workflow: &Workflow, ends: &[Status], mapped: Option<&[(String, 
     output
 }
 
-/// The fields of the child's results: one that not every result has is optional, one that is not always of the same
-/// type may hold anything. A result that is not declared has none.
+/// The fields of the child's results: a field that not every result has is optional, one whose type differs may hold
+/// anything. Without a declared result there are none.
 fn result_fields(workflow: &Workflow) -> Ordered<FieldName, Field> {
     let results: Vec<Option<&Template>> =
         workflow.edges().flat_map(ends).map(|edge| edge.result.as_ref().or(workflow.result.as_ref())).collect();

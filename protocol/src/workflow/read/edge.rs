@@ -8,10 +8,10 @@ use crate::source::Kind;
 use crate::workflow::format::{EDGE, FAILED_LANES, FULL_BRANCH, FULL_JOIN, MAX_LANES};
 use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, source_map};
 
-/// How many lanes of an `each` run at once unless it says so.
+/// The default number of concurrent lanes of an `each`.
 const LANES: u64 = 8;
 impl Reader<'_> {
-    /// One edge, or a list that is tried in order; at `path`, one edge is a list of one.
+    /// Reads one edge, or a list that is tried in order; at `path`, one edge is a list of one.
     pub(super) fn edges(&mut self, part: &Part<'_>, path: &str) -> Vec<Edge> {
         if !matches!(part.node.kind, Kind::List(_)) {
             let one = part.moved(source_map::item(path, 0));
@@ -34,7 +34,7 @@ impl Reader<'_> {
         edges
     }
 
-    /// An entry of a list: an edge with `when`, or as the last one `else: EDGE`.
+    /// Reads an entry of a list: an edge with `when`, or as the last one `else: EDGE`.
     fn listed_edge(&mut self, item: &Part<'_>, is_last: bool) -> Option<Edge> {
         let is_else = item.node.get("else").is_some();
         if !is_else {
@@ -84,7 +84,7 @@ impl Reader<'_> {
         Some(edge)
     }
 
-    /// One edge that is no entry of a list, so that nothing is left to take when a condition does not hold.
+    /// Reads a single edge outside a list, which must not have a condition, since there is no alternative to it.
     fn edge_alone(&mut self, part: &Part<'_>) -> Option<Edge> {
         let edge = self.edge(part)?;
         if edge.when.is_some() {
@@ -108,7 +108,7 @@ impl Reader<'_> {
         }
         let fields = self.fields(part, EDGE.keys())?;
         let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt)).unwrap_or_default();
-        // A bound that cannot be read still bounds: its cycle is no second fault.
+        // An unreadable bound still bounds: its cycle is no second fault.
         let max = fields.get("max").map(|max| self.integer(max, 1, u64::from(u32::MAX)).unwrap_or(1));
         let per = fields.get("per").and_then(|per| self.role_reference(per));
         let on_max = fields.get("on_max").and_then(|on_max| {
@@ -128,7 +128,7 @@ impl Reader<'_> {
             return None;
         };
         let max = max.and_then(|max| u32::try_from(max).ok());
-        // Each branch of a fan-out holds the prompt that it is given.
+        // Each branch of a fan-out contains its prompt.
         let prompt = if matches!(to, Target::Fan(_)) { String::new() } else { prompt };
         Some(Edge { max, on_max, per, prompt, reason, result, say, to, when })
     }
@@ -184,7 +184,7 @@ impl Reader<'_> {
         Some(FanOut { branches: branches?, each, join: join? })
     }
 
-    /// The branches, under `to[0]`, `to[1]`...
+    /// Reads the branches, at `to[0]`, `to[1]`...
     fn branches(&mut self, to: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Vec<Branch>> {
         if !matches!(to.node.kind, Kind::List(_)) {
             let one = to.moved(source_map::item(&to.path, 0));
@@ -228,7 +228,7 @@ impl Reader<'_> {
         self.role_reference(part)
     }
 
-    /// The place of a prompt that a branch has from its edge.
+    /// Records the location of a prompt that a branch inherits from its edge.
     fn share_prompt(&mut self, branch: &Part<'_>, shared: Option<&Part<'_>>) {
         if let Some(shared) = shared {
             self.places.share(&shared.path, &source_map::key(&branch.path, "prompt"));

@@ -16,7 +16,7 @@ impl Reader<'_> {
         self.typed(part, Self::input_name)
     }
 
-    /// The fields of a status; nothing stands for none.
+    /// Reads the fields of a status; null means none.
     pub(super) fn status_fields(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
         if part.node.kind == Kind::Null {
             return Vec::new();
@@ -38,7 +38,7 @@ impl Reader<'_> {
             }
             let schema = self.schema(&entry);
             let Some((name, optional)) = name else { continue };
-            // The `?` is not part of the name by which the field is known.
+            // The `?` is not part of the field's name.
             self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
             if !seen.insert(name.clone()) {
                 let message = format!("`{name}` stands twice, with and without `?`");
@@ -53,13 +53,13 @@ impl Reader<'_> {
         fields
     }
 
-    /// The JSON Schema of a declared type.
+    /// Reads a declared type as JSON Schema.
     fn schema(&mut self, part: &Part<'_>) -> Option<Value> {
         let (schema, faults) = types::expand(part.node, part.name());
         if !faults.is_empty() {
             self.places.mark_incomplete(&part.path);
             for mut fault in faults {
-                // A block map has no width of its own; its key is better to look at.
+                // A block map has an empty span; its key is a better location.
                 if fault.span == part.node.span {
                     fault.span = part.span();
                 }
@@ -75,7 +75,7 @@ impl Reader<'_> {
         Some(schema)
     }
 
-    /// Whether the schema is one, and its default follows it.
+    /// Checks that the schema is valid and that its default matches it.
     fn compile(&mut self, part: &Part<'_>, schema: &Value) -> Option<()> {
         let default = schema.get("default");
         if types::is_simple(schema) && default.is_none() {

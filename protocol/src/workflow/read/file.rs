@@ -8,42 +8,42 @@ use crate::diagnostic::Code;
 use crate::source::{Source, excerpt};
 
 const MAX_FILE_BYTES: usize = crate::source::MAX_BYTES;
-/// The most bytes of all included files together, and what anchors in them repeat.
+/// The maximum bytes of all included files together, including what their anchors repeat.
 pub const MAX_INCLUDED_BYTES: usize = 8 << 20;
-/// How deep child workflows may nest.
+/// The maximum nesting of child workflows.
 pub const MAX_CHILD_DEPTH: usize = 8;
-/// The most child workflows in all.
+/// The maximum number of child workflows.
 pub const MAX_CHILDREN: usize = 256;
 const MAX_PATH_BYTES: usize = 1024;
 
-/// Where a workflow's files come from.
+/// Access to a workflow's files.
 ///
 /// Paths are relative to the folder of the workflow file, have `/` between their parts, and neither begin with `/` nor
-/// hold `.` or `..`. The implementation makes sure that no link leads out of the folder.
+/// contain `.` or `..`. The implementation ensures that no link leads out of the folder.
 pub trait Files {
-    /// The text of the file at `path`, of at most `max_bytes`.
+    /// Returns the text of the file at `path`, of at most `max_bytes`.
     ///
     /// # Errors
     /// [`FileError`].
     fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError>;
 }
 
-/// Why a file cannot be had.
+/// Why a file is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// There is none.
+    /// It does not exist.
     #[error("there is no such file")]
     NotFound,
     /// A link leads out of the folder.
     #[error("it lies outside the folder of the workflow")]
     Outside,
-    /// It is longer than what was asked for.
+    /// It is longer than the limit.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    /// Its bytes are no text.
+    /// It is not UTF-8.
     #[error("it is not UTF-8")]
     NotText,
-    /// The system refused.
+    /// The operating system refused access.
     #[error("{0}")]
     Refused(String),
 }
@@ -59,11 +59,11 @@ impl Files for BTreeMap<String, String> {
     }
 }
 
-/// What all files of one workflow share: the budget for what is included, and the children that are open.
+/// The state shared by all files of one workflow: the budget for included files, and the open children.
 pub(super) struct Family {
     bytes_left: usize,
     pub children_left: usize,
-    /// Paths of the files that are being read, outermost first.
+    /// The paths of the files being read, outermost first.
     pub open: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Family {
         Self { bytes_left: MAX_INCLUDED_BYTES, children_left: MAX_CHILDREN, open: vec![path.to_owned()] }
     }
 
-    /// Takes `bytes` out of the budget, if they are left.
+    /// Subtracts `bytes` from the budget; returns whether they were left.
     pub fn take(&mut self, bytes: usize) -> bool {
         let left = self.bytes_left.checked_sub(bytes);
         self.bytes_left = left.unwrap_or(0);
@@ -81,15 +81,15 @@ impl Family {
 }
 
 pub(super) struct Included {
-    /// Its path as [`Files`] knows it.
+    /// Its path for [`Files`].
     pub path: String,
-    /// Its name as it is shown.
+    /// Its name in diagnostics.
     pub shown: String,
     pub text: String,
 }
 
 impl Reader<'_> {
-    /// The file that the part names.
+    /// Reads the file that the part names.
     pub(super) fn included(&mut self, part: &Part<'_>) -> Option<Included> {
         let written = self.text(part)?;
         let Some(relative) = plain_path(&written) else {
@@ -131,7 +131,7 @@ impl Reader<'_> {
         Some(Included { path, shown: format!("{}{relative}", self.shown_folder), text })
     }
 
-    /// The text of the file that `{file: PATH}` at `part` names; `keys` are those that may stand beside `file`.
+    /// The text of the file named by `{file: PATH}` at `part`; `keys` are those allowed beside `file`.
     pub(super) fn included_text(&mut self, part: &Part<'_>, file: &Part<'_>) -> Option<String> {
         let included = self.included(file);
         let Some(Included { shown, text, .. }) = included else {

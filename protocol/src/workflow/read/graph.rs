@@ -1,4 +1,4 @@
-//! The graph: where `start` and each role's statuses lead.
+//! The graph: the edges of `start` and of each role's statuses.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::source::Kind;
 use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, source_map};
 
 impl Reader<'_> {
-    /// The graph. What stands under a selector also says which statuses it has.
+    /// Reads the graph. The entries of a selector also define its statuses.
     pub(super) fn graph(&mut self, part: &Part<'_>, roles: &mut Ordered<RoleName, Role>) -> Ordered<String, Outgoing> {
         let positions: BTreeMap<RoleName, usize> =
             roles.iter().enumerate().map(|(position, (name, _))| (name.clone(), position)).collect();
@@ -78,7 +78,7 @@ impl Reader<'_> {
         outgoing
     }
 
-    /// Says so when an edge stands where its status should.
+    /// Reports an edge in place of a status.
     fn is_one_edge(&mut self, part: &Part<'_>) -> bool {
         let is_edge = part.node.get("to").is_some_and(|to| matches!(to.kind, Kind::Str(_)));
         if is_edge {

@@ -13,7 +13,7 @@ use crate::source::{self, excerpt};
 use crate::workflow::format::{HOOK, MAX_HOOKS};
 use crate::workflow::hooks::{HookKind, HookUse, OnHookError};
 
-/// Reads a use of a hook outside a workflow file: what a file writes under `hooks`, as JSON. Any role may be named.
+/// Reads a use of a hook outside a workflow file, in the same form as under `hooks`, as JSON. It may name any role.
 ///
 /// # Errors
 /// Every fault with its hint, as one text.
@@ -45,7 +45,7 @@ pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
 pub(super) type Split<T> = (T, T);
 
 impl Reader<'_> {
-    /// The uses of hook kinds: altering ones, then transparent ones.
+    /// Reads the uses of hook kinds: altering ones, then transparent ones.
     pub(super) fn hooks(&mut self, part: &Part<'_>) -> Split<Vec<HookUse>> {
         let (mut altering, mut transparent) = (Vec::new(), Vec::new());
         let items = self.items(part).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Reader<'_> {
         (altering, transparent)
     }
 
-    /// A role's settings by hook kind: for altering kinds, then for transparent ones.
+    /// Reads a role's settings by hook kind: for altering kinds, then for transparent ones.
     pub(super) fn with(&mut self, part: &Part<'_>) -> Split<BTreeMap<String, Value>> {
         let (mut altering, mut transparent) = (BTreeMap::new(), BTreeMap::new());
         for entry in self.entries(part).unwrap_or_default() {
@@ -85,7 +85,7 @@ impl Reader<'_> {
     fn hook(&mut self, part: &Part<'_>) -> Option<(&'static HookKind, HookUse)> {
         let named = part.node.get("use").and_then(|node| Part { node, ..part.clone() }.as_str());
         let kind = named.and_then(HookKind::find);
-        // Without a kind, its settings are not known either.
+        // Without a kind, its settings are unknown too.
         let keys = [&HOOK[..], kind.map_or(&[], |kind| kind.settings)].concat();
         let fields = self.fields_if(part, &keys, |_| kind.is_none())?;
         let used = fields.get("use")?;
@@ -112,7 +112,7 @@ impl Reader<'_> {
         let (mut roles, mut listed) = (Vec::new(), BTreeSet::new());
         for item in self.items(part).unwrap_or_default() {
             let Some(name) = self.role_reference(&item) else { continue };
-            // Hooks are split by kind, so that only here is known which entry of the file this is.
+            // Hooks are split by kind, so the index of the entry in the file is known only here.
             if declared.contains(name.as_str()) {
                 if listed.insert(name.clone()) {
                     roles.push(name);

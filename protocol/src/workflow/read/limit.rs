@@ -18,7 +18,7 @@ impl Reader<'_> {
         self.with_defaults(part, ROLE_LIMITS.keys())
     }
 
-    /// The defaults of `T` under what the file says. A duration is stored as milliseconds, under a name with `_ms`.
+    /// The defaults of `T`, overridden by the file. A duration is stored as milliseconds, under a name with `_ms`.
     pub(super) fn with_defaults<T>(&mut self, part: &Part<'_>, keys: &[KeySpec]) -> T
     where
         T: Default + Serialize + DeserializeOwned,

@@ -1,11 +1,11 @@
-//! The reader of workflow files: from a spanned tree to a [`Workflow`] and its [`Policy`], with every fault at its
-//! place.
+//! The reader of workflow files: converts a spanned tree to a [`Workflow`] and its [`Policy`], and reports every fault
+//! at its location.
 //!
-//! The walk never stops at a fault. What could not be read is left out and marked in [`SourceMap`], so that the checker
-//! reports no faults that only follow from it. Defaults, shorthands and undeclared statuses are filled in here.
+//! The walk never stops at a fault. Unreadable parts are left out and marked in [`SourceMap`], so that the checker
+//! reports no faults that only follow from them. The reader fills in defaults, shorthands and undeclared statuses.
 //!
-//! It must never know how templates are evaluated or what a graph may look like: that is for the checker. It reads no
-//! file itself; it is given [`Files`].
+//! It must not know how templates are evaluated or which graphs are allowed: that is for the checker. It reads files
+//! only through [`Files`].
 
 mod child;
 mod edge;
@@ -42,10 +42,10 @@ pub use scalar::{duration_ms, size_bytes};
 const MAX_FAULTS: usize = 1_000;
 
 /// Reads and checks the workflow `text`, which is the content of `file`; a name that ends in `.json` is read as JSON.
-/// `files` gives what the workflow includes, by paths from the folder of `file`.
+/// `files` gives access to included files, by paths from the folder of `file`.
 ///
 /// # Errors
-/// All faults of the file, in source order, then those of the child workflows that it names.
+/// All faults of the file, in source order, then those of its child workflows.
 pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Checked, Vec<Diagnostic>> {
     let base = file.rsplit(['/', '\\']).next().unwrap_or(file);
     let mut family = Family::new(base);
@@ -54,23 +54,23 @@ pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Checked, Vec<Di
 
 struct Reader<'a> {
     files: &'a dyn Files,
-    /// What all files of one workflow share.
+    /// The state shared by all files of one workflow.
     family: &'a mut Family,
-    /// The folder of the file as it is shown, with `/` at its end, or empty.
+    /// The folder of the file in diagnostics, with `/` at its end, or empty.
     shown_folder: String,
-    /// The folder of the file as [`Files`] knows it, with `/` at its end, or empty.
+    /// The folder of the file for [`Files`], with `/` at its end, or empty.
     folder: String,
     is_json: bool,
     places: SourceMap,
     faults: Vec<Diagnostic>,
-    /// Faults of child workflows, in the order in which the children are named.
+    /// Faults of child workflows, in the order in which the file names the children.
     child_faults: Vec<Diagnostic>,
     not_yet: Vec<Diagnostic>,
     /// Offsets of syntax errors; the tree is a guess there.
     holes: BTreeSet<usize>,
-    /// The names under `roles`, also of roles that could not be read.
+    /// The names under `roles`, including unreadable roles.
     role_names: Vec<String>,
-    /// Schemas that have been compiled once without a fault.
+    /// Schemas that were already compiled without a fault.
     sound_schemas: BTreeSet<String>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         self.places.sort(&mut self.faults);
         self.faults.dedup();
         for fault in self.child_faults {
-            // Two roles may be played by one file.
+            // Two roles may run the same file.
             if !self.faults.contains(&fault) {
                 self.faults.push(fault);
             }
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         self.places.is_main(&fault.file) && between.is_some_and(|text| !text.contains('\n'))
     }
 
-    /// Keeps a fault, unless there is a syntax error at the same offset.
+    /// Records a fault, unless there is a syntax error at the same offset.
     fn report(&mut self, fault: SourceError) {
         if !self.holes.contains(&fault.span.offset) || fault.span == Span::default() {
             self.keep_fault(fault);
@@ -211,13 +211,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Keeps a fault of a part that is then left out.
+    /// Records a fault of a part that is then left out.
     fn refuse(&mut self, part: &Part<'_>, fault: SourceError) {
         self.places.mark_incomplete(&part.path);
         self.report(fault);
     }
 
-    /// A scalar as it is written, for a message.
+    /// A scalar as written, for a message.
     fn shown(&self, part: &Part<'_>) -> String {
         let Span { offset, length } = part.node.span;
         match self.places.text().get(offset..offset + length).filter(|text| !text.contains('\n')) {
@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Roles with what of them may change.
+/// Roles and their policies.
 type RolesAndPolicies = (Ordered<RoleName, Role>, BTreeMap<String, RolePolicy>);
 
 #[cfg(test)]

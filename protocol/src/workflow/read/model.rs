@@ -74,7 +74,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a logical model may be called so: the name also stands in `rondo.toml`.
+/// Whether a logical model may have this name, which is also used in `rondo.toml`.
 fn is_model_name(name: &str) -> bool {
     const LONGEST: usize = 64;
     !name.is_empty()

@@ -1,4 +1,4 @@
-//! Names of roles, statuses, fields and inputs, and those that already have a meaning.
+//! Names of roles, statuses, fields and inputs, and reserved names.
 
 use super::Reader;
 use super::part::Part;
@@ -14,7 +14,7 @@ const RESERVED_FIELDS: [&str; 3] = ["status", "body", "when"];
 const LONGEST: usize = 64;
 
 impl Reader<'_> {
-    /// The name of a role that is declared under the part's key.
+    /// Reads the name of a role from the part's key.
     pub(super) fn role_name(&mut self, part: &Part<'_>) -> Option<RoleName> {
         let name = self.checked_name(part, RoleName::new)?;
         self.unreserved(part, "role", |text| RESERVED_ROLES.contains(&text) || text == "body").then_some(name)
@@ -29,21 +29,21 @@ impl Reader<'_> {
         self.checked_name(part, Status::new)
     }
 
-    /// The name of a status's field, without the `?` of an optional one.
+    /// Reads the name of a status's field, without the `?` of an optional one.
     pub(super) fn field_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
         let (name, optional) = self.input_name(part)?;
         self.unreserved(part, "field", |text| RESERVED_FIELDS.contains(&text.trim_end_matches('?')))
             .then_some((name, optional))
     }
 
-    /// The name of an input, without the `?` of an optional one.
+    /// Reads the name of an input, without the `?` of an optional one.
     pub(super) fn input_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
         let optional = part.name().ends_with('?');
         let name = self.checked_name(part, |text| FieldName::new(text.strip_suffix('?').unwrap_or(text)))?;
         Some((name, optional))
     }
 
-    /// A role that is named by a value; whether it exists is for the checker.
+    /// Reads a reference to a role; the checker checks that it exists.
     pub(super) fn role_reference(&mut self, part: &Part<'_>) -> Option<RoleName> {
         let text = self.text(part)?;
         match RoleName::new(&text) {
@@ -58,8 +58,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The role whose name is nearest to `text`, for the first faults of a file: looking among thousands of roles for
-    /// thousands of names would take minutes.
+    /// The role with the name nearest to `text`, only for the first faults of a file: comparing thousands of names with
+    /// thousands of roles would take minutes.
     pub(super) fn near_role(&self, text: &str) -> Option<String> {
         const FAULTS_WITH_HINT: usize = 100;
         if self.faults.len() >= FAULTS_WITH_HINT {
@@ -106,7 +106,7 @@ impl Reader<'_> {
     }
 }
 
-/// A hint at the name that is nearest to `text` in form: in lower case, with `_` for blanks and `-`.
+/// A hint with the nearest valid name: `text` in lower case, with `_` for blanks and `-`.
 fn hint_at_mended(text: &str, is_name: impl Fn(&str) -> bool) -> Option<String> {
     let is_gap = |c: char| c.is_whitespace() || c == '-';
     let mended: String = text.trim().chars().map(|c| if is_gap(c) { '_' } else { c }).collect();

@@ -1,5 +1,5 @@
-//! What is read and checked but not run by this version: named at its key, so that `validate` can warn and `run` can
-//! refuse before anything is paid for.
+//! Parts that are read and checked but not supported by this version: reported at their key, so that `validate` can
+//! warn and `run` can refuse before it incurs any cost.
 
 use super::Reader;
 use crate::diagnostic::Code;

@@ -1,4 +1,4 @@
-//! What a role may answer: its statuses, each with its fields.
+//! The output of a role: its statuses, each with its fields.
 
 use super::Reader;
 use super::part::Part;
@@ -10,7 +10,7 @@ use crate::workflow::{Ordered, Rule};
 pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
 
 impl Reader<'_> {
-    /// The statuses under `output`; left out, the one status `done` without fields.
+    /// Reads the statuses under `output`; by default the one status `done` without fields.
     pub(super) fn output(&mut self, part: Option<&Part<'_>>) -> Output {
         let Some(part) = part else { return status("done").into_iter().map(|done| (done, Vec::new())).collect() };
         let mut output = Vec::new();
@@ -26,8 +26,8 @@ impl Reader<'_> {
         output
     }
 
-    /// The statuses of a rule role: each with its condition and an expression for each field, and the output that
-    /// follows.
+    /// Reads the statuses of a rule role, each with its condition and an expression for each field, and the resulting
+    /// output.
     pub(super) fn rules(&mut self, part: &Part<'_>) -> (Ordered<Status, Rule>, Output) {
         let (mut rules, mut output) = (Vec::new(), Vec::new());
         let entries = self.entries(part).unwrap_or_default();
@@ -52,7 +52,7 @@ impl Reader<'_> {
                 }
                 if let Some(expression) = self.expression_or_number(&field) {
                     expressions.push((field_name.clone(), expression));
-                    // What an expression yields is known when it is evaluated.
+                    // The type of an expression is known only when it is evaluated.
                     fields.push((field_name, Field { optional: false, schema: crate::Value::empty_object() }));
                 }
             }
@@ -64,7 +64,7 @@ impl Reader<'_> {
         (rules, output)
     }
 
-    /// An expression, which may be a number as it stands.
+    /// Reads an expression, which may be a number.
     fn expression_or_number(&mut self, part: &Part<'_>) -> Option<String> {
         match part.node.kind {
             Kind::Int(_) | Kind::Float(_) => Some(part.node.to_value().to_text()),
@@ -72,7 +72,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says so when a role has no status to answer with.
+    /// Reports a role without statuses.
     fn some_status(&mut self, part: &Part<'_>, statuses: usize) {
         if statuses == 0 && matches!(part.node.kind, Kind::Map(_)) {
             self.not_allowed(part, "at least one status", Some("left out, it is the one status `done`".to_owned()));
@@ -80,7 +80,7 @@ impl Reader<'_> {
     }
 }
 
-/// A status that is known to be one.
+/// A status with a known valid name.
 pub(super) fn status(name: &str) -> Option<Status> {
     Status::new(name).ok()
 }

@@ -1,4 +1,4 @@
-//! A part of the file on the walk: a node with its path and its key, and the ways to its own parts.
+//! A part of the file during the walk: a node with its path and its key, and access to its own parts.
 
 use super::Reader;
 use crate::diagnostic::{Code, Span, nearest};
@@ -6,7 +6,7 @@ use crate::source::{Key, Kind, Node, SourceError, excerpt};
 use crate::workflow::format::KeySpec;
 use crate::workflow::source_map;
 
-/// A node with the path by which [`SourceMap`](crate::workflow::SourceMap) knows it.
+/// A node with its path in the [`SourceMap`](crate::workflow::SourceMap).
 #[derive(Debug, Clone)]
 pub(super) struct Part<'n> {
     pub path: String,
@@ -20,7 +20,7 @@ impl<'n> Part<'n> {
         Self { path: String::new(), key: None, node }
     }
 
-    /// The same under another path.
+    /// The same part under another path.
     pub fn moved(&self, path: String) -> Self {
         Self { path, ..self.clone() }
     }
@@ -30,7 +30,7 @@ impl<'n> Part<'n> {
         matches!(self.node.kind, Kind::List(_) | Kind::Map(_))
     }
 
-    /// Where it is pointed at: a scalar's value, the key of a list or map.
+    /// The span for diagnostics: a scalar's value, the key of a list or map.
     pub fn span(&self) -> Span {
         match self.key {
             Some(key) if self.holds() || self.node.span.length == 0 => key.span,
@@ -38,7 +38,7 @@ impl<'n> Part<'n> {
         }
     }
 
-    /// Where its key stands, or it itself where it has none.
+    /// The span of its key, or of the node if it has none.
     pub fn key_span(&self) -> Span {
         self.key.map_or(self.node.span, |key| key.span)
     }
@@ -71,7 +71,7 @@ impl<'n> Part<'n> {
 pub(super) struct Fields<'n>(Vec<Part<'n>>);
 
 impl<'n> Fields<'n> {
-    /// The entry `name`, if the file has it.
+    /// The entry `name`, if present.
     pub fn get(&self, name: &str) -> Option<&Part<'n>> {
         self.0.iter().find(|part| part.name() == name)
     }
@@ -83,12 +83,12 @@ impl<'n> Fields<'n> {
 }
 
 impl Reader<'_> {
-    /// The entries of a map of these keys, of which it must have those that are required.
+    /// The entries of a map with these keys; reports missing required ones.
     pub(super) fn fields<'n>(&mut self, part: &Part<'n>, keys: &[KeySpec]) -> Option<Fields<'n>> {
         self.fields_if(part, keys, |_| false)
     }
 
-    /// The same where more keys are allowed.
+    /// The same, with additional allowed keys.
     pub(super) fn fields_if<'n>(
         &mut self,
         part: &Part<'n>,
@@ -136,7 +136,7 @@ impl Reader<'_> {
         given
     }
 
-    /// The entries of a map whose keys are names. An empty value is left as it is.
+    /// The entries of a map whose keys are names. Empty values are allowed.
     pub(super) fn entries<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
         let Kind::Map(entries) = &part.node.kind else {
             self.wrong_type(part, "a map", None);
@@ -169,7 +169,7 @@ impl Reader<'_> {
         Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
     }
 
-    /// Keeps the place of a part.
+    /// Records the location of a part.
     pub(super) fn place(&mut self, part: &Part<'_>) {
         self.places.put(&part.path, part.key.map(|key| key.span), part.node.span, part.holds());
     }

@@ -1,4 +1,4 @@
-//! Roles, by kind, with what of them may change between runs.
+//! Roles, by kind, with their policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl Reader<'_> {
             };
             match (name, role) {
                 (Some(name), Some(role)) => roles.push((name, role)),
-                // Which roles there are is not known.
+                // The set of roles is unknown.
                 _ => self.places.mark_incomplete(&part.path),
             }
         }
@@ -67,7 +67,7 @@ impl Reader<'_> {
                 with = self.model_policy(&fields, &mut policy);
                 let by = fields.get("by").map_or(Some(SelectBy::Model), |by| self.select_by(by));
                 let by = by.unwrap_or(SelectBy::Model);
-                // Its statuses are those of its edges: the graph fills them in.
+                // Its statuses are those of its edges, which the graph fills in.
                 (RoleKind::Selector(SelectorRole { by, fallback_route: None, model }), Vec::new())
             }
             Word::Human => {
@@ -85,7 +85,7 @@ impl Reader<'_> {
                 (RoleKind::Rule(RuleRole { rules }), output)
             }
             Word::Workflow => {
-                // A child has limits of its own.
+                // A child has separate limits.
                 policy.timeout_ms = None;
                 let (role, output) = self.child_role(part, &fields, policies)?;
                 (RoleKind::Workflow(Box::new(role)), output)
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Some(Role { description, kind, output, with })
     }
 
-    /// The word under `kind`, looked at before the other keys because it says which they are.
+    /// Reads the word under `kind` before the other keys, because it determines which are allowed.
     fn word_of(&mut self, part: &Part<'_>) -> Option<Word> {
         let Some(node) = part.node.get("kind") else { return Some(Word::Model) };
         let entries = self.entries(part)?;
@@ -116,7 +116,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What of a model role may change; gives back the settings of altering hooks, which may not.
+    /// Reads the policy of a model role; returns the settings of altering hooks, which are not part of it.
     fn model_policy(&mut self, fields: &Fields<'_>, policy: &mut RolePolicy) -> BTreeMap<String, Value> {
         if let Some(limits) = fields.get("limits") {
             policy.limits = self.role_limits(limits);
@@ -171,7 +171,7 @@ impl Reader<'_> {
         tools
     }
 
-    /// `name`, `server.name`, or where a choice is allowed `server.*`.
+    /// Reads `name`, `server.name`, or, if a choice is allowed, `server.*`.
     fn tool_name(&mut self, part: &Part<'_>, choice: bool) -> Option<String> {
         const LONGEST: usize = 128;
         let text = self.text(part)?;
@@ -198,7 +198,7 @@ impl Reader<'_> {
         self.word(part, &SELECT_WORD)
     }
 
-    /// `ok` with the fields that the file declares, and `failed`.
+    /// `ok` with the declared fields, and `failed`.
     fn tool_output(&mut self, part: Option<&Part<'_>>) -> Output {
         let mut declared = Vec::new();
         if let Some(part) = part {
@@ -217,7 +217,7 @@ impl Reader<'_> {
     }
 }
 
-/// An output of statuses that the format names.
+/// An output with statuses that the format defines.
 pub(super) fn named_output<const N: usize>(statuses: [(&str, Ordered<FieldName, Field>); N]) -> Output {
     let named = |(name, fields)| status(name).map(|name: Status| (name, fields));
     statuses.into_iter().filter_map(named).collect()

@@ -26,21 +26,21 @@ impl Reader<'_> {
         }
     }
 
-    /// A text that people or models read: a comment behind it may have cut it.
+    /// Reads a text for people or models: a comment after it may have cut it.
     pub(super) fn prose(&mut self, part: &Part<'_>) -> Option<String> {
         let text = self.text(part)?;
         self.whole(part);
         Some(text)
     }
 
-    /// A text in which the checker asks for places.
+    /// Reads a text in which the checker needs locations.
     pub(super) fn template(&mut self, part: &Part<'_>) -> Option<String> {
         let text = self.prose(part)?;
         self.places.put_text(&part.path, &text);
         Some(text)
     }
 
-    /// An expression: a text, or one of the two words that YAML makes booleans of.
+    /// Reads an expression: a text, or one of the two words that YAML reads as booleans.
     pub(super) fn expression(&mut self, part: &Part<'_>) -> Option<String> {
         if let Kind::Bool(truth) = part.node.kind {
             return Some(truth.to_string());
@@ -48,7 +48,7 @@ impl Reader<'_> {
         self.template(part)
     }
 
-    /// Says so when a comment may have cut the text.
+    /// Reports a comment that may have cut the text.
     fn whole(&mut self, part: &Part<'_>) {
         let file = self.places.text();
         let Some(span) = comment_behind(file, part.node) else { return };
@@ -70,7 +70,7 @@ impl Reader<'_> {
         None
     }
 
-    /// An integer from `least` to `most`. A number such as `3.0` is one.
+    /// Reads an integer from `least` to `most`. A number such as `3.0` is allowed.
     pub(super) fn integer(&mut self, part: &Part<'_>, least: u64, most: u64) -> Option<u64> {
         let Value::Int(number) = part.node.to_value() else {
             let written = self.places.text().get(part.node.span.offset..).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number for which `allowed` holds.
+    /// Reads a number for which `allowed` returns true.
     pub(super) fn number(&mut self, part: &Part<'_>, expected: &str, allowed: impl Fn(f64) -> bool) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "prices and probabilities are far smaller than 2^53")]
         let number = match part.node.kind {
@@ -114,13 +114,13 @@ impl Reader<'_> {
         None
     }
 
-    /// What one of the table's words means.
+    /// Reads one of the table's words as its value.
     pub(super) fn word<T: DeserializeOwned>(&mut self, part: &Part<'_>, words: &Named) -> Option<T> {
         let word = self.one_of(part, words.words().iter().map(|(word, _)| (*word, *word)))?;
         canonical::from_value(Value::from(word)).ok()
     }
 
-    /// What one of `words` means.
+    /// Reads one of `words` as its value.
     pub(super) fn one_of<'w, T: Copy>(
         &mut self,
         part: &Part<'_>,
@@ -137,7 +137,7 @@ impl Reader<'_> {
         None
     }
 
-    /// What a part holds that is a value as it stands. Other shapes have readers of their own.
+    /// Reads a part of a simple shape. Other shapes have separate readers.
     pub(super) fn value(&mut self, part: &Part<'_>, shape: Shape) -> Option<Value> {
         match shape {
             Shape::NonEmpty => self.nonempty(part).map(Value::Str),
@@ -182,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says which values are allowed.
+    /// Reports which values are allowed.
     pub(super) fn not_allowed(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) {
         let subject = if part.key.is_some() { format!("`{}` wants", excerpt(part.name())) } else { "expected".into() };
         let mut fault = part.fault(Code::InvalidValue, format!("{subject} {allowed}, found {}", self.shown(part)));
@@ -190,7 +190,7 @@ impl Reader<'_> {
         self.refuse(part, fault);
     }
 
-    /// Milliseconds, more than 0.
+    /// Reads a duration in milliseconds, greater than 0.
     pub(super) fn duration(&mut self, part: &Part<'_>) -> Option<u64> {
         let read = part.as_str().and_then(duration_ms).filter(|ms| *ms > 0);
         if read.is_none() {
@@ -203,14 +203,14 @@ impl Reader<'_> {
         read
     }
 
-    /// Milliseconds; `null` for `0` and `none`, which never end.
+    /// Reads a duration in milliseconds; `null` for `0` and `none`, which mean no limit.
     pub(super) fn duration_or_never(&mut self, part: &Part<'_>) -> Option<Value> {
         let never = matches!(part.node.kind, Kind::Int(0)) || matches!(part.as_str(), Some("none"));
         let zero = part.as_str().and_then(duration_ms) == Some(0);
         if never || zero { Some(Value::Null) } else { self.duration(part).map(Value::from) }
     }
 
-    /// Bytes, more than 0: an integer, or a size such as `32KiB`.
+    /// Reads a size in bytes, greater than 0: an integer, or a size such as `32KiB`.
     pub(super) fn size(&mut self, part: &Part<'_>) -> Option<u64> {
         let read = match part.node.kind {
             Kind::Int(bytes) => u64::try_from(bytes).ok(),

@@ -7,7 +7,7 @@ use crate::source::Kind;
 use crate::workflow::format::{PROMPT_FILE, SYSTEM_KEYS};
 
 impl Reader<'_> {
-    /// The system text. The pieces of a list follow each other with one blank line between.
+    /// Reads the system text. The pieces of a list are separated by a blank line.
     pub(super) fn system(&mut self, part: &Part<'_>) -> Option<String> {
         if !matches!(part.node.kind, Kind::List(_)) {
             return self.system_piece(part);
@@ -55,7 +55,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses `{{` in a text that is sent as it stands.
+    /// Refuses `{{` in a text that is sent unchanged.
     fn no_braces(&mut self, part: &Part<'_>, text: &str) {
         let Some(at) = text.find("{{") else { return };
         self.places.mark_incomplete(&part.path);
@@ -69,7 +69,7 @@ impl Reader<'_> {
         self.keep(diagnostic);
     }
 
-    /// A prompt: a template, or `{file: PATH}`.
+    /// Reads a prompt: a template, or `{file: PATH}`.
     pub(super) fn prompt(&mut self, part: &Part<'_>) -> Option<String> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             return self.template(part);

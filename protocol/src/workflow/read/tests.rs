@@ -81,7 +81,7 @@ fn what_is_stored_is_read_back() {
     }
 }
 
-/// Every file under `tests/fixtures/bad` is refused, with these words at these places.
+/// Every file under `tests/fixtures/bad` is refused, with these messages at these locations.
 #[test]
 fn bad_files_are_refused_at_their_places() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bad");
@@ -128,7 +128,7 @@ fn a_file_that_is_too_much_is_refused_at_once() {
             let start = Instant::now();
             let faults = read(file, &text, &included()).expect_err(name);
             assert!(!faults.is_empty(), "{name}");
-            // A reader that is quadratic here takes minutes.
+            // A quadratic reader takes minutes here.
             assert!(start.elapsed() < Duration::from_secs(5), "{name} took {:?}", start.elapsed());
         }
     }
@@ -145,7 +145,7 @@ fn anchors_repeat_a_value_within_the_budget() {
     assert_eq!(faults[0].code, Code::TooLarge);
 }
 
-/// The same document as JSON, in the order of the file.
+/// The same document as JSON, in file order.
 fn as_json(node: &crate::source::Node) -> String {
     use crate::source::Kind;
     match &node.kind {
@@ -353,7 +353,7 @@ proptest! {
         let _ = read("w.json", &text, &included());
     }
 
-    /// Texts that look like the format reach further than random ones.
+    /// Texts that resemble the format reach further than random ones.
     #[test]
     fn a_damaged_workflow_is_read_or_refused(at in 0..4_000_usize, cut in 0..40_usize, put in "[ \n\t{}\\[\\]:,#&*!|>'\"%@`\\-?a0]{0,6}") {
         for text in [EXAMPLE, EVERYTHING] {

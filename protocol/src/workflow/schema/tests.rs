@@ -10,7 +10,7 @@ const GOOD: [&str; 2] = [
     include_str!("../../../../tests/fixtures/good/everything.yaml"),
 ];
 
-/// The schema as an editor uses it: with a pattern that looks around, which the engine itself never compiles.
+/// The schema as an editor uses it: with a look-around pattern, which the engine itself never compiles.
 fn validator() -> jsonschema::Validator {
     let schema: Value = serde_json::from_str(&schema()).unwrap();
     jsonschema::draft202012::options().build(&schema).unwrap()
@@ -56,7 +56,7 @@ fn what_the_reader_refuses_for_its_shape_the_schema_refuses() {
 
 #[test]
 fn a_value_is_held_to_a_schema_that_looks_ahead_nowhere() {
-    // Fields of workflows are compiled without look-around; only the file's own schema, for editors, has it.
+    // Fields of workflows are compiled without look-around; only the schema of workflow files, for editors, uses it.
     assert!(Validator::of_schema(&canonical::parse(br#"{"type":"string","pattern":"(?!a)"}"#).unwrap()).is_err());
 }
 

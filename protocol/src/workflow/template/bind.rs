@@ -1,4 +1,4 @@
-//! The names of filters and tests, and what their arguments mean.
+//! The names and arguments of filters and tests.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::source::SourceError;
 
-/// How a test is made.
+/// How a test is built.
 enum Make {
     Plain(Test),
-    /// Of one argument, which has this name.
+    /// With one argument of this name.
     Of(&'static str, fn(Expr) -> Test),
 }
 
@@ -100,7 +100,7 @@ pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Res
     Ok(test)
 }
 
-/// The filter that `map("upper")` applies, with the arguments behind its name.
+/// The filter that `map("upper")` applies, with the arguments after its name.
 fn applied_to_each(mut given: Arguments) -> Result<Filter, SourceError> {
     let first = given.positional.remove(0);
     let inner = constant_text(&first, "the filter that `map` applies")?;
@@ -132,7 +132,7 @@ fn select(mut filter: Filter, mut given: Arguments, range: Range<usize>) -> Resu
     Ok(filter)
 }
 
-/// Arguments as they are used up: those by position first, then those by name.
+/// The arguments still to be used: positional ones first, then named ones.
 struct Taken<'a> {
     name: &'a str,
     given: &'a mut Arguments,

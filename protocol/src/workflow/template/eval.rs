@@ -11,15 +11,15 @@ use super::scope::{Lookup, MAX_NAMES, Scope, View};
 use super::{Cause, RenderError, Statement, filter, kind_name, number};
 use crate::canonical::Value;
 
-/// The most nodes that a render evaluates, and elements that its filters look at.
+/// The maximum number of nodes that a render evaluates, plus elements that its filters read.
 const MAX_WORK: usize = 1_000_000;
-/// The most bytes of values that a render makes on the way, its output not counted.
+/// The maximum bytes of intermediate values of a render, without its output.
 const MAX_MADE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many bytes of text are looked at for the price of one node.
+/// How many bytes of text cost as much as one node.
 const BYTES_A_UNIT: usize = 64;
 
-/// What a render has left. One meter serves all texts of a [`ValueTemplate`](super::ValueTemplate).
+/// The remaining budget of a render. All texts of a [`ValueTemplate`](super::ValueTemplate) share one meter.
 pub(super) struct Meter {
     work: Cell<usize>,
     made_bytes: Cell<usize>,
@@ -30,28 +30,28 @@ impl Meter {
         Self { work: Cell::new(MAX_WORK), made_bytes: Cell::new(MAX_MADE_BYTES) }
     }
 
-    /// Work and bytes that were paid for.
+    /// The work and bytes spent so far.
     #[cfg(test)]
     pub(super) fn spent(&self) -> (usize, usize) {
         (MAX_WORK - self.work.get(), MAX_MADE_BYTES - self.made_bytes.get())
     }
 
-    /// Pays for looking at `count` things.
+    /// Pays for reading `count` items.
     pub(super) fn work(&self, count: usize) -> Result<(), Cause> {
         pay(&self.work, count)
     }
 
-    /// Pays for looking at `bytes` bytes of text once.
+    /// Pays for reading `bytes` bytes of text once.
     pub(super) fn look(&self, bytes: usize) -> Result<(), Cause> {
         self.work(1 + bytes / BYTES_A_UNIT)
     }
 
-    /// Pays for a text of `bytes` bytes.
+    /// Pays for creating a text of `bytes` bytes.
     pub(super) fn make(&self, bytes: usize) -> Result<(), Cause> {
         pay(&self.made_bytes, bytes)
     }
 
-    /// Pays for a copy of what `view` shows, before it is made.
+    /// Pays for a copy of the content of `view`, before it is made.
     pub(super) fn copy_view(&self, view: &View<'_>) -> Result<(), Cause> {
         match (view.as_value(), view.as_str()) {
             (Some(value), _) => self.copy(value),
@@ -94,7 +94,7 @@ fn pay(left: &Cell<usize>, count: usize) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Where an expression is evaluated.
+/// The environment of an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Env<'a> {
     scope: &'a dyn Scope,
@@ -102,18 +102,18 @@ pub(super) struct Env<'a> {
     pub(super) meter: &'a Meter,
 }
 
-/// One round of a loop.
+/// One iteration of a loop.
 struct Round<'a> {
     outer: Option<&'a Round<'a>>,
     names: [Option<Named<'a>>; 2],
     index: usize,
 }
 
-/// What a loop's name stands for.
+/// The value of a loop's name.
 #[derive(Clone, Copy)]
 enum Named<'a> {
     Value(&'a Value),
-    /// The element `index` of a list that the scope gives one by one.
+    /// The element `index` of a list that the scope returns one by one.
     Item {
         list: Names<'a>,
         index: usize,
@@ -128,7 +128,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// `first`, if there is one, and the names that `segments` begin with, as far as there is room.
+    /// `first`, if given, and the leading names of `segments`, as far as there is room.
     fn leading(first: Option<&'a str>, segments: &'a [Segment]) -> Self {
         let named = segments.iter().map_while(|segment| match segment {
             Segment::Name(name) => Some(&**name),
@@ -147,7 +147,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A list that the scope gives one by one.
+/// A list whose elements the scope returns one by one.
 #[derive(Clone, Copy)]
 pub(super) struct List<'a> {
     names: Names<'a>,
@@ -159,7 +159,7 @@ impl<'a> List<'a> {
         self.length
     }
 
-    /// The value at `path` in the element `index`; `None` where the path breaks off.
+    /// The value at `path` in the element `index`; `None` if the path breaks off.
     pub(super) fn member(self, index: usize, path: &'a [Segment], env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
         if index >= self.length {
             return Ok(path.iter().try_fold(View::none(), View::member));
@@ -169,7 +169,7 @@ impl<'a> List<'a> {
         walk(view, path.get(used..), env.meter)
     }
 
-    /// All of it.
+    /// The whole list.
     fn view(self, env: &Env<'a>) -> Result<View<'a>, Cause> {
         let mut items = Vec::new();
         for index in 0..self.length {
@@ -183,7 +183,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Follows the rest of a path from what a scope returned. An owned value is paid for as a copy.
+/// Follows the rest of a path from the result of a scope. Pays for an owned value as for a copy.
 fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Result<Option<View<'a>>, Cause> {
     if let View::Owned(value) = &view {
         meter.copy(value)?;
@@ -191,12 +191,12 @@ fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Resul
     Ok(rest.and_then(|rest| rest.iter().try_fold(view, View::member)))
 }
 
-/// The text of a template.
+/// Renders a template.
 pub(super) fn render(statements: &[Statement], scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
     render_within(statements, scope, max_bytes, &Meter::new())
 }
 
-/// The text of a template that is one of several.
+/// Renders a template with a shared meter.
 pub(super) fn render_within(
     statements: &[Statement],
     scope: &dyn Scope,
@@ -209,7 +209,7 @@ pub(super) fn render_within(
     Ok(out.text)
 }
 
-/// The value of an expression.
+/// Evaluates an expression.
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Result<Value, RenderError> {
     let meter = Meter::new();
     let value = keep(expr, &Env { scope, round: None, meter: &meter })?;
@@ -221,7 +221,7 @@ fn checked_depth(value: Value) -> Result<Value, RenderError> {
     Ok(value)
 }
 
-/// The value of an expression that is one of several, and takes its size from `left`.
+/// Evaluates an expression with a shared meter, and subtracts its size from `left`.
 pub(super) fn value_within(
     expr: &Expr,
     scope: &dyn Scope,
@@ -237,7 +237,7 @@ pub(super) fn value_within(
     copied.and_then(|()| checked_depth(view.into_value())).map_err(|error: RenderError| error.within(&expr.range))
 }
 
-/// Whether a condition holds.
+/// Whether a condition is true.
 pub(super) fn condition(expr: &Expr, scope: &dyn Scope) -> Result<bool, RenderError> {
     let meter = Meter::new();
     truth(expr, &Env { scope, round: None, meter: &meter })
@@ -318,7 +318,7 @@ fn print(expr: &Expr, view: &View<'_>, out: &mut Output) -> Result<(), Cause> {
     }
 }
 
-/// A text, a number or a boolean as it is printed; `None` for none.
+/// A text, a number or a boolean as printed; `None` for none.
 pub(super) fn printed<'v>(view: &'v View<'_>) -> Result<Option<Cow<'v, str>>, Cause> {
     match (view.as_str(), view.as_value()) {
         (Some(text), _) => Ok(Some(Cow::Borrowed(text))),
@@ -328,7 +328,7 @@ pub(super) fn printed<'v>(view: &'v View<'_>) -> Result<Option<Cow<'v, str>>, Ca
     }
 }
 
-/// What an expression is called in messages.
+/// The description of an expression in messages.
 fn described(expr: &Expr) -> String {
     match &expr.node {
         Node::Path(path) => path.to_string(),
@@ -337,10 +337,10 @@ fn described(expr: &Expr) -> String {
     }
 }
 
-/// The value of `expr` for keeping.
+/// The value of `expr`, owned.
 fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
     let view = eval(expr, env)?;
-    // What was made on the way is paid for already.
+    // Owned values are already paid for.
     if !matches!(view, View::Owned(_)) {
         env.meter.copy_view(&view).map_err(|cause| RenderError::from(cause).within(&expr.range))?;
     }
@@ -400,7 +400,7 @@ fn evaluated<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError>
     }
 }
 
-/// The value of what stands before `default`: none, wherever its path breaks off.
+/// The value of the input of `default`: none, wherever its path breaks off.
 fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     let view = match &expr.node {
         Node::Path(path) => env.meter.work(1).and_then(|()| look_up(path, env)).map_err(RenderError::from),
@@ -416,14 +416,14 @@ fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderE
     Ok(view.map_err(|error| error.within(&expr.range))?.unwrap_or_else(View::none))
 }
 
-/// What a path leads to.
+/// The result of a path.
 enum Resolved<'a> {
     View(View<'a>),
-    /// A whole list that the scope gives one by one.
+    /// A whole list whose elements the scope returns one by one.
     List(List<'a>),
 }
 
-/// The value at a path; `None` where it breaks off.
+/// The value at a path; `None` if it breaks off.
 fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
     match place(path, env)? {
         Some(Resolved::View(view)) => Ok(Some(view)),
@@ -432,7 +432,7 @@ fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<View<'a>>, Cause>
     }
 }
 
-/// The list that `expr` is as a whole, where the scope gives it one by one.
+/// The list that `expr` names, if the scope returns its elements one by one.
 fn whole_list<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<Option<List<'a>>, Cause> {
     let Node::Path(path) = &expr.node else { return Ok(None) };
     let Root::Name(root) = &path.root else { return Ok(None) };
@@ -440,10 +440,10 @@ fn whole_list<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<Option<List<'a>>, Cau
     Ok(list_at(root, &path.segments, env.scope).filter(|list| path.segments.len() < list.names.count))
 }
 
-/// The list that a path begins with, where the scope gives it one by one.
+/// The list at the beginning of a path, if the scope returns its elements one by one.
 fn list_at<'a>(root: &'a str, segments: &'a [Segment], scope: &dyn Scope) -> Option<List<'a>> {
     let names = Names::leading(Some(root), segments);
-    // All names up to an index or the end have to be the list's own.
+    // All names up to an index or the end must belong to the list.
     let ends = segments.get(names.count - 1).is_none_or(|next| matches!(next, Segment::Index(_)));
     let length = if ends { scope.length(names.as_slice()) } else { None };
     length.map(|length| List { names, length })
@@ -483,12 +483,12 @@ fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<Named<'a>> {
     round.names.get(slot).copied().flatten()
 }
 
-/// The value that a calculation takes.
+/// The operand of a calculation.
 fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, Cause> {
     view.as_value().ok_or(Cause::Operand { operation, found: "text" })
 }
 
-/// Whether `expr` holds.
+/// Whether `expr` is true.
 pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     is_true(expr, env).map_err(|error| error.within(&expr.range))
 }
@@ -550,7 +550,7 @@ fn is_there(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     Ok(!eval_leniently(expr, env)?.is_none())
 }
 
-/// Whether a test holds of a value.
+/// Whether a value passes a test.
 pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool, RenderError> {
     let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() };
     let integer = |operation| match view.as_value() {
@@ -627,7 +627,7 @@ fn equal_texts(left: &str, right: &str, meter: &Meter) -> Result<bool, Cause> {
     Ok(left == right)
 }
 
-/// Equality that is paid for as far as it looks.
+/// Whether two values are equal; pays for the compared parts.
 pub(super) fn equal_values(left: &Value, right: &Value, meter: &Meter) -> Result<bool, Cause> {
     meter.work(1)?;
     match (left, right) {
@@ -667,7 +667,7 @@ fn contains(container: &View<'_>, element: &View<'_>, meter: &Meter) -> Result<b
     if let Some(text) = container.as_str() {
         let refused = Cause::Operand { operation: "in", found: element.kind_name() };
         let part = element.as_str().ok_or(refused)?;
-        // The search is linear in both: what is looked for is prepared first, however short the text is.
+        // The search is linear in both: it preprocesses the needle first, however short the text is.
         meter.look(text.len().saturating_add(part.len()))?;
         return Ok(text.contains(part));
     }
@@ -681,7 +681,7 @@ fn contains(container: &View<'_>, element: &View<'_>, meter: &Meter) -> Result<b
         }
         Some(Value::Object(members)) => {
             let Some(key) = element.as_str() else { return Ok(false) };
-            // Each level of the tree may look at the whole key.
+            // Each level of the tree may read the whole key.
             let levels = usize::try_from(members.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
             meter.look(key.len().saturating_mul(1 + levels))?;
             Ok(members.contains_key(key))

@@ -1,4 +1,4 @@
-//! The checked form of an expression: what a template may say, and nothing else.
+//! The checked form of an expression, with only what the language allows.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::canonical::Value;
 /// An expression in its checked form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// Where it stands in the source, in bytes.
+    /// The range in the source, in bytes.
     pub(crate) range: Range<usize>,
     pub(crate) node: Node,
 }
@@ -28,9 +28,9 @@ pub(crate) enum Node {
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     Arithmetic(Arithmetic, Box<Expr>, Box<Expr>),
-    /// `~`: two texts as one.
+    /// `~`: joins two texts.
     Concat(Box<Expr>, Box<Expr>),
-    /// One comparison or a chain of them, each of which must hold.
+    /// One comparison, or a chain of them that must all hold.
     Compare(Box<Expr>, Vec<(Comparison, Expr)>),
     /// `then if test else otherwise`.
     If {
@@ -52,7 +52,7 @@ pub struct Path {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Root {
     Name(Box<str>),
-    /// At a name that a loop gives: how many loops out, and which of its names.
+    /// A loop's name: how many loops out, and which of its names.
     Local {
         /// 0 = the innermost loop.
         up: usize,
@@ -72,24 +72,24 @@ pub enum Segment {
 }
 
 impl Path {
-    /// The name that it begins with.
+    /// The first name of the path.
     pub fn root(&self) -> &str {
         match &self.root {
             Root::Name(name) | Root::Local { name, .. } => name,
         }
     }
 
-    /// Whether it begins at a name that a loop of the template gives.
+    /// Whether it begins with a name of a loop in the template.
     pub fn is_local(&self) -> bool {
         matches!(self.root, Root::Local { .. })
     }
 
-    /// How it goes on.
+    /// The parts after the root.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The role whose step it asks for as a whole: `writer` of `steps.writer`.
+    /// The role whose whole step it reads: `writer` of `steps.writer`.
     pub(crate) fn whole_step(&self) -> Option<&str> {
         match (&self.root, self.segments.as_slice()) {
             (Root::Name(root), [Segment::Name(role)]) if &**root == "steps" => Some(role),
@@ -115,7 +115,7 @@ impl fmt::Display for Segment {
 }
 
 impl Segment {
-    /// What it names in `value`: none for a member that is not there, `None` where the path breaks off.
+    /// The part of `value` that it names: none for a missing member, `None` if the path breaks off.
     pub(super) fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match (self, value) {
             (Self::Name(name), Value::Object(members)) => Some(members.get(&**name).unwrap_or(&Value::Null)),
@@ -124,7 +124,7 @@ impl Segment {
         }
     }
 
-    /// The same, taken out of a value that nobody else needs.
+    /// The same, moved out of an owned value.
     pub(super) fn take(&self, value: Value) -> Option<Value> {
         match (self, value) {
             (Self::Name(name), Value::Object(mut members)) => Some(members.remove(&**name).unwrap_or_default()),
@@ -179,7 +179,7 @@ impl Comparison {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// The nearest, halves away from zero.
+    /// To the nearest, halves away from zero.
     Common,
     Floor,
     Ceil,
@@ -194,7 +194,7 @@ pub(crate) enum Test {
     /// The boolean `true` or `false`.
     Boolean(bool),
     Type(TypeTest),
-    /// An integer that 2 divides, or does not.
+    /// Whether an integer is even, or odd.
     Even(bool),
     DivisibleBy(Expr),
     StartingWith(Expr),
@@ -218,7 +218,7 @@ macro_rules! filters {
             $($kind),*
         }
 
-        /// Every filter, by name.
+        /// All filters, by name.
         pub(super) static FILTERS: [Signature; [$($name),*].len()] = [$(Signature {
             kind: FilterKind::$kind,
             name: $name,
@@ -229,15 +229,15 @@ macro_rules! filters {
     };
 }
 
-/// What a filter is declared to take.
+/// The declared inputs and parameters of a filter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) kind: FilterKind,
     pub(crate) name: &'static str,
     pub(crate) input: Input,
-    /// How many of the parameters must be given.
+    /// The number of required parameters.
     pub(super) required: usize,
-    /// Names in the order of positional arguments. `attribute` and `method` are read when the template is parsed.
+    /// Names in positional order. `attribute` and `method` are read when the template is parsed.
     pub(super) parameters: &'static [&'static str],
 }
 
@@ -281,17 +281,17 @@ filters! {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filter {
     pub(crate) signature: &'static Signature,
-    /// In the order of the signature, without `attribute` and `method`; `None` = not given.
+    /// In signature order, without `attribute` and `method`; `None` = not given.
     pub(super) given: Vec<Option<Expr>>,
     pub(crate) attribute: Option<Attribute>,
     pub(super) rounding: Rounding,
-    /// Of `select` and `selectattr`; without one they keep what is true.
+    /// For `select` and `selectattr`; without a test they keep true elements.
     pub(super) test: Option<Test>,
-    /// Of `map`: the filter that it applies to each element.
+    /// For `map`: the filter that it applies to each element.
     pub(crate) each: Option<Box<Filter>>,
 }
 
-/// What of an element is meant, such as `output.title`.
+/// The selected part of an element, such as `output.title`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attribute(pub(crate) Vec<Segment>);
 
@@ -316,7 +316,7 @@ impl Filter {
 }
 
 impl Test {
-    /// The expression that it compares with.
+    /// The argument of the test.
     pub(crate) fn argument(&self) -> Option<&Expr> {
         match self {
             Self::Compare(_, expr) | Self::DivisibleBy(expr) | Self::StartingWith(expr) | Self::EndingWith(expr) => {
@@ -328,7 +328,7 @@ impl Test {
 }
 
 impl Expr {
-    /// The expressions directly within it.
+    /// The direct subexpressions.
     pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.node {
             Node::Const(_) | Node::Path(_) | Node::LoopIndex => Vec::new(),

@@ -1,5 +1,5 @@
-//! The filters: Jinja's by name, bounded by the meter, and strict about what they take. Each is linear in the bytes that
-//! it looks at, or pays for every time that it looks at one.
+//! The filters: named as in Jinja, bounded by the meter, and strict about their input. Each is linear in the bytes that
+//! it reads, or pays each time it reads them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,14 +9,14 @@ use super::scope::View;
 use super::{Cause, RenderError, kind_name, number};
 use crate::canonical::{self, Value};
 
-/// The most blanks that `indent` puts before a line, and `tojson` before a level.
+/// The maximum number of blanks that `indent` puts before a line, and `tojson` before a level.
 const MAX_INDENT: usize = 64;
-/// The most digits after the point that `round` keeps.
+/// The maximum number of decimals that `round` keeps.
 const MAX_DIGITS: i32 = 15;
-/// How many bytes of text are looked up in a tree, character by character, for the price of one node.
+/// How many bytes of text, each character looked up in a tree, cost as much as one node.
 const BYTES_A_SEARCH: usize = 8;
 
-/// Applies `filter` to `input`. What `default` stands in for is evaluated leniently, which is up to the caller.
+/// Applies `filter` to `input`. For `default`, the caller evaluates the input leniently.
 pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     let call = Call { filter, env: *env };
     let meter = env.meter;
@@ -73,7 +73,7 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
         FilterKind::Join => call.join(&input),
         FilterKind::Map => match &filter.each {
             Some(inner) => call.each(&input, |item| {
-                // The element is copied, because what a filter gives back may be a part of it.
+                // The element is copied, because the result of a filter may be a part of it.
                 apply(inner, View::Owned(call.copy(item)?), env).map(|view| Some(view.into_value()))
             }),
             None => call.map_attribute(&input),
@@ -96,8 +96,8 @@ pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> R
     }
 }
 
-/// What `filter` makes of a list that the scope gives one by one, where it need not have all of it at once; `None` =
-/// it needs it.
+/// Applies `filter` to a list that the scope returns one by one, if the filter does not need the whole list; `None` =
+/// it does.
 pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> Option<Result<View<'a>, Cause>> {
     let element = |index: usize| Ok(list.member(index, &[], env)?.unwrap_or_else(View::none));
     match (filter.kind(), &filter.attribute) {
@@ -119,7 +119,7 @@ pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> 
     }
 }
 
-/// The characters that `trim` removes, with lookup in constant time.
+/// The characters that `trim` removes.
 struct Characters {
     ascii: u128,
     others: BTreeSet<char>,
@@ -148,7 +148,7 @@ impl Characters {
 }
 
 impl Attribute {
-    /// The part of `item` that this names.
+    /// The part of `item` with this name.
     fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(item, |value, segment| segment.of(value))
     }
@@ -173,13 +173,13 @@ impl<'a> Call<'a> {
         view.as_str().ok_or_else(|| self.refuse(view))
     }
 
-    /// The part of an element that `attribute` names, or the element.
+    /// The part of an element named by `attribute`, or the element.
     fn member<'v>(&self, item: &'v Value) -> &'v Value {
         self.filter.attribute.as_ref().map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null)
     }
 
-    /// A text made of a text, or of a number or a boolean as it is printed. Nothing here makes a text much longer than
-    /// the one it is given, but for those that pay for themselves.
+    /// Makes a text from a text, or from a number or boolean as printed. No filter here makes a text much longer than
+    /// its input, except those that pay for it themselves.
     fn text_made(
         &self,
         input: &View<'_>,
@@ -191,7 +191,7 @@ impl<'a> Call<'a> {
         Ok(View::Owned(Value::Str(make(&text)?)))
     }
 
-    /// An argument that counts something: cut to `max`.
+    /// A count argument: cut to `max`.
     fn count(&self, position: usize, default: usize, max: usize) -> Result<usize, RenderError> {
         let count = self.integer(position, i128::try_from(default).unwrap_or_default())?;
         if count < 0 { Err(Cause::NumberRange.into()) } else { Ok(usize::try_from(count).unwrap_or(max).min(max)) }
@@ -222,14 +222,14 @@ impl<'a> Call<'a> {
         if holds { self.copy(item).map(Some) } else { Ok(None) }
     }
 
-    /// The elements of a list, paid for.
+    /// The elements of a list; pays for reading them.
     fn list<'v>(&self, view: &'v View<'_>) -> Result<&'v [Value], RenderError> {
         let Some(Value::List(items)) = view.as_value() else { return Err(self.refuse(view)) };
         self.env.meter.work(items.len())?;
         Ok(items)
     }
 
-    /// The list of what `make` makes of each element, without those of which it makes nothing.
+    /// The list of the results of `make` for each element, without `None`.
     fn each(
         &self,
         input: &View<'_>,
@@ -310,7 +310,7 @@ impl<'a> Call<'a> {
             }
             let view = View::Value(item);
             joined.push_str(&eval::printed(&view).ok().flatten().ok_or_else(|| self.refuse(&view))?);
-            // What a number takes is paid afterwards: it is at most a few bytes.
+            // A number is paid for afterwards: it is at most a few bytes.
             self.env.meter.look(joined.len() - length)?;
         }
         Ok(View::Owned(Value::Str(joined)))
@@ -338,7 +338,7 @@ impl<'a> Call<'a> {
         Ok(View::Owned(sum?))
     }
 
-    /// What an element is sorted or told apart by: with upper case folded, unless it matters.
+    /// The key for sorting or comparing an element: lower case, unless case matters.
     fn key(&self, item: &Value, case_sensitive: bool) -> Result<Value, RenderError> {
         Ok(match self.copy(self.member(item))? {
             Value::Str(text) if !case_sensitive => Value::Str(text.to_lowercase()),
@@ -352,7 +352,7 @@ impl<'a> Call<'a> {
         for item in self.list(input)? {
             keyed.push((self.key(item, case_sensitive)?, item));
         }
-        // One pass of neighbours is enough to know that all can be ordered: only numbers go with numbers, and texts
+        // One pass over neighbours is enough to know that all can be ordered: numbers only with numbers, and texts only
         // with texts.
         let clash = keyed.windows(2).find_map(|pair| match pair {
             [(left, _), (right, _)] if number::order(left, right).is_none() => {
@@ -363,7 +363,7 @@ impl<'a> Call<'a> {
         if let Some(cause) = clash {
             return Err(cause.into());
         }
-        // A comparison may look at whole keys, and each level of the sort at all of them.
+        // A comparison may read whole keys, and each level of the sort all of them.
         let levels = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
         let key_bytes: usize = keyed.iter().filter_map(|(key, _)| key.as_str()).map(str::len).sum();
         self.env.meter.look(key_bytes.saturating_mul(levels))?;
@@ -378,7 +378,7 @@ impl<'a> Call<'a> {
 
     fn unique(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
         let case_sensitive = self.flag(0)?;
-        // Canonical text tells values apart, and a hash of it keeps this linear.
+        // Canonical text distinguishes values, and hashing it keeps this linear.
         let mut seen = HashSet::new();
         self.each(input, |item| {
             let text = self.json(&self.key(item, case_sensitive)?)?;
@@ -388,7 +388,7 @@ impl<'a> Call<'a> {
 
     fn to_json(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
         let indent = self.count(0, 0, MAX_INDENT)?;
-        // A text that is no value yet becomes one.
+        // A text that is not a value yet is converted.
         let text;
         let value = if let Some(value) = input.as_value() {
             value
@@ -463,7 +463,7 @@ fn title(text: &str) -> String {
     titled
 }
 
-/// Cut to `length` characters with `end` counted in, at a blank unless `killwords`.
+/// Cuts to `length` characters including `end`, at a blank unless `killwords`.
 fn truncate(text: &str, length: usize, killwords: bool, end: &str) -> String {
     if text.chars().nth(length).is_none() {
         return text.to_owned();

@@ -1,15 +1,15 @@
-//! Templates: the texts that a workflow fills in, and the expressions that it decides by.
+//! Templates: the texts that a workflow fills in, and the expressions for its decisions.
 //!
 //! A template is parsed once into a checked form ([`Template`], [`Expr`]) and rendered over a [`Scope`], which is asked
-//! only for what the template reads. The language is Jinja's, cut down: printing, `if`, `for`, comparisons, arithmetic,
-//! a fixed list of filters and tests. The parser is minijinja's and stays inside `parse.rs`; what a template means is
-//! decided here, and the decision record `engine/docs/decisions/0002-templates.md` says why.
+//! only for what the template reads. The language is a subset of Jinja: printing, `if`, `for`, comparisons, arithmetic,
+//! a fixed list of filters and tests. Parsing uses minijinja's parser, only in `parse.rs`; this module defines the
+//! semantics, for the reasons in the decision record `engine/docs/decisions/0002-templates.md`.
 //!
-//! Laws: no input makes parsing or rendering panic or overflow the stack; every render has a ceiling on its output, on
-//! its work and on the values it makes on the way; a render depends on its scope and on nothing else; what was printed
-//! is never read as a template again.
+//! Laws: no input makes parsing or rendering panic or overflow the stack; every render has a limit on its output, its
+//! work and its intermediate values; a render depends only on its scope; printed text is never parsed as a template
+//! again.
 //!
-//! This module knows nothing of graphs, roles or types; what may be read where is for [`super::check`].
+//! This module knows nothing of graphs, roles or types; [`super::check`] decides what may be read where.
 
 mod bind;
 mod eval;
@@ -29,7 +29,7 @@ pub use value::ValueTemplate;
 use crate::canonical::{self, Value};
 use crate::source::SourceError;
 
-/// The most bytes that a render produces unless its caller wants fewer.
+/// The default maximum output of a render in bytes.
 pub const MAX_RENDER_BYTES: usize = 1024 * 1024;
 
 /// A template in its checked form.
@@ -63,65 +63,65 @@ pub(crate) enum Statement {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct RenderError {
-    /// Where, in bytes of the source.
+    /// The range in the source, in bytes.
     pub range: Range<usize>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
 /// Why a template could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// Something printed is none.
+    /// A printed value is none.
     #[error("{0} is none and cannot be printed")]
     NonePrinted(String),
     /// A path continues below a value that is absent.
     #[error("{0} is not there: the path breaks off")]
     BreaksOff(String),
-    /// A list or an object printed as it is.
+    /// A list or an object is printed.
     #[error("a {0} is not printed as it is; `join` or `tojson` makes a text of it")]
     NotPrintable(&'static str),
-    /// A calculation or a filter over something of another type.
+    /// A calculation or a filter has an operand of the wrong type.
     #[error("`{operation}` does not take a {found}")]
     Operand {
         /// The operator or filter.
         operation: &'static str,
-        /// What it was given.
+        /// The type of the operand.
         found: &'static str,
     },
-    /// Two values of which neither is the larger.
+    /// Two values have no order.
     #[error("a {left} and a {right} cannot be ordered")]
     NotOrdered {
-        /// The first.
+        /// The type of the first.
         left: &'static str,
-        /// The second.
+        /// The type of the second.
         right: &'static str,
     },
-    /// A condition that is neither true nor false.
+    /// A condition is neither true nor false.
     #[error("a {0} is not a condition")]
     NotACondition(&'static str),
-    /// A number outside what canonical JSON holds.
+    /// A number is outside the range of canonical JSON.
     #[error("a number is outside ±(2^64-1) or not finite")]
     NumberRange,
     /// A division by zero.
     #[error("a number is divided by zero")]
     DivisionByZero,
-    /// More output than allowed.
+    /// The output is too large.
     #[error("it produces more than {max_bytes} bytes")]
     TooLarge {
-        /// The ceiling.
+        /// The limit.
         max_bytes: usize,
     },
-    /// A value that is nested deeper than one may be that enters a thread.
+    /// A value is nested too deeply to enter a thread.
     #[error("{}", canonical::Error::ValueTooDeep)]
     TooDeep,
-    /// More work, or more values on the way, than allowed.
+    /// The render needs too much work, or too many intermediate values.
     #[error("it takes too much work")]
     TooMuchWork,
 }
 
 impl From<Cause> for RenderError {
-    /// An error that has no place yet; the innermost expression around it gives it one.
+    /// An error without a range; the innermost enclosing expression sets it.
     fn from(cause: Cause) -> Self {
         Self { range: 0..0, cause }
     }
@@ -141,7 +141,7 @@ impl RenderError {
 pub struct Use<'t> {
     /// The path; it begins at a root of the scope.
     pub path: &'t Path,
-    /// Where it stands, in bytes of the source.
+    /// Its range in the source, in bytes.
     pub range: Range<usize>,
 }
 
@@ -149,7 +149,7 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// Every fault of it, in source order; one alone when it cannot be read at all.
+    /// All its faults, in source order; only one when it cannot be parsed at all.
     pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         Ok(Self { statements: parse::template(source)? })
     }
@@ -158,7 +158,7 @@ impl Template {
         &self.statements
     }
 
-    /// Whether it has no text at all.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
@@ -195,25 +195,25 @@ impl Template {
         conditions
     }
 
-    /// The text that it makes of `scope`.
+    /// Renders the template over `scope`.
     ///
     /// # Errors
-    /// [`RenderError`] with a place in the source; nothing is rendered in part.
+    /// [`RenderError`] with a range in the source; there is no partial output.
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
         eval::render(&self.statements, scope, max_bytes)
     }
 }
 
 impl Expr {
-    /// Parses a bare expression: what stands in `when`, `each` and the fields of a rule.
+    /// Parses a bare expression: from `when`, `each` and the fields of a rule.
     ///
     /// # Errors
-    /// As [`Template::parse`]; braces are an error with that hint.
+    /// As [`Template::parse`]; braces are an error with a hint.
     pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         parse::expression(source)
     }
 
-    /// Where it stands in the source, in bytes.
+    /// Its range in the source, in bytes.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -229,7 +229,7 @@ impl Expr {
         uses
     }
 
-    /// The values that are written out in it, in source order.
+    /// Its literal values, in source order.
     pub fn constants(&self) -> Vec<&Value> {
         let mut constants = Vec::new();
         self.walk(&mut |expr| {
@@ -245,18 +245,18 @@ impl Expr {
         self.parts().into_iter().for_each(|part| part.walk(visit));
     }
 
-    /// Its value over `scope`.
+    /// Evaluates it over `scope`.
     ///
     /// # Errors
-    /// [`RenderError`] with a place in the source.
+    /// [`RenderError`] with a range in the source.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
         eval::value(self, scope)
     }
 
-    /// Whether it holds: a boolean, or a path that there is something at.
+    /// Whether it is true: a boolean, or a path whose value is present.
     ///
     /// # Errors
-    /// [`RenderError`] with a place in the source.
+    /// [`RenderError`] with a range in the source.
     pub fn truth(&self, scope: &dyn Scope) -> Result<bool, RenderError> {
         eval::condition(self, scope)
     }
@@ -273,7 +273,7 @@ fn each<'t>(statements: &'t [Statement], visit: &mut dyn FnMut(&'t Statement)) {
     }
 }
 
-/// What a value is called in messages.
+/// The name of a value's type in messages.
 pub fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "none",

@@ -1,7 +1,7 @@
-//! Arithmetic and order of numbers as canonical JSON knows them.
+//! Arithmetic and order of canonical JSON numbers.
 //!
-//! Integers are exact within ±(2^64-1), an integral float within that range is an integer, and whatever leaves the
-//! range or is not finite is a fault: nothing wraps, saturates or becomes NaN.
+//! Integers are exact within ±(2^64-1), an integral float within that range is an integer, and a result outside the
+//! range or not finite is a fault: nothing wraps, saturates or becomes NaN.
 
 use std::cmp::Ordering;
 
@@ -33,7 +33,7 @@ pub(super) fn negate(value: &Value) -> Result<Value, Cause> {
     }
 }
 
-/// How two numbers or two texts stand to each other; `None` for anything else.
+/// The order of two numbers or two texts; `None` for anything else.
 pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
@@ -51,7 +51,7 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
         Value::Int(_) | Value::Float(_) => {
             let scale = 10_f64.powi(digits);
             let scaled = number.as_f64().unwrap_or(f64::NAN) * scale;
-            // A number too large to be scaled has no digits after the point.
+            // A number too large to be scaled has no decimals.
             if !scaled.is_finite() {
                 return Ok(number.clone());
             }

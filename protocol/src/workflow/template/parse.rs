@@ -1,7 +1,7 @@
-//! From source to the checked form. The only file that knows minijinja, of which nothing but the parser is used.
+//! Parses source to the checked form. The only file that uses minijinja, and only its parser.
 //!
-//! The parser recurses on what it reads and a long chain overflows its stack, so tokens are counted before it sees
-//! them: what passes the scan is small enough for it and for everything here that recurses afterwards.
+//! That parser recurses, and a long chain overflows its stack, so tokens are counted before it runs: what passes the
+//! scan is small enough for it and for everything here that recurses afterwards.
 
 use std::ops::Range;
 
@@ -16,10 +16,10 @@ use crate::diagnostic::Code;
 use crate::source::SourceError;
 
 const MAX_SOURCE_BYTES: usize = 64 * 1024;
-/// The most tokens between `{{` and `}}`, or `{%` and `%}`.
+/// The maximum number of tokens between `{{` and `}}`, or `{%` and `%}`.
 const MAX_EXPRESSION_TOKENS: usize = 256;
 const MAX_BLOCKS: usize = 16;
-/// The most `elif` that are open at one place.
+/// The maximum number of `elif` of one `if`.
 const MAX_ELIF: usize = 32;
 
 pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>> {
@@ -57,20 +57,20 @@ fn syntax_fault(source: &str, error: &minijinja::Error) -> SourceError {
     SourceError::new(Code::TemplateSyntax, within(source, range), detail)
 }
 
-/// The range, cut to what the source has and widened to whole characters.
+/// The range, cut to the source and widened to whole characters.
 fn within(source: &str, range: Range<usize>) -> Range<usize> {
     let end = source.ceil_char_boundary(range.end.min(source.len()));
     source.floor_char_boundary(range.start.min(end))..end
 }
 
-/// Counts tokens against the ceilings, and refuses statements that the language does not have.
+/// Checks the token limits, and refuses statements that the language does not have.
 fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), SourceError> {
     let too_large = |range, what: String| Err(SourceError::new(Code::TemplateTooLarge, range, what));
     if source.len() > MAX_SOURCE_BYTES {
         return too_large(0..source.len(), format!("a template holds at most {MAX_SOURCE_BYTES} bytes"));
     }
     let mut tokens = 0_usize;
-    // For each open block, how many `elif` it has.
+    // For each open block, its number of `elif`.
     let mut blocks: Vec<usize> = Vec::new();
     let mut opens_statement = false;
     let mut brace: Option<usize> = None;
@@ -135,12 +135,12 @@ fn range_of(span: Span) -> Range<usize> {
     offset(span.start_offset)..offset(span.end_offset)
 }
 
-/// Lowers minijinja's tree. It continues after a fault, so that all are found, with `none` in the place of what could
-/// not be lowered.
+/// Converts minijinja's tree. It continues after a fault, so that all are found, with `none` in place of what could not
+/// be converted.
 #[derive(Default)]
 struct Lowering {
     faults: Vec<SourceError>,
-    /// The names that each open loop gives, outermost first.
+    /// The names of each open loop, outermost first.
     loops: Vec<Vec<Box<str>>>,
 }
 
@@ -172,7 +172,7 @@ impl Lowering {
                 otherwise: self.statements(&block.false_body),
             }),
             ast::Stmt::ForLoop(block) => Some(self.for_loop(block, range_of(block.span()))),
-            // The scan lets no other statement through.
+            // The scan refuses all other statements.
             _ => {
                 self.refuse(0..0, "templates do not have this statement", "use `if` and `for`");
                 None
@@ -315,7 +315,7 @@ impl Lowering {
         }
     }
 
-    /// The parser's own span of a member starts at its dot, so that its start is the base's.
+    /// The parser's span of a member starts at its dot, so the start of the base is used.
     fn member(&mut self, base: &ast::Expr<'_>, segment: Segment, end: usize) -> Expr {
         let base = self.expr(base);
         let range = base.range.start..end;
@@ -329,7 +329,7 @@ impl Lowering {
         Expr { range, node }
     }
 
-    /// `not a in b` is how the parser gives `a not in b`.
+    /// Recognizes `not a in b`, which is how the parser represents `a not in b`.
     fn negation(&mut self, expr: &ast::Expr<'_>) -> Node {
         let operand = self.expr(expr);
         match operand.node {
@@ -422,7 +422,7 @@ impl Lowering {
     }
 }
 
-/// From the first byte of its first part: the parser's own span of a chain starts late.
+/// Starts at the first byte of the first part: the parser's span of a chain starts late.
 fn range(node: &Node, own: Range<usize>) -> Range<usize> {
     let first = match node {
         Node::Filter(base, _) | Node::Test(base, _) => Some(&base.range),

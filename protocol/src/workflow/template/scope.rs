@@ -1,42 +1,40 @@
-//! What a template can see, looked up name by name.
+//! The values that a template can read, looked up by name.
 //!
-//! A template asks only for what it reads, so that the whole context is never built. A list may be given one element at
-//! a time, so that a loop over ten thousand of them holds one.
+//! A template asks only for what it reads, so that the whole context is never built. A scope may return a list one
+//! element at a time, so that a loop over ten thousand elements holds one.
 
 use crate::canonical::Value;
 
-/// The most names that a [`Scope`] is asked for at once: `steps`, the role, `output`, the field.
+/// The maximum number of names in one lookup of a [`Scope`]: `steps`, the role, `output`, the field.
 pub const MAX_NAMES: usize = 4;
 
-/// What a template can see.
+/// The values that a template can read.
 ///
 /// The roots are `input`, `output`, `body`, `status`, `steps`, `branches`, and in a lane `index` and the name that
-/// `each` gives to the element. What is not there is `none`: the checker has made sure that a template asks for
-/// nothing else.
+/// `each` gives to the element. Missing values are `none`: the checker ensures that a template reads nothing else.
 pub trait Scope {
-    /// The value at a prefix of `path`, and the length of that prefix. `path` holds the leading names of a path, at
-    /// least one and at most [`MAX_NAMES`]; the template walks the rest itself. So `steps.writer.output.title` may be
-    /// answered with the role's whole output and `used: 3`, borrowed.
+    /// Returns the value at a prefix of `path`, and the length of that prefix. `path` contains the leading names of a
+    /// path, at least one and at most [`MAX_NAMES`]; the template follows the rest itself. So for
+    /// `steps.writer.output.title` a scope may return the role's whole output and `used: 3`, borrowed.
     fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s>;
 
-    /// How many elements the list at `list` has, where this scope gives its elements one by one: such a list is asked
-    /// for with [`item`](Self::item) and never with [`find`](Self::find). `None` for everything else.
+    /// The length of the list at `list`, if this scope returns its elements one by one: such a list is read with
+    /// [`item`](Self::item) and never with [`find`](Self::find). `None` for everything else.
     ///
-    /// A loop, `length`, `first`, `last`, an index and `map(attribute=...)` ask for no more than they read; any other
-    /// use builds the whole list, under the ceiling on what a render makes.
+    /// A loop, `length`, `first`, `last`, an index and `map(attribute=...)` read only what they need; any other use
+    /// builds the whole list, within the limit on a render's intermediate values.
     fn length(&self, _list: &[&str]) -> Option<usize> {
         None
     }
 
-    /// The value at a prefix of `path` within the element `index` of such a list, and the length of that prefix; the
-    /// whole element if `path` is empty. `path` holds at most [`MAX_NAMES`] names, and `index` is below
+    /// Returns the value at a prefix of `path` within the element `index` of such a list, and the length of that
+    /// prefix; the whole element if `path` is empty. `path` contains at most [`MAX_NAMES`] names, and `index` is below
     /// [`length`](Self::length).
     fn item<'s>(&'s self, _list: &[&str], _index: usize, _path: &[&str]) -> Lookup<'s> {
         Lookup::none(0)
     }
 
-    /// Whether `role` has run: the question behind `{% if steps.ROLE %}`, asked often and answered without building
-    /// a value.
+    /// Whether `role` has run: used for `{% if steps.ROLE %}`, which is frequent, without building a value.
     fn has_run(&self, role: &str) -> bool {
         !self.find(&["steps", role]).view.is_none()
     }
@@ -45,32 +43,32 @@ pub trait Scope {
 /// The result of a lookup in a [`Scope`].
 #[derive(Debug)]
 pub struct Lookup<'s> {
-    /// The value at that place.
+    /// The value.
     pub view: View<'s>,
-    /// How many names of the path lead to it.
+    /// The number of names of the path that lead to it.
     pub used: usize,
 }
 
 impl<'s> Lookup<'s> {
-    /// `view` is at the first `used` names.
+    /// A result at the first `used` names.
     pub fn new(view: impl Into<View<'s>>, used: usize) -> Self {
         Self { view: view.into(), used }
     }
 
-    /// None: the path ends after `used` names.
+    /// No value: the path ends after `used` names.
     pub fn none(used: usize) -> Self {
         Self { view: View::none(), used }
     }
 }
 
-/// A value as a template sees it: borrowed where it can be.
+/// A value as a template sees it, borrowed if possible.
 #[derive(Debug, Clone)]
 pub enum View<'s> {
-    /// A value somewhere else.
+    /// A borrowed value.
     Value(&'s Value),
-    /// A text somewhere else.
+    /// A borrowed text.
     Text(&'s str),
-    /// A value made for this occasion.
+    /// A value created for this lookup.
     Owned(Value),
 }
 
@@ -81,17 +79,17 @@ impl Default for View<'_> {
 }
 
 impl View<'_> {
-    /// What is not there.
+    /// A missing value.
     pub fn none() -> Self {
         Self::Owned(Value::Null)
     }
 
-    /// Whether there is nothing.
+    /// Whether the value is none.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::Value(Value::Null) | Self::Owned(Value::Null))
     }
 
-    /// The text, if this is one.
+    /// The text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Value(value) => value.as_str(),
@@ -100,7 +98,7 @@ impl View<'_> {
         }
     }
 
-    /// The value, unless it is a text that is none yet: [`as_str`](Self::as_str) gives every text. Nothing is copied.
+    /// The value, unless it is a bare text: [`as_str`](Self::as_str) returns every text. Copies nothing.
     pub fn as_value(&self) -> Option<&Value> {
         match self {
             Self::Value(value) => Some(value),
@@ -113,7 +111,7 @@ impl View<'_> {
         self.as_value().map_or("text", super::kind_name)
     }
 
-    /// The value itself. The caller pays for the copy first.
+    /// The owned value. The caller pays for the copy first.
     pub(super) fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
@@ -122,7 +120,7 @@ impl View<'_> {
         }
     }
 
-    /// The member of an object, or the element of a list, that `segment` names.
+    /// The member of an object, or the element of a list, with this name or index.
     pub(super) fn member(self, segment: &super::expr::Segment) -> Option<Self> {
         match self {
             Self::Value(value) => segment.of(value).map(View::Value),

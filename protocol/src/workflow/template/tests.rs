@@ -1,4 +1,4 @@
-//! What templates mean, what they refuse, and that nothing makes them panic.
+//! Tests of the semantics of templates, of what they refuse, and that nothing makes them panic.
 
 use std::fmt::Write as _;
 
@@ -129,7 +129,7 @@ fn expressions_calculate_exactly_or_not_at_all() {
         ("output.count and true", Cause::NotACondition("number")),
     ] {
         let found = Expr::parse(source).unwrap().eval(&scope()).map_err(|error| error.cause);
-        // A path in `and` asks for presence, so that a number there is present.
+        // A path in `and` tests for presence, so a number there counts as present.
         if source.contains(" and ") {
             assert_eq!(found, Ok(Value::Bool(true)), "{source}");
         } else {
@@ -297,7 +297,7 @@ fn uses_are_the_paths_that_a_template_reads() {
     );
 }
 
-/// The parser's tree has no promise of stability: this is what we make of one of everything.
+/// The parser's tree has no stability guarantee: this checks our form of one of every construct.
 #[test]
 fn the_walk_over_the_parsers_tree_is_golden() {
     let template = Template::parse(
@@ -348,7 +348,7 @@ fn chains_that_would_overflow_a_stack_are_cut_before_they_are_parsed() {
             assert!(matches!(faults[0].code, Code::TemplateTooLarge | Code::TemplateSyntax), "{}", faults[0].message);
         }
     }
-    // What the scan lets through stays within the stack of a small thread, also when it is dropped.
+    // What passes the scan fits the stack of a small thread, also when it is dropped.
     let deepest = [
         format!("{{{{ a{} }}}}", "|upper".repeat(60)),
         format!("{{{{ {}a }}}}", "not ".repeat(250)),
@@ -397,7 +397,7 @@ fn work_and_output_have_ceilings() {
     );
 }
 
-/// A scope that counts what it is asked for.
+/// A scope that records the lookups.
 struct Asked(std::cell::RefCell<Vec<String>>, Value);
 
 impl Scope for Asked {

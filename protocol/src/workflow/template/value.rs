@@ -5,8 +5,8 @@ use super::{Cause, MAX_RENDER_BYTES, RenderError, Scope, Template};
 use crate::canonical::Value;
 use crate::source::SourceError;
 
-/// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type of
-/// what it yields, and is then `null` where that is none.
+/// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type
+/// of its value; none becomes `null`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueTemplate {
     root: Part,
@@ -15,16 +15,16 @@ pub struct ValueTemplate {
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Fixed(Value),
-    /// With the way to it, as in [`Leaf::place`].
+    /// With its path, as in [`Leaf::place`].
     Text(String, Template),
     List(Vec<Part>),
     Object(Vec<(String, Part)>),
 }
 
-/// A template within a value, and the way to it.
+/// A template within a value, and its path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf<'t> {
-    /// Where it stands: `.key` and `[index]`, one after the other; empty at the root.
+    /// Its path: a sequence of `.key` and `[index]`; empty at the root.
     pub place: &'t str,
     /// The template.
     pub template: &'t Template,
@@ -34,35 +34,35 @@ impl ValueTemplate {
     /// Parses every text of `source`.
     ///
     /// # Errors
-    /// The faults of each text that has some, with the way to it as in [`Leaf::place`].
+    /// The faults of each faulty text, with its path as in [`Leaf::place`].
     pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<SourceError>)>> {
         let mut faults = Vec::new();
         let root = parse(source, "", &mut faults);
         if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
     }
 
-    /// Its templates, in the order of its keys.
+    /// Its templates, in key order.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
         let mut leaves = Vec::new();
         gather(&self.root, &mut leaves);
         leaves
     }
 
-    /// The value that it makes of `scope`. `max_bytes` is for all its texts together.
+    /// Renders the value over `scope`. `max_bytes` is the limit for all its texts together.
     ///
     /// # Errors
-    /// [`RenderError`] with a place in the text that failed.
+    /// [`RenderError`] with a range in the text that failed.
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<Value, RenderError> {
         let mut left = max_bytes;
-        // One meter for all texts, because a file may hold thousands of them.
+        // One meter for all texts, because a file may contain thousands of them.
         let value = render(&self.root, scope, &mut left, &Meter::new())?;
-        // What a file writes around a text adds to the levels of what the text makes.
+        // The levels around a text in the file add to those of its value.
         value.check_depth().map_err(|_| Cause::TooDeep)?;
         Ok(value)
     }
 
-    /// The way to the text that made [`render`](Self::render) fail with `error`, as in [`Leaf::place`]; `None` where
-    /// only all texts together are too much.
+    /// The path of the text that made [`render`](Self::render) fail with `error`, as in [`Leaf::place`]; `None` if only
+    /// all texts together exceed a limit.
     pub fn failing_leaf(&self, scope: &dyn Scope, error: &RenderError) -> Option<String> {
         let meter = Meter::new();
         let fails = |leaf: &Leaf<'_>| {

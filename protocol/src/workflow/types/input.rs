@@ -1,4 +1,4 @@
-//! What a thread is given, held to what its workflow declares.
+//! Checks the input of a thread against the declarations of its workflow.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::diagnostic::{Code, nearest};
 use crate::source::excerpt;
 use crate::workflow::Workflow;
 
-/// What is wrong with one input.
+/// A fault of one input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InputFault {
-    /// What kind of fault.
+    /// The code.
     pub code: Code,
     /// The input's name.
     pub name: String,
     /// What is wrong, in one sentence without a full stop. It never repeats the value.
     pub message: String,
-    /// What to do.
+    /// A remedy.
     pub hint: Option<String>,
 }
 
@@ -32,10 +32,10 @@ impl InputFault {
     }
 }
 
-/// The input of a thread: `given` with defaults filled in. An optional input that is not given is left out.
+/// The input of a thread: `given` with defaults filled in. Leaves out optional inputs that are not given.
 ///
 /// # Errors
-/// All faults: names that are not declared, in their order, then what is missing or wrong, in declared order.
+/// All faults: first undeclared names, in their order, then missing or invalid inputs, in declared order.
 pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Result<Value, Vec<InputFault>> {
     let mut faults: Vec<InputFault> =
         given.keys().filter(|name| !is_declared(workflow, name)).map(|name| unknown(workflow, name)).collect();
@@ -44,7 +44,7 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
     for (name, field) in &workflow.input {
         match given.remove(name.as_str()).or_else(|| field.default_value().cloned()) {
             Some(value) => {
-                // The object of all inputs is a level itself.
+                // The object of all inputs adds a level.
                 let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
                 faults.extend(if is_flat {
                     violation(name.as_str(), field, &value)
@@ -64,10 +64,10 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
     if faults.is_empty() { Ok(Value::Object(input)) } else { Err(faults) }
 }
 
-/// The value of an input that is given as text: the text itself where the type takes one, else JSON.
+/// The value of an input given as text: the text itself if the type allows one, else JSON.
 ///
 /// # Errors
-/// [`InputFault`] when the type asks for JSON and the text is none.
+/// [`InputFault`] when the type requires JSON and the text is not JSON.
 pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, InputFault> {
     if field.takes_text() {
         return Ok(Value::from(text));
@@ -75,7 +75,7 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
     match canonical::parse(text.as_bytes()) {
         Ok(value) => Ok(value),
         Err(canonical::Error::ValueTooDeep) => Err(too_deep(name)),
-        // A type that allows anything takes what is not JSON as the text it is.
+        // For a type that allows anything, text that is not JSON is a text.
         Err(_) if field.schema.get("type").is_none() && field.schema.get("enum").is_none() => Ok(Value::from(text)),
         Err(error) => {
             let wanted = field.schema.get("type").and_then(Value::as_str).unwrap_or("value");
@@ -115,7 +115,7 @@ fn unknown(workflow: &Workflow, name: &str) -> InputFault {
 fn violation(name: &str, field: &Field, value: &Value) -> Option<InputFault> {
     let words = match Validator::of_schema(&field.schema) {
         Ok(validator) => validator.violations(value).iter().map(ToString::to_string).collect::<Vec<_>>(),
-        // A checked workflow holds no such schema; one that was made by hand is not believed.
+        // A checked workflow has no such schema; a manually built one may.
         Err(error) => vec![error.to_string()],
     };
     (!words.is_empty()).then(|| {

@@ -1,7 +1,7 @@
-//! What a declared input or field may hold.
+//! The types of declared inputs and fields.
 //!
-//! In a file stands a shorthand or JSON Schema; here only JSON Schema 2020-12 is left, without references, of bounded
-//! size and depth. A [`Validator`] holds values to it, in words that never repeat the value.
+//! A file contains a shorthand or JSON Schema; here only JSON Schema 2020-12 is left, without references, of bounded
+//! size and depth. A [`Validator`] checks values, with messages that never repeat the value.
 
 mod input;
 pub mod sample;
@@ -22,7 +22,7 @@ pub use validator::{SchemaError, Validator, Violation, object_schema};
 pub struct Field {
     /// Whether it may be absent: its name ended in `?`.
     pub optional: bool,
-    /// JSON Schema 2020-12; an input's default stands in it as `default`.
+    /// JSON Schema 2020-12, including an input's default as `default`.
     pub schema: Value,
 }
 
@@ -32,7 +32,7 @@ impl Field {
         self.schema.get("default")
     }
 
-    /// Whether it may hold a text, so that a text is taken as it stands.
+    /// Whether it allows a text, so that a text needs no conversion.
     pub fn takes_text(&self) -> bool {
         let is_text = |value: &Value| value.as_str() == Some("string");
         match (self.schema.get("type"), self.schema.get("enum")) {
@@ -44,7 +44,7 @@ impl Field {
     }
 }
 
-/// Whether a schema is so plain that it needs no compiler to be known to be one: what shorthands come to.
+/// Whether a schema is so simple that it is valid without compiling it, like the results of shorthands.
 pub(super) fn is_simple(schema: &Value) -> bool {
     let Value::Object(members) = schema else { return false };
     let known_type = |word: &str| matches!(word, "string" | "integer" | "number" | "boolean" | "array" | "object");

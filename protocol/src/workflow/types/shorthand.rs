@@ -1,7 +1,7 @@
-//! From what a file says of a type to JSON Schema 2020-12.
+//! Converts the type declarations of a file to JSON Schema 2020-12.
 //!
-//! Shorthands hold at the top of a field: a word, `word[]`, `a | b`, or a map of fields. Everything else is JSON
-//! Schema, of which only known keywords are allowed and no references: nested references make validation exponential.
+//! Shorthands are allowed at the top of a field: a word, `word[]`, `a | b`, or a map of fields. Everything else is JSON
+//! Schema, with only known keywords and no references: nested references make validation exponential.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
 
-/// The most values of one field's schema.
+/// The maximum number of values in one field's schema.
 const MAX_VALUES: usize = 1_000;
-/// The deepest nesting of one field's schema.
+/// The maximum nesting of one field's schema.
 const MAX_DEPTH: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_000;
 const MAX_FAULTS: usize = 100;
@@ -86,8 +86,8 @@ const REFUSED: [&str; 12] = [
     "id",
 ];
 
-/// The JSON Schema of the type that `node` declares for the field `name`, and what is wrong with it. With faults the
-/// schema is only as much as could be read.
+/// The JSON Schema of the type that `node` declares for the field `name`, and its faults. With faults the schema
+/// contains only what could be read.
 pub fn expand(node: &Node, name: &str) -> (Value, Vec<SourceError>) {
     let mut expander = Expander { faults: Vec::new(), values: 0, name };
     let schema = expander.field(node, 1);
@@ -97,7 +97,7 @@ pub fn expand(node: &Node, name: &str) -> (Value, Vec<SourceError>) {
 struct Expander<'a> {
     faults: Vec<SourceError>,
     values: usize,
-    /// The field, for words in hints.
+    /// The field, for hints.
     name: &'a str,
 }
 
@@ -108,7 +108,7 @@ impl Expander<'_> {
         }
     }
 
-    /// Whether one more value at `depth` is within the limits, else that it is not, said once.
+    /// Whether one more value at `depth` is within the limits; reports it once if not.
     fn enter(&mut self, node: &Node, depth: usize) -> bool {
         self.values += 1;
         let within = self.values <= MAX_VALUES && depth <= MAX_DEPTH;
@@ -375,7 +375,7 @@ impl Expander<'_> {
 
 fn word_schema(text: &str) -> Option<Value> {
     if let Some(item) = text.strip_suffix("[]") {
-        // One level of list in one word; more are written as JSON Schema.
+        // A shorthand allows one level of list; more are written as JSON Schema.
         let items = WORDS.contains(&item).then(|| word_schema(item))??;
         return Some([("items", items), ("type", Value::from("array"))].into_iter().collect());
     }
@@ -406,8 +406,8 @@ fn is_object_shorthand(entries: &[(Key, Node)]) -> bool {
                 && entries.iter().any(|(_, node)| is_shorthand(node))))
 }
 
-/// Whether a map with `type` was meant as an object with a field of that name: its `type` is no type, or beside it
-/// stands something that is no keyword but a shorthand.
+/// Whether a map with `type` probably means an object with a field of that name: its `type` is no type, or it also has
+/// a shorthand under a key that is no keyword.
 fn calls_a_field_type(entries: &[(Key, Node)]) -> bool {
     let names_a_type = |node: &Node| match &node.kind {
         Kind::Str(word) => TYPES.contains(&word.as_str()),
@@ -421,7 +421,7 @@ fn calls_a_field_type(entries: &[(Key, Node)]) -> bool {
     a_field_beside || (!sound && all_fields && others().next().is_some())
 }
 
-/// A hint that quotes a file is bounded like everything else that does.
+/// Hints that quote a file have a maximum length, like all quotes.
 fn excerpt_of_hint(hint: &str) -> String {
     hint.chars().take(300).collect()
 }

@@ -80,7 +80,7 @@ fn schemas_are_bounded() {
     assert_eq!(codes(&format!("{{ type: string, pattern: {} }}", "a".repeat(2_000))), [Code::SchemaTooLarge]);
     let nested = format!("{}{{ type: string }}{}", "{ type: array, items: ".repeat(20), " }".repeat(20));
     assert_eq!(codes(&nested), [Code::SchemaTooLarge]);
-    // A pattern that is small as written and large as compiled.
+    // A pattern that is short but large when compiled.
     let large = crate::canonical::parse(br#"{"type":"string","pattern":"((a{100}){100}){100}"}"#).unwrap();
     assert!(Validator::of_schema(&large).is_err());
 }
@@ -154,7 +154,7 @@ fn an_input_may_be_nested_as_deep_as_a_value_that_enters_a_thread() {
     let fault = parse_input_text("any", field, &deep(crate::canonical::MAX_VALUE_DEPTH + 1)).unwrap_err();
     assert_eq!(fault.code, Code::InvalidInput);
     assert!(fault.message.ends_with("nested deeper than 64 levels"), "{fault}");
-    // The object of all inputs is a level itself.
+    // The object of all inputs adds a level.
     let check = |levels: usize| {
         let nested = (0..levels).fold(Value::from("x"), |value, _| Value::List(vec![value]));
         let given = BTreeMap::from([("any".to_owned(), nested), ("list".to_owned(), Value::List(Vec::new()))]);

@@ -1,4 +1,4 @@
-//! Values held to a schema.
+//! Checks values against a schema.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use crate::canonical::Value;
 use crate::id::FieldName;
 use crate::workflow::Ordered;
 
-/// The most violations that are listed for one value.
+/// The maximum number of reported violations of one value.
 const MAX_VIOLATIONS: usize = 20;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 const MAX_MESSAGE: usize = 200;
 
-/// A schema ready to hold values to.
+/// A compiled schema.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 
-/// Why a schema cannot be used.
+/// Why a schema is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
 
-/// One way in which a value does not follow a schema. It never repeats the value.
+/// One way in which a value violates a schema. It never repeats the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the value, as a JSON pointer (RFC 6901); empty for the whole.
+    /// The location in the value, as a JSON pointer (RFC 6901); empty for the whole.
     pub pointer: String,
     /// What is wrong.
     pub message: String,
@@ -55,18 +55,18 @@ pub fn object_schema(fields: &Ordered<FieldName, Field>) -> Value {
 }
 
 impl Validator {
-    /// Holds objects to these fields: all that are not optional, and no others.
+    /// Compiles the schema of objects with these fields: all that are not optional, and no others.
     ///
     /// # Errors
-    /// [`SchemaError`], which no checked workflow leads to.
+    /// [`SchemaError`], which cannot happen for a checked workflow.
     pub fn of_fields(fields: &Ordered<FieldName, Field>) -> Result<Self, SchemaError> {
         Self::of_schema(&object_schema(fields))
     }
 
-    /// Holds values to `schema`, JSON Schema 2020-12. Patterns are matched in linear time.
+    /// Compiles `schema`, JSON Schema 2020-12. Patterns are matched in linear time.
     ///
     /// # Errors
-    /// [`SchemaError`] when it is not a schema, or a pattern is too large or needs to look around.
+    /// [`SchemaError`] when it is not a schema, or a pattern is too large or has look-around.
     pub fn of_schema(schema: &Value) -> Result<Self, SchemaError> {
         jsonschema::options()
             .with_draft(Draft::Draft202012)
@@ -80,12 +80,12 @@ impl Validator {
             })
     }
 
-    /// Whether the value follows the schema.
+    /// Whether the value matches the schema.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.is_valid(&to_serde(value))
     }
 
-    /// In which ways the value does not follow the schema, at most 20, in the schema's order.
+    /// The violations of a value, at most 20, in the schema's order.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         let value = to_serde(value);
         self.0
@@ -96,10 +96,10 @@ impl Validator {
     }
 }
 
-/// The library's words, without the value and with an end.
+/// The library's message, without the value and with a maximum length.
 fn describe(error: &ValidationError<'_>) -> String {
     let message = match error.kind() {
-        // Its own words hide what is wrong: that the value is none of several.
+        // The library's message hides the fault: that the value matches none of several schemas.
         ValidationErrorKind::AnyOf { .. } => "it is none of what is allowed here".to_owned(),
         ValidationErrorKind::OneOfNotValid { .. } => "it is none of what is allowed here, or more than one".to_owned(),
         _ => error.masked().to_string(),
@@ -111,7 +111,7 @@ fn describe(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// The value as the library reads it. Only here does a value become one of another kind, and never back.
+/// Converts a value for the library. Values are never converted back.
 fn to_serde(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,

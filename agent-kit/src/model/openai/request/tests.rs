@@ -83,7 +83,7 @@ fn a_schema_that_is_not_json_is_refused() {
     assert_eq!(request_body(&call).unwrap_err().class, FaultClass::Refused);
 }
 
-/// The request of a role with two statuses to a provider that is asked in that way.
+/// The request of a role with two statuses to a provider with that response format.
 fn asked_as(format: ResponseFormat) -> String {
     let field = |name: &str, schema: &str, optional| {
         let schema = canonical::parse(schema.as_bytes()).unwrap();
@@ -151,7 +151,7 @@ fn the_bytes_of_a_request_with_marked_blocks_are_fixed() {
     insta::assert_snapshot!(keeping("127.0.0.1", KeepPrefix::Blocks, Some(KeepFor::Hour)));
 }
 
-/// What is marked of a conversation, by the numbers of its messages; 0 is the system text.
+/// The numbers of the marked messages of a conversation; 0 is the system text.
 fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
     let mut call = test_call();
     Arc::make_mut(&mut call.head).system = system.to_owned();
@@ -171,7 +171,7 @@ fn the_end_of_a_request_and_of_the_one_before_are_marked() {
     assert_eq!(marked("You test.", &[user(), said(), user(), said(), user()]), [0, 3, 5]);
     assert_eq!(marked("", &[user(), said(), user()]), [1, 3]);
 
-    // However many tools one answer uses, the request before it ended where the answer begins.
+    // However many tools one answer uses, the previous request ended where the answer begins.
     let mut long = vec![user(), said(), user(), said()];
     long.extend((0..30).map(|at| Message::tool(format!("call_{at}"), "no", false)));
     assert_eq!(marked("You test.", &long), [0, 3, 34]);
@@ -181,7 +181,7 @@ fn the_end_of_a_request_and_of_the_one_before_are_marked() {
     assert_eq!(marked("", &[]), Vec::<usize>::new());
 }
 
-/// A body without what asks a provider to keep its prefix.
+/// A body without the fields that ask a provider to cache its prefix.
 fn without_asking(body: &str) -> serde_json::Value {
     let mut body: serde_json::Value = serde_json::from_str(body).unwrap();
     let fields = body.as_object_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Reading what stands under `assert`.
+//! Reads the `assert` section.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,10 @@ const KEYS: [&str; 14] = [
     "reason",
 ];
 
-/// What a path may begin with.
+/// The first names of a path.
 const FACTS: [&str; 8] = ["outcome", "exit", "reason", "result", "route", "said", "input", "steps"];
 
-/// The keys of one assertion that nothing has read yet.
+/// The keys of one assertion that are not read yet.
 type Given<'n> = BTreeMap<&'n str, (&'n Key, &'n Node)>;
 
 impl Reader<'_> {
@@ -103,7 +103,7 @@ impl Reader<'_> {
         self.count(key, node).map(Expectation::PromptTokensUnder)
     }
 
-    /// The one of two keys that goes with `owner`.
+    /// The one of two alternative keys that `owner` requires.
     fn one_of<'n>(&mut self, owner: &Key, given: &mut Given<'n>, names: [&str; 2]) -> Option<(&'n Key, &'n Node)> {
         let [first, second] = names;
         match (given.remove(first), given.remove(second)) {

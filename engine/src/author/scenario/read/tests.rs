@@ -29,7 +29,7 @@ fn read_text(text: &str) -> (Scenario, Vec<Diagnostic>) {
     read(&Source::new("pair/tests/a.yaml", text), &definition(), &files, "pair/")
 }
 
-/// The faults of a scenario, one a line.
+/// The faults of a scenario, one per line.
 fn faults(text: &str) -> String {
     read_text(text).1.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -1,7 +1,7 @@
-//! The front matter of insta's snapshots: between two lines `---`, YAML that says where a snapshot comes from.
+//! The front matter of insta's snapshots: YAML between two lines `---` that identifies the snapshot.
 //!
-//! cargo-insta shows `source`, `description` and `expression`, and writes what it accepts in its own spelling; so what is
-//! read here is no more than that the front matter is there and which format the body has.
+//! cargo-insta shows `source`, `description` and `expression`, and writes accepted files in its own style; so reading
+//! only checks that the front matter exists and which format the body has.
 
 use std::fmt::Write as _;
 
@@ -12,22 +12,22 @@ use super::{Error, FORMAT};
 
 const FENCE: &str = "---\n";
 
-/// What stands before a body.
+/// The data of the front matter.
 pub struct Front<'a> {
-    /// The scenario's file, from the workflow's folder.
+    /// The scenario's file, relative to the workflow's folder.
     pub source: &'a str,
-    /// What it is, for a person.
+    /// A description for people.
     pub description: &'a str,
-    /// Whose requests follow: a role, or `course`.
+    /// The role of the requests, or `course`.
     pub expression: &'a str,
     /// The workflow's name.
     pub workflow: &'a str,
 }
 
 impl Front<'_> {
-    /// The whole file.
+    /// The whole file, with `body`.
     pub fn with(&self, body: &str) -> String {
-        // A text always has a JSON form, which is YAML too.
+        // A text always has a JSON form, which is valid YAML.
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let Self { source, description, expression, workflow } = self;
         let mut out = String::with_capacity(body.len() + 200);
@@ -45,10 +45,10 @@ impl Front<'_> {
     }
 }
 
-/// Where the body of a snapshot begins. `text` has `\n` at the end of each line.
+/// The offset of a snapshot's body. `text` has `\n` at the end of each line.
 ///
 /// # Errors
-/// When there is no front matter, or the body is of another format.
+/// If there is no front matter, or the body has another format.
 pub fn body(text: &str) -> Result<usize, Error> {
     let unfit = |message: &str| Error::new(Code::SnapshotSyntax, 0..0, message);
     let inner = text.strip_prefix(FENCE).ok_or_else(|| unfit("a snapshot begins with a line `---`"))?;

@@ -1,7 +1,7 @@
-//! JSON text on many lines and back, byte for byte: blanks are put between tokens and taken away again, and nothing else
-//! is looked at.
+//! Splits JSON text into lines and restores it byte for byte: blanks are inserted between tokens and removed again,
+//! and nothing else is interpreted.
 
-/// `text` with a line for each member, if exactly that can be taken back by [`compact`].
+/// `text` with a line for each member, if [`compact`] restores it exactly.
 pub fn pretty(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() * 2);
     let mut depth = 0_usize;
@@ -51,7 +51,7 @@ fn line(out: &mut String, depth: usize) {
     (0..depth.min(DEEPEST)).for_each(|_| out.push_str("  "));
 }
 
-/// Whether a character belongs to a string, its quotes included.
+/// Tracks whether a character belongs to a string, including its quotes.
 #[derive(Default)]
 struct Scan {
     is_open: bool,

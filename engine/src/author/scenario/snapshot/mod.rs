@@ -1,12 +1,11 @@
-//! Snapshots: what was accepted of a scenario, as text that a person reads, that a diff shows well, and from which every
-//! byte comes back.
+//! Snapshots: the accepted results of a scenario, as text that is readable, diffs well, and preserves every byte.
 //!
-//! A file is a snapshot of insta: front matter ([`front`]), then a body. A body is made of headings, which begin in the
-//! first column, and of texts below them, which are indented ([`text`]). [`Requests`] is the body of what one role was
-//! sent, [`RunTrace`] that of the run itself.
+//! A file is an insta snapshot: front matter ([`front`]), then a body. A body consists of headings, which start in the
+//! first column, and of indented texts below them ([`text`]). [`Requests`] is the body for the requests of one role,
+//! [`RunTrace`] that for the run itself.
 //!
-//! Laws: what is written reads back as it was, whatever is in it; a body that was edited by hand is told from one that
-//! was written, at the place where it no longer fits its digest.
+//! Laws: any written snapshot reads back unchanged; a body edited by hand is detected, at the place where it does not
+//! match its digest.
 
 mod front;
 mod json;
@@ -24,20 +23,20 @@ pub use json::pretty;
 pub use requests::{MAX_MESSAGES, Request, Requests};
 pub use trace::{RouteStep, RunTrace};
 
-/// The version of what is written here.
+/// The format version.
 pub const FORMAT: u32 = 1;
 
 /// How many digits of a digest a snapshot shows.
 const DIGITS: usize = 16;
 
-/// Why a text is no snapshot.
+/// Why a text is not a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of fault.
+    /// The code of the fault.
     pub code: Code,
-    /// Which bytes of the text it is about.
+    /// The bytes of the text concerned.
     pub at: Range<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// The fault, in one sentence without a full stop.
     pub message: String,
 }
 
@@ -46,7 +45,7 @@ impl Error {
         Self { code, at, message: message.into() }
     }
 
-    /// The diagnostic of it in `file`, whose text is `text`.
+    /// The diagnostic for `file`, whose text is `text`.
     pub fn diagnostic(self, file: &str, text: &str) -> Diagnostic {
         let span = Span::new(self.at.start, self.at.len());
         let hint = "look at `git diff`; `rondo test --accept` writes the snapshot anew";
@@ -54,8 +53,8 @@ impl Error {
     }
 }
 
-/// Checks that the body from byte `from` of `text` is what its content is written as, so that every digest in it holds.
-/// Blanks at its end do not count.
+/// Checks that the body from byte `from` of `text` equals `written`, so that every digest in it holds. Trailing blanks
+/// are ignored.
 ///
 /// # Errors
 /// The first line that differs.
@@ -76,8 +75,7 @@ fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Error> {
     }
 }
 
-/// The beginning of the digest of a body or a part of one, which ends with one line break whatever took its last ones
-/// away.
+/// The beginning of the digest of a body or a part of one, as if it ended with exactly one line break.
 fn digest_of(content: &str) -> String {
     short(rondo_protocol::Digest::sha256(format!("{}\n", content.trim_end()).as_bytes()))
 }

@@ -1,10 +1,10 @@
-//! Every request that one role was sent in one run.
+//! Every request sent to one role in one run.
 //!
-//! The head stands first, and again wherever it changes. Then each request: its number, visit and digest, how much of the
-//! request before it goes on in it, and the messages that are new. So a text that moves a prefix shows in a diff as the
-//! line `does not continue`. Lanes stand in declared order, each request is compared with the one before it in its lane,
-//! and the first of a lane stands whole. The last line has the digest of all of it, so that what was taken away or put in another visit
-//! is seen too.
+//! The head is first, and again wherever it changes. Each request follows: its number, visit and digest, how much of
+//! the previous request it continues, and its new messages. A text that moves a prefix shows in a diff as the line
+//! `does not continue`. Lanes are in declared order. Each request is compared with the one before it in its lane; the
+//! first of a lane is complete. The last line has the digest of the whole body, which also reveals text that was
+//! removed or moved to another visit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,49 +20,49 @@ use rondo_protocol::{Digest, Value, canonical};
 use super::text::{Parser, block, heading, read_word, word};
 use super::{Error, check_unedited, digest_of, json, short};
 
-/// The most messages of all requests of one snapshot, what they share counted again in each: so many references are held.
+/// The most messages of all requests of one snapshot, shared ones counted in each: this bounds the references held.
 pub const MAX_MESSAGES: usize = 1 << 22;
 
-/// What stands before the digest of the whole body.
+/// The text before the digest of the whole body.
 const END: &str = "end · digest ";
 
-/// What stands before the id of the call that a tool's message answers.
+/// The text before the id of the call that a tool message answers.
 const ANSWERS: &str = "answers";
-/// The same where the call failed.
+/// The text before the id of a call that failed.
 const FAILS: &str = "fails";
 
 /// The requests of one role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Requests {
-    /// Oldest first, and those of lanes in declared order.
+    /// Oldest first; lanes in declared order.
     pub sent: Vec<Request>,
 }
 
-/// A message with what it is. Requests that share it share its text.
+/// A message with its label. Requests that share a message share its text.
 pub type Labelled = (Arc<Message>, String);
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// In which lane.
+    /// The lane.
     pub lane: LanePath,
-    /// In which visit of the role in the lane, from 1.
+    /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
     /// What it holds besides messages.
     pub head: Arc<Head>,
-    /// The messages, each with what it is.
+    /// The messages with their labels.
     pub messages: Vec<Labelled>,
 }
 
 impl Request {
-    /// How many messages at its beginning are those of `other`.
+    /// The length of the common prefix with `other`, in messages.
     fn shared(&self, other: &Self) -> usize {
         self.messages.iter().zip(&other.messages).take_while(|(own, its)| own == its).count()
     }
 }
 
 impl Requests {
-    /// How many messages all requests come to, what they share counted again in each.
+    /// The number of messages of all requests, shared ones counted in each.
     pub fn messages(&self) -> usize {
         self.sent.iter().map(|request| request.messages.len()).sum()
     }
@@ -112,10 +112,10 @@ impl Requests {
         out
     }
 
-    /// What the body says that begins at byte `from` of `text`.
+    /// Reads the body that starts at byte `from` of `text`.
     ///
     /// # Errors
-    /// The first place that [`to_text`](Self::to_text) would not have written.
+    /// The first place that differs from what [`to_text`](Self::to_text) writes.
     pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let mut sent: Vec<Request> = Vec::new();
@@ -172,7 +172,7 @@ fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
     Some((lane, visit.parse().ok()?))
 }
 
-/// The messages of the request before that go on in this one.
+/// The messages of the previous request that this one continues.
 fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Error> {
     let all = before.messages.len();
     let place = parser.place();
@@ -189,7 +189,7 @@ fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<V
 }
 
 fn write_head(out: &mut String, head: &Head) -> Digest {
-    // A head is made of texts and of parameters that came from a checked workflow.
+    // A head consists of texts and of parameters from a checked workflow.
     let digest = Digest::of(Kind::Head, head).map_or_else(|_| Digest::of_bytes(Kind::Head, &[]), |(digest, _)| digest);
     heading(out, &format!("head · digest {}", short(digest)));
     heading(out, &format!("model {}", word(&head.model)));
@@ -215,7 +215,7 @@ fn write_head(out: &mut String, head: &Head) -> Digest {
     digest
 }
 
-/// What is said of a JSON text that has no blanks to be taken away; else it stands there as it is.
+/// Marks a JSON text without blanks to remove; any other is written unchanged.
 const AS_SENT: &str = " · as sent";
 
 fn write_schema(out: &mut String, words: &str, schema: &str) {
@@ -272,7 +272,7 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
     Ok(Some(Head { model, parameters, response_format, system, tools }))
 }
 
-/// Writes a message: what it begins to say stands below its heading, and each further part below one of its own.
+/// Writes a message: its first part below its heading, and each further part below its own.
 fn write_message(out: &mut String, number: usize, message: &Message, label: &str) {
     let mut words = format!("message {number} · {}", message.role().as_str());
     let (text, parts) = match message.parts() {
@@ -316,12 +316,12 @@ fn write_part(out: &mut String, part: &Part) {
             heading(out, &format!("file {} · {}", word(name), word(media_type)));
             block(out, &digest.to_string());
         }
-        // It is the one part of its message.
+        // It is the only part of its message.
         Part::ToolResult { text, .. } => block(out, text),
     }
 }
 
-/// A label ends its line, so it may hold blanks; one that could be taken for something else is a JSON string.
+/// A label ends its line, so it may contain blanks; an ambiguous one is a JSON string.
 fn word_of_label(label: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | ',' | '.' | '_' | '-' | '[' | ']');
     let is_safe = label.chars().all(is_plain)
@@ -359,7 +359,7 @@ fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelle
     while let Some(part) = read_part(parser)? {
         parts.push(part);
     }
-    // Of an assistant an empty text is no part; a user has one text, which may stand further below.
+    // An assistant's empty text is not a part; a user has one text, which may be further below.
     let has_text = parts.iter().any(|part| matches!(part, Part::Text { .. }));
     if let Some((id, failed)) = result {
         parts.insert(0, Part::ToolResult { failed, id, text });

@@ -1,9 +1,9 @@
 //! Headings and indented texts.
 //!
-//! A line of a text stands behind four blanks as it is. An empty line between two others is empty. A line that would not
-//! survive an editor or a terminal, because it ends with a blank, holds control characters or is an empty line at an end
-//! of its text, stands behind three blanks and a `\`, and in it `\\`, `\r`, `\t` and `\u{..}` stand for characters.
-//! Everything in the first column is a heading, so no text can look like one.
+//! A line of a text follows four blanks, unchanged. An empty line between two others is empty. A line that would not
+//! survive an editor or a terminal, because it ends with a blank, holds control characters or is an empty line at an
+//! end of its text, follows three blanks and a `\`; in it `\\`, `\r`, `\t` and `\u{..}` are escapes. Everything in the
+//! first column is a heading, so no text can look like one.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub fn block(out: &mut String, text: &str) {
     }
 }
 
-/// A name in a heading: as it is when it is made of plain characters, else as a JSON string.
+/// A name in a heading: plain if all its characters are, else a JSON string.
 pub fn word(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '+');
     if !name.is_empty() && name.chars().all(is_plain) {
@@ -51,7 +51,7 @@ fn is_plain(line: &str) -> bool {
     !line.is_empty() && !line.ends_with(char::is_whitespace) && !line.chars().any(|c| c != '\t' && is_unseen(c))
 }
 
-/// Whether a character cannot be seen or steers how others are shown.
+/// Whether a character is invisible or changes how others are displayed.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -98,7 +98,7 @@ fn unescape(written: &str) -> Option<String> {
     Some(out)
 }
 
-/// A body that is read from its beginning to its end.
+/// A parser of a body.
 pub struct Parser<'t> {
     text: &'t str,
     at: usize,
@@ -114,7 +114,7 @@ impl<'t> Parser<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next line that is not empty, without going past it.
+    /// The next line that is not empty, without consuming it.
     fn line(&mut self) -> Option<&'t str> {
         while self.rest().starts_with('\n') {
             self.at += 1;
@@ -122,18 +122,18 @@ impl<'t> Parser<'t> {
         Some(self.rest().split('\n').next()?).filter(|line| !line.is_empty())
     }
 
-    /// Where the next line stands.
+    /// The range of the next line.
     pub fn place(&mut self) -> Range<usize> {
         let length = self.line().map_or(0, str::len);
         self.at..self.at + length
     }
 
-    /// The next heading, without going past it; `None` at the end, or before a text.
+    /// The next heading, without consuming it; `None` at the end, or before a text.
     pub fn peek(&mut self) -> Option<&'t str> {
         self.line().filter(|line| !line.starts_with(' '))
     }
 
-    /// The rest of the next heading, if it begins with `words`; then what follows it is next.
+    /// Consumes the next heading if it starts with `words`, and returns the rest of it.
     pub fn heading(&mut self, words: &str) -> Option<&'t str> {
         let line = self.peek()?;
         let rest = line.strip_prefix(words)?;
@@ -141,10 +141,10 @@ impl<'t> Parser<'t> {
         Some(rest)
     }
 
-    /// The text that stands next.
+    /// Reads the next text.
     ///
     /// # Errors
-    /// When none stands there, or one of its lines cannot be read.
+    /// If there is none, or one of its lines cannot be read.
     pub fn block(&mut self) -> Result<String, Error> {
         let mut text: Option<String> = None;
         let mut empty = 0;
@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// A name at the beginning of the rest of a heading, and what follows it.
+/// Splits a name off the beginning of the rest of a heading.
 pub fn read_word(rest: &str) -> Option<(String, &str)> {
     if !rest.starts_with('"') {
         let length = rest.find(' ').unwrap_or(rest.len());

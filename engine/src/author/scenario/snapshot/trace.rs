@@ -1,7 +1,7 @@
-//! The course of a run: its route, its end, and of what definition it was.
+//! The course of a run: its route, its end, and the definition it ran.
 //!
-//! The digests of the definition's parts are no part of what is compared. They say, when something else differs, which
-//! parts of the workflow and of the scenario are not as they were when the snapshot was accepted.
+//! The digests of the definition's parts are not compared. If something else differs, they tell which parts of the
+//! workflow and of the scenario have changed since the snapshot was accepted.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ pub struct RunTrace {
     pub end: Option<String>,
     /// `done`, `failed` or `stopped`.
     pub outcome: String,
-    /// Why it stopped: the code of the fault.
+    /// The code of the fault that stopped it.
     pub code: Option<String>,
-    /// Why it failed.
+    /// The reason for its failure.
     pub reason: Option<String>,
-    /// What it gave back.
+    /// Its result.
     pub result: Value,
     /// The lines for the user, oldest first.
     pub said: Vec<String>,
-    /// Of each part of the definition that the run reached, the beginning of its digest.
+    /// For each part of the definition that the run reached, the beginning of its digest.
     pub parts: BTreeMap<String, String>,
 }
 
@@ -37,7 +37,7 @@ pub struct RunTrace {
 pub struct RouteStep {
     /// `role.status`.
     pub step: String,
-    /// The edge by which the role was entered.
+    /// The edge that entered the role.
     pub edge: String,
 }
 
@@ -85,10 +85,10 @@ impl RunTrace {
         out
     }
 
-    /// What the body says that begins at byte `from` of `text`.
+    /// Reads the body that starts at byte `from` of `text`.
     ///
     /// # Errors
-    /// The first place that [`to_text`](Self::to_text) would not have written.
+    /// The first place that differs from what [`to_text`](Self::to_text) writes.
     pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let at = parser.place();
@@ -135,12 +135,12 @@ fn expected(parser: &mut Parser<'_>, words: &str) -> Error {
     Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{}`", words.trim_end()))
 }
 
-/// The rest of the next heading, which begins with `words`.
+/// The rest of the next heading, which starts with `words`.
 fn expect<'t>(parser: &mut Parser<'t>, words: &str) -> Result<&'t str, Error> {
     parser.heading(words).ok_or_else(|| expected(parser, words))
 }
 
-/// The next heading, which is `words` and nothing else.
+/// Consumes the next heading, which must equal `words`.
 fn expect_line(parser: &mut Parser<'_>, words: &str) -> Result<(), Error> {
     if expect(parser, words)?.is_empty() { Ok(()) } else { Err(expected(parser, words)) }
 }
@@ -174,7 +174,7 @@ mod tests {
     fn an_edit_anywhere_is_told() {
         let text = trace().to_text();
         let content = text.find("route").unwrap();
-        // Blanks at the end are an editor's to take away or to put there.
+        // An editor may add or remove trailing blanks.
         for (at, c) in text.trim_end().char_indices().skip_while(|(at, _)| *at < content) {
             for other in ["", "#", " #"] {
                 let mut edited = text.clone();

@@ -1,4 +1,4 @@
-//! Openings: what they must not do to a store that is not whole, and who may be inside.
+//! Openings: what they must not do to a damaged store, and which processes may hold it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::*;
 
-/// How long an opening may take that meets nonsense.
+/// How long an opening of invalid data may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What an opening for writing and a reader say, each in time.
+/// The results of an opening for writing and of a reader, each within the time limit.
 fn in_time(folder: &Path) -> [Result<usize, Error>; 2] {
     let (done, outcome) = mpsc::channel();
     let place = folder.to_owned();
@@ -25,7 +25,7 @@ fn manifest_of(folder: &Path) -> PathBuf {
     manifest::current(&folder.join(DATABASE)).unwrap().unwrap().1
 }
 
-/// Where the last record of a log or manifest begins.
+/// The offset of the last record of a log or manifest.
 fn last_record(path: &Path) -> usize {
     let (bytes, mut at, mut last) = (fs::read(path).unwrap(), 0, 0);
     while let Some(header) = bytes.get(at..at + 7) {
@@ -44,7 +44,7 @@ async fn flushed() -> tempfile::TempDir {
     flushed_with(Durability::Sync).await
 }
 
-/// A store of two threads whose process was killed: each of the first steps is in a table of its own.
+/// A store of two threads whose process was killed: each of the first steps is in its own table.
 async fn flushed_with(durability: Durability) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = RocksStore::open(folder.path(), Options { durability, owner: None }).unwrap();
@@ -59,7 +59,8 @@ async fn flushed_with(durability: Durability) -> tempfile::TempDir {
     crash(folder.path())
 }
 
-/// As [`crash`], while tables come and go: the manifest is copied before what it names, of which nothing is deleted.
+/// Like [`crash`], while tables come and go: the manifest is copied before the files it names, none of which is
+/// deleted.
 fn crash_while_files_change(store: &RocksStore, folder: &Path) -> tempfile::TempDir {
     let crashed = tempfile::tempdir().unwrap();
     store.tables.db.disable_file_deletions().unwrap();
@@ -93,7 +94,7 @@ async fn a_manifest_that_lost_its_end_is_told_and_nothing_is_deleted() {
             assert!(is_damaged(&outcome), "cut at {end} of {}: {outcome:?}", bytes.len());
         }
         assert_eq!(contents(folder.path()), before, "cut at {end}: files changed");
-        // The file is named, so that a person knows where to look.
+        // The error names the file, so that a person knows where to look.
         let Err(Error::Damaged(damage)) = open(folder.path()) else { panic!("cut at {end}") };
         assert!(damage.file.is_some_and(|file| file.starts_with("db/MANIFEST-")), "cut at {end}");
     }
@@ -111,7 +112,7 @@ async fn without_an_anchor_a_manifest_that_lost_its_end_still_deletes_nothing() 
         fs::write(manifest_of(folder.path()), &bytes[..end]).unwrap();
         let tables = files(folder.path(), "sst").len();
         for outcome in in_time(folder.path()) {
-            // It may be that no table had been named behind the cut.
+            // Possibly no table was named after the cut.
             assert!(is_damaged(&outcome) || outcome == Ok(3), "cut at {end}: {outcome:?}");
         }
         assert!(files(folder.path(), "sst").len() >= tables, "cut at {end}: a table was deleted");

@@ -1,4 +1,4 @@
-//! The types that filters take and give.
+//! The input and output types of filters.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl<'w> Typing<'_, 'w> {
         self.filtered(&known, filter, &input.range).or_absent(want == Want::Presence && known.optional)
     }
 
-    /// The type of what a filter makes of a value of a known type.
+    /// The result type of a filter for an input of a known type.
     fn filtered(&mut self, known: &Known<'w>, filter: &Filter, range: &Range<usize>) -> Known<'w> {
         let kind = &known.kind;
         let (takes, fits) = match filter.signature.input {
@@ -70,7 +70,7 @@ impl<'w> Typing<'_, 'w> {
             FilterKind::Map => {
                 let made = match &filter.each {
                     Some(inner) => self.filtered(&element, inner, range),
-                    // A default stands in for what is absent.
+                    // A default replaces an absent value.
                     None => Known { optional: member.optional && filter.argument(0).is_none(), ..member },
                 };
                 Type::List(Box::new(made)).into()

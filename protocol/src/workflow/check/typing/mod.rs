@@ -15,42 +15,42 @@ use crate::source::SourceError;
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
 
-/// What a template can read.
+/// The environment of a template.
 pub(super) struct TypeEnv<'p, 'w> {
     pub(super) plan: &'p Plan<'w>,
     pub(super) flow: &'p Flow<'p, 'w>,
-    /// What has run.
+    /// Which roles have run.
     pub(super) state: State,
-    /// The steps that may lead here, by role and status.
+    /// The possible preceding steps, by role and status.
     pub(super) steps: Vec<(usize, usize)>,
-    /// Whether something leads here that is not one step: `start`, or the lanes of a fan-out.
+    /// Whether something other than one step leads here: `start`, or the lanes of a fan-out.
     pub(super) without_step: Option<&'static str>,
-    /// How many `branches` there are at least, where they are in scope.
+    /// The minimum length of `branches`, if in scope.
     pub(super) branches: Option<usize>,
-    /// The names that lanes give.
+    /// The names that lanes define.
     pub(super) names: Vec<(&'w str, Known<'w>)>,
 }
 
-/// What an expression is wanted for.
+/// How the value of an expression is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
     Print,
-    /// For an operator or a filter, which does not take none.
+    /// By an operator or a filter, which does not accept none.
     Operand,
-    /// To be kept with its type, or compared: none is a value.
+    /// Kept with its type, or compared: none is a value.
     Value,
     /// As a condition: an optional part of it may be absent.
     Condition,
-    /// By `default`, or a test for none: it may break off anywhere.
+    /// By `default`, or a test for none: the path may break off anywhere.
     Presence,
 }
 
 pub(super) struct Typing<'p, 'w> {
     env: &'p TypeEnv<'p, 'w>,
     faults: Vec<SourceError>,
-    /// Paths that are known to be there, as they are written.
+    /// Paths known to be present, as written.
     present: Vec<String>,
-    /// What the names of each open loop stand for.
+    /// The types of the names of each open loop.
     loops: Vec<Vec<Known<'w>>>,
 }
 
@@ -78,7 +78,7 @@ impl<'p, 'w> Typing<'p, 'w> {
                     let element = self.element(over);
                     let given = match names.len() {
                         1 => vec![element],
-                        // Two names are for pairs, which lists of lists and `items` give.
+                        // Two names require pairs, which lists of lists and `items` yield.
                         count => vec![Type::Any.into(); count],
                     };
                     self.loops.push(given);
@@ -104,7 +104,7 @@ impl<'p, 'w> Typing<'p, 'w> {
         known
     }
 
-    /// The elements of what `each` or `for` goes over.
+    /// The element type of the list of an `each` or `for`.
     pub(super) fn element(&mut self, over: &Expr) -> Known<'w> {
         let known = self.expr(over, Want::Operand);
         match known.kind {
@@ -205,7 +205,7 @@ impl<'p, 'w> Typing<'p, 'w> {
         }
     }
 
-    /// Runs `then` with what is known when `test` is `truth`.
+    /// Runs `then` with what follows from `test` being `truth`.
     fn assuming(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self)) {
         let known = self.present.len();
         presence::implied(test, truth, &mut self.present);
@@ -341,7 +341,7 @@ fn is_none(expr: Option<&Expr>) -> bool {
     matches!(expr, Some(Expr { node: Node::Const(Value::Null), .. }))
 }
 
-/// One of two types: what they have in common.
+/// The common type of two types.
 fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
     let optional = left.optional || right.optional;
     let kind = match (left.kind, right.kind) {

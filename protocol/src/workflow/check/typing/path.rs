@@ -12,7 +12,7 @@ use crate::workflow::template::expr::Root;
 use crate::workflow::template::{Path, Segment};
 
 impl<'w> Typing<'_, 'w> {
-    /// A member of a value that is not reached by a path.
+    /// A member of a value that is not a path.
     pub(super) fn member(&mut self, base: &Known<'w>, segment: &Segment, range: &Range<usize>) -> Known<'w> {
         let found = match base.kind {
             Type::Step(role) | Type::PastStep(role) => {
@@ -82,7 +82,7 @@ impl<'w> Typing<'_, 'w> {
             },
         };
         for (position, segment) in rest.iter().enumerate() {
-            // Where this part is absent the path breaks off, and all of it is.
+            // If this part is absent the path breaks off, and the whole path is absent.
             let mut breaks_off = known.optional && !self.is_present(&written);
             if breaks_off && !matches!(want, Want::Presence | Want::Condition) {
                 self.absent(&written, range);
@@ -133,7 +133,7 @@ impl<'w> Typing<'_, 'w> {
         self.fault(Code::OptionalUnguarded, range, format!("`{written}` may be absent"), hint);
     }
 
-    /// A field that none of the statuses declares, or that only some of them do.
+    /// Reports a field that none or only some of the statuses declare.
     fn missing_field(
         &mut self,
         of: &str,
@@ -165,7 +165,7 @@ impl<'w> Typing<'_, 'w> {
         self.fault(Code::FieldNotInEveryStatus, range, message, hint);
     }
 
-    /// The steps whose output is written `output` or `steps.ROLE.output`.
+    /// The steps whose output is written as `output` or `steps.ROLE.output`.
     fn statuses_of(&self, of: &str) -> Vec<(usize, usize)> {
         let written = of.trim_matches('`');
         let role = written.strip_prefix("steps.").and_then(|rest| rest.strip_suffix(".output"));
@@ -210,7 +210,7 @@ impl<'w> Typing<'_, 'w> {
         None
     }
 
-    /// What may be meant by a name that is not in scope.
+    /// Suggestions for a name that is not in scope.
     fn meant(&self, name: &str) -> String {
         let env = self.env;
         let is_field = env
@@ -281,7 +281,7 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
 }
 
 fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
-    // A step with a reserved status is there only where an edge takes it.
+    // A step with a reserved status is present only after an edge of that status.
     env.plan.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
@@ -295,13 +295,13 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// An input with a default is always there.
+/// An input with a default is always present.
 fn input(field: &Field) -> Known<'_> {
     let optional = field.optional && field.schema.get("default").is_none();
     Known::of(&field.schema).or_absent(optional)
 }
 
-/// The fields that a role's answer with a status has.
+/// The fields of a role's answer with a status.
 fn fields_of<'w>(plan: &Plan<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
     let Some(role) = plan.role(role) else { return Vec::new() };
     match role.role.output.get(status) {
@@ -315,7 +315,7 @@ fn field_of<'w>(name: &'w FieldName, field: &'w Field) -> (&'w str, Known<'w>) {
     (name.as_str(), Known::of(&field.schema).or_absent(field.optional))
 }
 
-/// The fields that all of these steps have.
+/// The fields that all these steps have.
 fn common_fields<'w>(plan: &Plan<'w>, steps: &[(usize, usize)]) -> Type<'w> {
     let mut steps = steps.iter();
     let Some((role, status)) = steps.next() else { return Type::Any };

@@ -1,9 +1,9 @@
-//! What a condition says about what is there.
+//! Which paths are present according to a condition.
 
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Path};
 
-/// The paths that are there when `test` is `truth`.
+/// Adds the paths that are present when `test` is `truth`.
 pub(super) fn implied(test: &Expr, truth: bool, present: &mut Vec<String>) {
     match (&test.node, truth) {
         (Node::Path(path), true) => add_prefixes(path, present),
@@ -47,7 +47,7 @@ pub(super) fn implied(test: &Expr, truth: bool, present: &mut Vec<String>) {
     }
 }
 
-/// A path is there only when all that it goes through is.
+/// Adds a path and its prefixes: a path is present only if all its prefixes are.
 fn add_prefixes(path: &Path, present: &mut Vec<String>) {
     let mut written = path.root().to_owned();
     for segment in path.segments() {

@@ -1,4 +1,4 @@
-//! What a render costs: units of work, never time.
+//! Tests of the cost of a render, in units of work, not time.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const MIB: usize = 1024 * 1024;
 
-/// A scope of one text that is no value yet, of short texts, and of ten thousand elements that are given one by one.
+/// A scope with one bare text, short texts, and ten thousand elements that are returned one by one.
 struct Big {
     body: String,
     asked: RefCell<Vec<String>>,
@@ -55,7 +55,7 @@ fn cost(source: &str, scope: &dyn Scope) -> (Result<String, Cause>, usize, usize
     (rendered.map_err(|error| error.cause), work, made)
 }
 
-/// All of the text is in the set, and the set is as long as the text.
+/// All characters of the text are in the set, which is as long as the text.
 #[test]
 fn trim_asks_a_set_and_not_a_text_for_each_character() {
     let scope = Big::of("ab".repeat(1_400_000));

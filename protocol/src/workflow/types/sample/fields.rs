@@ -7,26 +7,25 @@ use crate::canonical::Value;
 use crate::id::FieldName;
 use crate::workflow::{Field, Ordered};
 
-/// The most objects of one list of fields.
+/// The maximum number of objects of one list of fields.
 pub const MAX_OBJECTS: usize = 96;
-/// The most objects that are made of every value of one field with every value of another.
+/// The maximum number of objects from combining the values of several fields.
 const MAX_CROSSED: usize = 64;
 
-/// Objects of some fields.
+/// Objects with certain fields.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Objects {
-    /// Each once: first the shortest, with every optional field left out; then, if they are others, the longest, and
+    /// Without duplicates: first the shortest, with every optional field left out; then, if different, the longest, and
     /// the longest without its optional fields.
     pub values: Vec<Value>,
-    /// Fields for which no value could be made. Where one of them must be there, there are no objects.
+    /// Fields for which no value could be made. If one of them is required, there are no objects.
     pub unmade: Vec<FieldName>,
-    /// Whether there would have been more.
+    /// Whether there would be more.
     pub is_cut: bool,
 }
 
-/// Objects with `fields`. Fields whose name is in `crossed` are tried in every combination of their values, because
-/// what happens next depends on them together; the others one at a time. `wanted` as in [`samples`], for the fields
-/// that are crossed.
+/// Makes objects with `fields`. Fields named in `crossed` are tried in every combination of their values, because what
+/// happens next depends on them together; the others one at a time. `wanted` as in [`samples`], for crossed fields.
 pub fn objects(fields: &Ordered<FieldName, Field>, crossed: &BTreeSet<String>, wanted: &[Value]) -> Objects {
     let mut objects = Objects::default();
     let mut made: Vec<Made<'_>> = Vec::new();
@@ -81,7 +80,7 @@ impl Made<'_> {
         self.values.get(1).or(self.values.first()).unwrap_or(&Value::Null)
     }
 
-    /// Every value, and none where the field may be left out.
+    /// Every value, and `None` if the field is optional.
     fn choices(&self) -> impl Iterator<Item = Option<&Value>> {
         self.values.iter().map(Some).chain(self.optional.then_some(None))
     }

@@ -1,34 +1,34 @@
-//! Schemas without `allOf`, `anyOf`, `oneOf` and `if`: each way of following one, written out.
+//! Expands `allOf`, `anyOf`, `oneOf` and `if` of a schema into plain alternatives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MAX_ITEMS, UNNAMED_MEMBERS, pattern};
 use crate::canonical::Value;
 
-/// The most ways of following one schema.
+/// The maximum number of alternatives of one schema.
 const MAX_ALTERNATIVES: usize = 16;
 /// Keywords that lead to alternatives.
 const COMBINING: [&str; 6] = ["allOf", "anyOf", "else", "if", "oneOf", "then"];
-/// Of two, the larger holds.
+/// Of two values, the larger applies.
 const LOWER_BOUNDS: [&str; 6] =
     ["exclusiveMinimum", "minContains", "minItems", "minLength", "minProperties", "minimum"];
-/// Of two, the smaller holds.
+/// Of two values, the smaller applies.
 const UPPER_BOUNDS: [&str; 6] =
     ["exclusiveMaximum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum"];
 
-/// One way of following a schema.
+/// One alternative of a schema.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Plain {
     keywords: BTreeMap<String, Value>,
     constants: Vec<Value>,
 }
 
-/// The ways of following `schema`, in the order in which it names them.
+/// The alternatives of `schema`, in the order in which it lists them.
 pub(super) fn alternatives(schema: &Value) -> Vec<Plain> {
     written_out(schema).into_iter().map(Plain::new).collect()
 }
 
-/// What follows both schemas, as far as keywords can say it.
+/// A schema that requires both, as far as keywords can express it.
 pub(super) fn both(first: &Value, second: &Value) -> Value {
     match (first, second) {
         (Value::Object(first), Value::Object(second)) => Value::Object(merged(first.clone(), second)),
@@ -84,7 +84,7 @@ fn merged(mut first: BTreeMap<String, Value>, second: &BTreeMap<String, Value>) 
     first
 }
 
-/// What a keyword that two schemas have comes to.
+/// Combines a keyword of two schemas.
 fn one_of_two(key: &str, first: &Value, second: &Value) -> Value {
     match (key, first, second) {
         ("type", first, second) => narrower_type(first, second),
@@ -167,7 +167,7 @@ impl Plain {
         }
     }
 
-    /// The types that a value may have, those that the schema speaks of before the others.
+    /// The possible types of a value, those with keywords in the schema first.
     pub(super) fn kinds(&self) -> Vec<&str> {
         const ALL: [&str; 6] = ["string", "integer", "boolean", "array", "object", "null"];
         const SPEAKING: [(&str, &[&str]); 4] = [
@@ -189,7 +189,7 @@ impl Plain {
         }
     }
 
-    /// The schema of the element at `index`; `None` where there may be none.
+    /// The schema of the element at `index`; `None` if not allowed.
     pub(super) fn element(&self, index: usize) -> Option<Value> {
         if let Some(schema) = self.list("prefixItems").get(index) {
             return Some(schema.clone());
@@ -201,7 +201,7 @@ impl Plain {
         }
     }
 
-    /// The schema of the member `name`; `None` where there may be none of that name.
+    /// The schema of the member `name`; `None` if not allowed.
     pub(super) fn member(&self, name: &str) -> Option<Value> {
         if let Some(schema) = self.get("properties").and_then(|properties| properties.get(name)) {
             return Some(schema.clone());
@@ -219,7 +219,7 @@ impl Plain {
         }
     }
 
-    /// The names of members: those that must be there, or all that are spoken of.
+    /// The names of members: the required ones, or all that the schema mentions.
     pub(super) fn members(&self, all: bool) -> Vec<String> {
         let mut names: BTreeSet<String> =
             self.list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect();

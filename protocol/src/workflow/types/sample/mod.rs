@@ -1,13 +1,13 @@
-//! Values that fit a schema, made without a model: what a walk over a workflow's routes answers with.
+//! Sample values for a schema, made without a model: the answers of a walk over a workflow's routes.
 //!
-//! For each schema there are a shortest value, a longest one, and others that a template or a condition may trip over:
-//! every word of an enum, both booleans, the bounds of numbers, lists of each length that matters, objects with and
-//! without each optional member. They are made from the schema's own words in a fixed order, so that the same schema
-//! always gives the same values.
+//! For each schema there are a shortest value, a longest one, and others that a template or a condition may fail on:
+//! every word of an enum, both booleans, the bounds of numbers, lists of each relevant length, objects with and without
+//! each optional member. They are derived from the schema in a fixed order, so that the same schema always results in
+//! the same values.
 //!
-//! Laws: every value given follows its schema, because each is held to it by the same [`Validator`] that holds answers;
-//! where none can be made (a pattern that nothing simple matches, bounds that exclude each other), there are none; what
-//! is made is bounded in number, size and work, whatever the schema says.
+//! Laws: every value matches its schema, because the same [`Validator`] checks it that checks answers; if none can be
+//! made (no simple text matches a pattern, bounds exclude each other), there are none; number, size and work are
+//! bounded for every schema.
 //!
 //! This module knows nothing of graphs, roles or answers.
 
@@ -26,29 +26,28 @@ use crate::canonical::Value;
 pub use fields::{Objects, objects};
 pub use text::words;
 
-/// The most values of one schema.
+/// The maximum number of values for one schema.
 pub const MAX_SAMPLES: usize = 48;
-/// The most elements of a list that a schema does not bound.
+/// The maximum number of elements of an unbounded list.
 pub const USUAL_ITEMS: usize = 3;
-/// The most elements of any list.
+/// The maximum number of elements of any list.
 pub const MAX_ITEMS: usize = 64;
 const MAX_VALUE_BYTES: usize = 512 * 1024;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// The most schemas that are looked at to make the values of one.
+/// The maximum number of schemas that are visited to make the values of one.
 const MAX_WORK: usize = 20_000;
-/// How many members an object gets whose schema names none.
+/// The number of members of an object whose schema names none.
 const UNNAMED_MEMBERS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SampleSize {
     Least,
-    /// As much as it allows, within what is usual.
+    /// As much as it allows, within the usual limits.
     Most,
 }
 
-/// Values that follow `schema`, each once: first the shortest, then the longest if it is another. `wanted` are values
-/// that the caller would like to see among them, as they are or as lengths, where they fit. Empty when none could be
-/// made.
+/// Values that match `schema`, without duplicates: first the shortest, then the longest if different. Includes `wanted`
+/// values, as they are or as lengths, if they match. Empty when none could be made.
 pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
     let Ok(validator) = Validator::of_schema(schema) else { return Vec::new() };
     let mut maker = Maker { left_bytes: MAX_VALUE_BYTES, work: MAX_WORK };
@@ -62,7 +61,7 @@ pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
     };
     for extent in [SampleSize::Least, SampleSize::Most] {
         maker.work = MAX_WORK;
-        // The first alternative that gives a value is the one that the schema names first.
+        // The first alternative with a value is the one that the schema lists first.
         let made = alternatives(schema).into_iter().filter_map(|plain| maker.fresh().one(&plain, extent));
         let mut made = made.filter(|value| validator.is_valid(value));
         made.next().into_iter().for_each(&mut keep);
@@ -73,7 +72,7 @@ pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
     found
 }
 
-/// About how many bytes a value takes as JSON.
+/// The approximate size of a value as JSON.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 8,
@@ -83,7 +82,7 @@ fn weight(value: &Value) -> usize {
     }
 }
 
-/// One value of each type, a list of two of them, and what is empty.
+/// One value of each type, a list of two of them, and empty values.
 fn anything() -> Vec<Value> {
     let text = || Value::from(text::words(text::USUAL_CHARS));
     vec![
@@ -107,13 +106,13 @@ struct Maker {
 }
 
 impl Maker {
-    /// With new room for one more value; the work is not given back.
+    /// Resets the room for one more value, but not the work.
     fn fresh(&mut self) -> &mut Self {
         self.left_bytes = MAX_VALUE_BYTES;
         self
     }
 
-    /// The ways of following a schema, paid for.
+    /// The alternatives of a schema; pays for them.
     fn ways(&mut self, schema: &Value) -> Vec<Plain> {
         let ways = if self.work > 0 { alternatives(schema) } else { Vec::new() };
         self.work = self.work.saturating_sub(1 + ways.len());
@@ -126,7 +125,7 @@ impl Maker {
         Some(())
     }
 
-    /// One value for the first alternative of a schema that gives one.
+    /// One value for the first alternative of a schema that has one.
     fn of(&mut self, schema: &Value, extent: SampleSize) -> Option<Value> {
         self.ways(schema).iter().find_map(|plain| self.one(plain, extent))
     }
@@ -163,7 +162,7 @@ impl Maker {
         }
     }
 
-    /// Everything that is worth trying for a schema.
+    /// All values worth trying for a schema.
     fn many(&mut self, schema: &Value, wanted: &[Value]) -> Vec<Value> {
         let mut found = Vec::new();
         for plain in self.ways(schema) {
@@ -171,7 +170,7 @@ impl Maker {
                 break;
             }
             if plain.allows_anything() {
-                // Making lists and objects of anything would have no end.
+                // Lists and objects of anything would have no end.
                 found.extend(anything());
                 continue;
             }
@@ -210,7 +209,7 @@ impl Maker {
         Some(Value::List(items))
     }
 
-    /// An element that is not yet among `items`.
+    /// An element that is not among `items` yet.
     fn another(&mut self, schema: &Value, item: &Value, index: usize, items: &[Value]) -> Option<Value> {
         let numbered = match item {
             Value::Str(text) => Some(Value::from(text::numbered(text, index))),
@@ -222,7 +221,7 @@ impl Maker {
         numbered.or_else(|| self.many(schema, &[]).into_iter().find(|value| !items.contains(value)))
     }
 
-    /// Lists of one element of each sort, of all sorts together, and of the lengths that are wanted.
+    /// Lists of one element of each kind, of all kinds together, and of the wanted lengths.
     fn other_lists(&mut self, plain: &Plain, wanted: &[Value], found: &mut Vec<Value>) {
         let Some(schema) = plain.element(0) else { return };
         let sorts = self.many(&schema, wanted);
@@ -274,7 +273,7 @@ impl Maker {
     }
 }
 
-/// How long a list may be, within what is usual.
+/// The possible lengths of a list, within the usual limits.
 struct Length {
     least: usize,
     most: usize,

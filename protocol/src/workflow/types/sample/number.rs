@@ -6,11 +6,11 @@ use super::SampleSize;
 use super::merge::Plain;
 use crate::canonical::{MAX_INTEGER, Value};
 
-/// A number that is large where nothing bounds it, and that sums and products of a workflow survive.
+/// A large number without bounds, small enough for the sums and products of a workflow.
 const LARGE: i128 = 1_000_000;
-/// How many constants are looked at for numbers that are near them.
+/// The maximum number of constants whose neighbours are tried.
 const MAX_NEAR: usize = 8;
-/// A float beyond every integer, where nothing bounds it.
+/// A float beyond every integer, for schemas without bounds.
 const LARGE_FLOAT: f64 = 1e300;
 
 /// Whether one number is less than another; false for anything else.
@@ -35,8 +35,8 @@ pub(super) fn of(plain: &Plain, is_integer: bool, extent: SampleSize) -> Option<
     }
 }
 
-/// The numbers beside those: the bounds themselves, one and its negative, a fraction, those near what is wanted, and
-/// the largest there are where nothing bounds them.
+/// Other numbers: the bounds, one and its negative, a fraction, those near the wanted values, and the largest if there
+/// are no bounds.
 pub(super) fn others(plain: &Plain, is_integer: bool, wanted: &[Value]) -> Vec<Value> {
     let bounds = Bounds::of(plain);
     let wanted = near(wanted);

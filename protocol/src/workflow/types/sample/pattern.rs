@@ -1,12 +1,12 @@
-//! A text that a pattern matches, made from the pattern's parsed form.
+//! Makes a text that a pattern matches, from the pattern's parsed form.
 //!
-//! Anchors and word boundaries count as met, so the caller holds the text to the pattern itself. What `regex-syntax`
-//! does not parse (look-around, back-references) gives nothing.
+//! Anchors and word boundaries are ignored, so the caller checks the text against the pattern. Patterns that
+//! `regex-syntax` does not parse (look-around, back-references) give no text.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 const MAX_CHARS: usize = 4096;
-/// The characters that a class is shown by, if it allows one of them.
+/// The preferred characters of a class.
 const USUAL: &str = "abcdefghijklmnopqrstuvwxyz1234567890 -_";
 
 /// A text for `pattern`; `stretch` is how often an unbounded repetition is repeated beyond its minimum.
@@ -16,7 +16,7 @@ pub(super) fn text(pattern: &str, stretch: usize) -> Option<String> {
     Some(text)
 }
 
-/// Appends a text for `hir`: of alternatives the first. The parser bounds how deep this goes.
+/// Appends a text for `hir`, using the first alternative. The parser bounds the depth.
 fn write(hir: &Hir, stretch: usize, text: &mut String) -> Option<()> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}

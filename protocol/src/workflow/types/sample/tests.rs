@@ -21,7 +21,7 @@ fn json(text: &str) -> Value {
     canonical::from_slice(text.as_bytes()).unwrap()
 }
 
-/// Whether another validator than the one that samples are held to takes `text`, with its formats looked at.
+/// Whether an independent validator accepts `text`, including its format.
 fn follows(keywords: &[(&str, &str)], text: &Value) -> bool {
     let keywords = keywords.iter().map(|(keyword, value)| ((*keyword).to_owned(), (*value).into()));
     let schema = serde_json::Value::Object(keywords.collect());
@@ -151,7 +151,7 @@ fn what_nothing_can_follow_gives_nothing() {
     assert_eq!(samples(&Value::Int(3), &[]), [], "that is no schema");
 }
 
-/// An object within an object, and each level may be followed in sixteen ways.
+/// Nested objects, with sixteen alternatives at each level.
 #[test]
 fn a_schema_with_very_many_ways_takes_a_bounded_time() {
     let mut schema = Value::from_iter([("type", Value::from("string"))]);
@@ -213,7 +213,7 @@ fn a_field_without_a_value_is_named() {
     assert_eq!((required.values.len(), required.unmade.len()), (0, 1));
 }
 
-/// Schemas of any shape, sense or nonsense, but small.
+/// Small schemas of any shape, meaningful or not.
 fn any_schema() -> impl Strategy<Value = Value> {
     let number = (-20_i64..20).prop_map(|number| Value::Int(number.into()));
     let count = (0_u64..6).prop_map(Value::from);

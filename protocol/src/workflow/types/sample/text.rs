@@ -3,13 +3,13 @@
 use super::merge::Plain;
 use super::{SampleSize, pattern};
 
-/// How long the longest text is where nothing bounds it, in characters.
+/// The length of the longest text without bounds, in characters.
 pub(super) const USUAL_CHARS: usize = 200;
 const MAX_CHARS: usize = 64 * 1024;
-/// The most a repetition of a pattern is stretched to reach a length.
+/// The maximum stretch of a pattern's repetition to reach a length.
 const MAX_STRETCH: usize = 64;
 
-/// What texts are made of. ASCII, so that characters are bytes.
+/// The content of texts. ASCII, so that characters are bytes.
 const WORDS: &str = "some text that says nothing and goes on ";
 
 /// An example of each format that JSON Schema 2020-12 defines.
@@ -35,7 +35,7 @@ const FORMATS: [(&str, &str); 19] = [
     ("uuid", "00000000-0000-4000-8000-000000000000"),
 ];
 
-/// A text of `plain`, no longer than `max_bytes` where its schema leaves a choice.
+/// A text for `plain`, no longer than `max_bytes` if its schema allows that.
 pub(super) fn of(plain: &Plain, extent: SampleSize, max_bytes: usize) -> Option<String> {
     let least = plain.count("minLength").unwrap_or(0);
     let most = plain.count("maxLength").unwrap_or(USUAL_CHARS.max(least)).min(MAX_CHARS).min(max_bytes);
@@ -59,7 +59,7 @@ pub(super) fn of(plain: &Plain, extent: SampleSize, max_bytes: usize) -> Option<
     Some(words(if extent == SampleSize::Least { least } else { most }))
 }
 
-/// The same text with a number in place of its end, so that two differ.
+/// The same text with a number replacing its end, so that two differ.
 pub(super) fn numbered(text: &str, number: usize) -> String {
     let number = number.to_string();
     let kept = text.chars().count().saturating_sub(number.len());
