@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 
-/// Print a script that completes this command line in a shell
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     /// The shell

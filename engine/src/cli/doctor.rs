@@ -19,7 +19,7 @@ use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, So
 use crate::store;
 use crate::store::folder::{self, FolderState};
 
-/// Show what is in force and where it came from
+/// Show the settings in force and where each comes from
 #[derive(Debug, clap::Args)]
 pub struct DoctorArgs {
     #[command(flatten)]

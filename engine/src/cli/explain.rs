@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 
-/// Print what a code means and what to do
+/// Print the page of a diagnostic code
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// The code, such as RN0101; without one, every code with its title

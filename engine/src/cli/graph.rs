@@ -11,7 +11,7 @@ use super::{workflow, working_folder};
 use crate::config::Flags;
 use crate::graph::{Graph, view};
 
-/// Draw a workflow's graph, hooks and all
+/// Draw a workflow's graph with its hooks
 #[derive(Debug, clap::Args)]
 pub struct GraphArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/

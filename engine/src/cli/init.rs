@@ -13,7 +13,7 @@ use super::output::{Output, tell};
 use super::{files, settings_files, workflow, working_folder};
 use crate::config::Flags;
 
-/// Write a small workflow to start from; nothing is written over
+/// Write a small workflow to start from; existing files are kept
 #[derive(Debug, clap::Args)]
 pub struct InitArgs {
     /// The folder, made if it is missing

@@ -21,7 +21,7 @@ use crate::store::{Read, Row, StoredStep};
 /// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
 
-/// Show the requests of one step, rebuilt from what is stored
+/// Show the requests of one step, rebuilt from the store
 #[derive(Debug, clap::Args)]
 pub struct MessagesArgs {
     /// A thread's id, the beginning of one, or `last`

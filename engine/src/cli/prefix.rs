@@ -32,7 +32,7 @@ const NAME_COLUMNS: usize = 15;
 /// Columns for a role's name and lane if lanes are shown.
 const LANE_COLUMNS: usize = 24;
 
-/// Show what each visit shares with the one before, where a prefix broke, and what that cost
+/// Show what each visit shares with the one before, and where and at what cost a prefix broke
 #[derive(Debug, clap::Args)]
 pub struct PrefixArgs {
     /// A thread's id, the beginning of one, or `last`

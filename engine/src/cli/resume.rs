@@ -50,7 +50,7 @@ impl From<InDoubtChoice> for InDoubt {
     }
 }
 
-/// Go on with a thread that stopped
+/// Continue a stopped thread
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
@@ -62,7 +62,7 @@ pub struct ResumeArgs {
     in_doubt: Option<InDoubtChoice>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Agree, for this run, to all that the settings, the workflow and the store ask for
+    /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
     /// Show results and faults only

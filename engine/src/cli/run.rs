@@ -50,10 +50,10 @@ pub struct RunArgs {
     script: ScriptArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// How far an acknowledged step is safe: sync survives power loss, log a crash of the process
+    /// What an acknowledged step survives: sync a power loss, log a crash of the process
     #[arg(long, value_enum)]
     durability: Option<DurabilityArg>,
-    /// Agree, for this run, to all that the settings, the workflow and the store ask for
+    /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
     /// Show results and faults only

@@ -18,7 +18,7 @@ use crate::conversation::rebuild;
 use crate::resolved_roles;
 use crate::store::{Read, Row};
 
-/// Show what was said in a thread
+/// Show the steps of a thread
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
     /// A thread's id, the beginning of one, or `last`

@@ -21,7 +21,7 @@ use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
 use crate::trust::{Ask, Records};
 
-/// Show what a folder and a workflow ask for, and agree to it
+/// Show what a folder and a workflow ask for, and record your consent
 #[derive(Debug, clap::Args)]
 pub struct TrustArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/ [default: the settings alone]

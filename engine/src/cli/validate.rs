@@ -24,7 +24,7 @@ use crate::resolved_roles;
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
 
-/// Check workflow files and tell every fault with its place
+/// Check workflow files and report every fault with its position
 #[derive(Debug, clap::Args)]
 pub struct ValidateArgs {
     /// Workflow files, folders, or names below workflows/

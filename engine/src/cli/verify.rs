@@ -13,7 +13,7 @@ use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 
-/// Prove what was sent: rebuild every request from the steps and compare digests
+/// Rebuild every request of a thread from its steps and compare digests
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     /// A thread's id, the beginning of one, or `last`

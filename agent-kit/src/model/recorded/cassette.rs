@@ -150,9 +150,8 @@ impl Cassette {
 
     /// Finds the attempt that answers a call. Among those with its request:
     ///
-    /// 1. those of its site (role, lane, visit, position); if there are none, those of the first site of its role in
-    ///   the
-    ///    file, and if there are none of its role either, those of the first site at all;
+    /// 1. those of its site (role, lane, visit, position); without any, those of the first site of its role in the file;
+    ///    without any of its role, those of the first site;
     /// 2. of these the one with its attempt number, else the first with a higher one: a hook may have failed an attempt
     ///    before it was made. A call beyond the last attempt has no answer.
     pub(super) fn find(&self, call: &ModelCall) -> Option<&Take> {

@@ -13,7 +13,7 @@ use crate::hook::{BuildContext, Flag};
 pub const FLAG: Flag = Flag {
     name: "cache",
     values: &["on", "off", "read", "refresh"],
-    about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
+    about: "Whether cached answers are used (on, read) and new ones cached (on, refresh)",
     reaching: Some("refresh"),
 };
 

@@ -27,7 +27,7 @@ const THREAD: &str = "thread";
 pub fn subcommand<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Subcommand {
     Subcommand {
         name: "cache",
-        about: "Show, explain, fill and clear what hooks keep of earlier answers",
+        about: "Show, explain, fill and clear cached answers",
         actions: actions::<A, T>(caches),
     }
 }
