@@ -18,13 +18,13 @@ use rondo_protocol::workflow::OnHookError;
 
 use super::{Context, Hook};
 
-/// A hook where it stands.
+/// A hook at its place in a path.
 pub struct Node {
     /// What happens when it fails itself.
     pub on_error: OnHookError,
     /// The hook.
     pub hook: Arc<dyn Hook>,
-    /// What it is given; its node's name stands here.
+    /// What it is given, with the name of its node.
     pub context: Context,
 }
 
@@ -41,7 +41,7 @@ pub struct CallPath {
 /// Takes out of a reply what must not enter a thread.
 pub type RedactFn<'a> = dyn Fn(&mut Reply) + Send + Sync + 'a;
 
-/// What came of an attempt.
+/// The result of an attempt.
 pub struct Answered {
     /// The reply.
     pub reply: Reply,
@@ -49,9 +49,9 @@ pub struct Answered {
     pub answered_by: AnsweredBy,
     /// The call as it reached whoever answered it, the port or a hook, where hooks stand on the path.
     pub reached: Option<Call>,
-    /// Of a hook's answer: what the hook said of it.
+    /// Of a hook's answer: the details that the hook gave.
     pub short_circuit: ShortCircuit,
-    /// How many nodes the call came to, outermost first.
+    /// How many nodes the call reached, outermost first.
     pub passed: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct ShortCircuit {
     /// The tokens of that answer, where they had been counted.
     pub saved: Option<Usage>,
     /// Of a model's answer: the attempts that it had taken, where they are known; 0 counts as one. A script's position
-    /// counts attempts, so that it goes on where it would.
+    /// counts attempts, so that it continues where it would.
     pub attempts: u32,
 }
 
@@ -139,11 +139,11 @@ impl CallPath {
         Ok(Answered { reply, answered_by, reached, short_circuit, passed: deepest + 1 })
     }
 
-    /// Tells the nodes that a call passed what came of its reply.
+    /// Reports the fate of a call's reply to the nodes that the call passed.
     pub async fn settle(&self, passed: usize, call: &Call, reply: &Reply, verdict: Verdict) {
         for node in self.nodes.iter().take(passed) {
             let settling = AssertUnwindSafe(node.hook.settle(call, reply, verdict, &node.context));
-            // What a hook keeps can be lost; its own fault here is nobody else's.
+            // A hook may lose what it keeps; its fault here must not affect the call.
             let _ = settling.catch_unwind().await;
         }
     }
@@ -162,12 +162,12 @@ struct Run<'a> {
     /// Taken by the first that reaches it.
     port: Mutex<Option<PortFn<'a>>>,
     reached: Mutex<Option<Call>>,
-    /// What the port said, kept while a hook that may be bypassed stands in front of it.
+    /// The port's result, kept while a hook that may be bypassed is in front of it.
     port_result: Mutex<Option<Result<Reply, Fault>>>,
     deepest: AtomicUsize,
-    /// The call as it came to the deepest node that it reached.
+    /// The call as it reached the deepest node.
     came: Mutex<Option<Call>>,
-    /// What the hook that answered said of its answer.
+    /// Details that the answering hook gave.
     short_circuit: Mutex<Option<ShortCircuit>>,
     redact: &'a RedactFn<'a>,
     /// The fault of a hook that must not be bypassed. To the hooks in front of it it is one from behind them.

@@ -72,7 +72,7 @@ impl Redactors {
         Ok(Self { of_role: of_role.collect(), input: with(&|_| true), keys: Arc::clone(keys) })
     }
 
-    /// A digest of the patterns that act on what a role is told; nothing without any.
+    /// A digest of the patterns that act on a role's messages; nothing without any.
     pub fn fingerprint(&self, role: &RoleName) -> String {
         self.of_role.get(role).map_or_else(String::new, |of_role| of_role.fingerprint.clone())
     }

@@ -73,7 +73,7 @@ pub struct BuildContext<'a> {
     pub resources: &'a HookResources,
     /// The kind's own keys and values, the same for each of its nodes.
     pub space: &'a KeySpace,
-    /// The roles in front of whom any node of this kind stands.
+    /// The roles that any node of this kind covers.
     pub of_kind: &'a BTreeSet<RoleName>,
     /// The roles between whom and the port something stands behind this node that may change what is said: what comes
     /// from there is no answer to the call as this node sees it.

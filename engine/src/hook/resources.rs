@@ -25,7 +25,7 @@ pub struct RoleView {
     pub model_calls: u64,
     /// Tool calls that it may make in one turn.
     pub tool_calls: u64,
-    /// The digest of the patterns that are taken out of what it is told; empty without any.
+    /// The digest of the patterns that are removed from its messages; empty without any.
     pub redaction: String,
     /// What its answers are read by, where a model plays it.
     pub contract: Option<Contract>,
@@ -64,7 +64,7 @@ pub struct ToolView {
 /// What the operator lets hooks use.
 #[derive(Clone, Default)]
 pub struct HookResources {
-    /// The files that tools see, by which it can be told whether they have changed.
+    /// The files that tools see, to check whether they have changed.
     pub files: Option<Arc<Workspace>>,
     /// The programs that hooks may run, by name.
     pub programs: BTreeMap<String, HookProgram>,

@@ -157,7 +157,7 @@ impl<T: CacheValue> Cache<T> {
         kept
     }
 
-    /// Tells those who wait for a key that nothing will be kept under it: each goes on by itself.
+    /// Wakes those who wait for a key that nothing will be kept under: each makes its own call.
     pub fn abandon(&self, key: &Key) {
         self.inner.flights.complete(key);
     }

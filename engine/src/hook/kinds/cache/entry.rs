@@ -68,7 +68,7 @@ impl Label {
         Self { role: name(role), tool: name(tool) }
     }
 
-    /// The label of all for whom there was no room.
+    /// The label that counts what has no label of its own.
     pub fn other() -> Self {
         Self::new("(other)", "(other)")
     }
@@ -241,7 +241,7 @@ impl Miss {
         }
     }
 
-    /// What a person should be told of it.
+    /// A message about it for people.
     pub fn warning(&self) -> Option<&str> {
         match self {
             Self::Damaged(words) | Self::Unreadable(words) => Some(words),

@@ -15,7 +15,7 @@ use crate::hook::{SubcommandContext, SubcommandOutput, subcommand};
 
 /// The outcome of a lookup by which a call was answered.
 pub const HIT: &str = "hit";
-/// The most calls of one visit that a node tells of one by one.
+/// The most calls of one visit that a node lists one by one.
 pub const LISTED_CALLS_MAX: usize = 50;
 
 /// Names and what is output of each, in order.
@@ -36,7 +36,7 @@ pub trait Explained: Sized + 'static {
     /// What the bytes of an entry say.
     fn from_about(bytes: &[u8]) -> Option<Self>;
 
-    /// Where the entry came from.
+    /// The source of the entry.
     fn origin(&self) -> Origin<'_>;
 
     /// The parts of its key in the words of an author. Every entry has the same ones.
@@ -45,13 +45,13 @@ pub trait Explained: Sized + 'static {
     /// How much another entry has in common with this one; the one that has most is the nearest.
     fn likeness(&self, other: &Self) -> Self::Likeness;
 
-    /// The parts in which another entry's key differs, each with what stands on either side.
+    /// The parts in which another entry's key differs, each with both values.
     fn differences(&self, other: &Self) -> Parts {
         differing(self, other)
     }
 }
 
-/// Where an entry came from.
+/// The source of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// The thread that it was asked in.
@@ -67,7 +67,7 @@ pub fn same_parts<A: Explained>(own: &A, other: &A) -> usize {
     own.parts().into_iter().zip(other.parts()).filter(|(own, other)| own == other).count()
 }
 
-/// The parts in which two keys differ, each with what stands on either side.
+/// The parts in which two keys differ, each with both values.
 pub fn differing<A: Explained>(own: &A, other: &A) -> Parts {
     let both = own.parts().into_iter().zip(other.parts()).filter(|(own, other)| own != other);
     both.map(|((name, own), (_, other))| (name, format!("differs: {own} here, {other} there"))).collect()

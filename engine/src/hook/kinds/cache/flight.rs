@@ -11,17 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::entry::{Key, KeyHasher};
 
-/// The most keys in flight; beyond them everyone goes on by themselves.
+/// The most keys in flight; beyond them each caller makes its own call.
 const KEYS_MAX: usize = 1024;
 
 /// Whose turn it is.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// The asker's: it goes on, and the others wait until it has kept an entry or has dropped the guard.
+    /// The caller's: it makes the call, and the others wait until it keeps an entry or drops the guard.
     Leader(Guard),
     /// Another one has kept an entry: look again.
     InsertOutcome,
-    /// Nobody's: the time to wait is over, or too many keys are in flight. The asker goes on by itself.
+    /// Nobody's: the wait is over, or too many keys are in flight. The caller makes its own call.
     Alone,
 }
 
@@ -95,7 +95,7 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let mut keys = lock(&self.keys);
         let Some(flight) = keys.get_mut(&self.key) else { return };
-        // After a completion another flight may have begun under the same key.
+        // After a completion another flight may have started under the same key.
         if Arc::ptr_eq(&flight.turns, &self.turns) {
             flight.waiters = flight.waiters.saturating_sub(1);
             if flight.waiters == 0 {

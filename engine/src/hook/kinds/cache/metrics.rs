@@ -11,7 +11,7 @@ use super::entry::Label;
 use super::record::{metrics_key, write_metrics};
 use crate::trust::secret::Secret;
 
-/// The most labels that are told apart; the others are counted as one.
+/// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
 /// How many metrics there are.
 pub(super) const METRICS: usize = Metric::ALL.len();
@@ -170,7 +170,7 @@ impl Metrics {
         )
     }
 
-    /// The metrics of all for whom there is no label.
+    /// The metrics of everything without a label of its own.
     pub(super) fn other(&self) -> Arc<LabelMetrics> {
         self.label_metrics(&Label::other())
     }

@@ -155,7 +155,7 @@ fn close(secret: &Secret, record_key: &[u8], mut record: Vec<u8>) -> Vec<u8> {
     record
 }
 
-/// What stands between a record's version and its check.
+/// The bytes between a record's version and its check.
 fn checked<'a>(secret: &Secret, record_key: &[u8], record: &'a [u8]) -> Option<&'a [u8]> {
     let (sealed, stored) = record.split_at_checked(record.len().checked_sub(CHECK_BYTES)?)?;
     let body = sealed.strip_prefix(&[VERSION])?;

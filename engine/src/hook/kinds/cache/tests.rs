@@ -34,7 +34,7 @@ struct Memory {
     map: Mutex<Map>,
     reads: watch::Sender<Fault>,
     writes: watch::Sender<Fault>,
-    /// Writes that were begun.
+    /// Writes that were started.
     puts: Mutex<u64>,
     /// Bytes that listings gave.
     listed_bytes: Mutex<usize>,

@@ -15,7 +15,7 @@ use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Head, ModelReply};
 use rondo_protocol::{Digest, Value, canonical};
 
-/// The longest reason that is told.
+/// The longest reason that is reported.
 const REASON_MAX_BYTES: usize = 4 << 10;
 
 /// How many characters of a word are shown.
@@ -24,11 +24,11 @@ const SHOWN_WORD: usize = 60;
 /// What a program has decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Decision {
-    /// The call goes on as it is.
+    /// The call continues unchanged.
     Continue,
     /// This is the answer.
     Answer { text: String, failed: bool },
-    /// The call goes on changed.
+    /// The call continues changed.
     Rewrite(Changes),
     /// The call must not be made.
     Deny { reason: String },
@@ -50,7 +50,7 @@ pub(super) enum Decided {
     Answered(Reply),
     /// Of a model call or a turn, which has no reply that says so.
     Denied(String),
-    /// Of a tool call: what the model is told.
+    /// Of a tool call: the text for the model.
     DeniedTool(Reply),
 }
 

@@ -48,7 +48,7 @@ const OUTPUT_MAX_BYTES: u64 = 16 << 20;
 /// The exit code by which a program denies a call without a word of JSON.
 const DENIED: i32 = 2;
 
-/// How much of what a program said on stderr a fault repeats.
+/// How much of a program's stderr a fault repeats.
 const SAID_MAX_BYTES: usize = 1 << 10;
 
 /// How many programs run at once, over all threads. The time that one waits here is not its own.
@@ -108,7 +108,7 @@ struct Asking {
     redactor: Arc<Redactor>,
     /// What the answers of each role must keep; only where it may answer whole turns.
     contracts: BTreeMap<RoleName, Contract>,
-    /// Whether a call goes on when the program fails.
+    /// Whether a call continues when the program fails.
     is_bypassed: bool,
     at_once: Arc<Semaphore>,
     visits: VisitMetrics<Metrics>,
@@ -167,7 +167,7 @@ impl Asking {
     }
 }
 
-/// What a program said to people, as the end of a sentence.
+/// What a program wrote to stderr, as the end of a sentence.
 fn said(stderr: &str) -> String {
     let mut said = stderr.trim().to_owned();
     cut(&mut said, SAID_MAX_BYTES);

@@ -95,7 +95,7 @@ struct Does<'a> {
     paths: &'a [String],
 }
 
-/// JSON that stands as text; what is none is given as a text.
+/// A text that holds JSON is given as JSON, any other as text.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Json<'a> {

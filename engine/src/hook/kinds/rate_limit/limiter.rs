@@ -2,8 +2,8 @@
 //!
 //! Laws:
 //! - At no moment more than `concurrent` calls are under way, and in no minute more than `per_minute` are let through,
-//!   but for those that were let through [beyond](Limiter::enter_beyond) that.
-//! - Calls are let through in the order in which they came. One that gives up leaves its place, and the next moves up.
+//!   except for those admitted [beyond](Limiter::enter_beyond) that.
+//! - Calls are admitted in the order of their arrival. One that gives up leaves the queue, and the next moves up.
 //! - The lowest number of those who hold the subject at the time is the one in force.
 //!
 //! What comes next is decided by [`State`], which is given the time; around it stands only the waiting.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// How many calls may be let through.
+/// How many calls are admitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rate {
     /// At once.
@@ -70,7 +70,7 @@ impl Limiter {
         Hold { limiter: Arc::clone(self), number }
     }
 
-    /// Whether nobody needs it and it remembers nothing.
+    /// Whether it is unused and holds no state.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.forget(now);
@@ -175,7 +175,7 @@ struct State {
     rates: BTreeMap<u64, Rate>,
     line: VecDeque<Waiting>,
     under_way: u64,
-    /// When the calls of the last minute were let through, oldest first; no more of them than may be in a minute.
+    /// When the calls of the last minute were admitted, oldest first; at most as many as a minute may have.
     starts: VecDeque<Instant>,
     next_number: u64,
 }
@@ -189,7 +189,7 @@ struct Waiting {
 /// What a call in line does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// It goes on, and is under way from now.
+    /// Admits it: it is under way from now.
     Go,
     /// It waits at least until then.
     NotBefore(Instant),
@@ -282,12 +282,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A call was let through then.
+    /// A call was admitted then.
     pub fn begin(limiter: &Limiter, at: Instant) {
         limiter.state().begin(at);
     }
 
-    /// When each of so many calls in line is told that it goes on at the earliest.
+    /// When each of so many calls in line can be admitted at the earliest.
     pub fn told(limiter: &Arc<Limiter>, line: usize, now: Instant) -> Vec<Instant> {
         let places: Vec<QueuePosition<'_>> = (0..line).map(|_| QueuePosition::take(limiter)).collect();
         let mut state = limiter.state();
@@ -299,7 +299,7 @@ pub(super) mod tests {
         told
     }
 
-    /// When each of them goes on, if it is looked at whenever something may have changed.
+    /// When each of them is admitted, if it is checked whenever something may have changed.
     pub fn went(limiter: &Arc<Limiter>, line: usize, mut now: Instant) -> Vec<Instant> {
         let places: Vec<QueuePosition<'_>> = (0..line).map(|_| QueuePosition::take(limiter)).collect();
         let mut went = Vec::new();

@@ -187,7 +187,7 @@ impl Hook for Limiting {
             let waited_for = begun.elapsed();
             self.visits.count(call.site(), |metrics| {
                 metrics.calls += 1;
-                // What goes on at once has not waited, however long that takes to say.
+                // A call that is admitted at once has not waited.
                 if waited_for >= Duration::from_millis(1) {
                     metrics.waited += 1;
                     metrics.waited_for += waited_for;

@@ -27,7 +27,7 @@ use crate::hook::{BuildContext, Context, Hook, ModelView, Next, RoleView};
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
 /// itself.
 const TURN_WAIT: Duration = Duration::from_mins(2);
-/// The same before a whole turn, of which nobody knows how much time it has left.
+/// The same before a whole turn, whose remaining time is unknown.
 const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 
 /// What is held in memory at most: reading an answer from the store costs little beside the call that it saves.
@@ -44,7 +44,7 @@ pub struct ResponseCacheHook {
     caches: Arc<CacheSet<Answer>>,
     counters: Arc<Counters>,
     counter: OnceLock<Arc<Counter>>,
-    /// The roles in front of whom any node of the kind stands.
+    /// The roles that any node of the kind covers.
     of_kind: BTreeSet<RoleName>,
     /// Those between whom and the port something may change what is said: there is nothing to keep of them.
     altered: BTreeSet<RoleName>,
@@ -52,12 +52,12 @@ pub struct ResponseCacheHook {
     files: Option<Arc<Workspace>>,
     /// Whether its calls count in no metric.
     is_replay: bool,
-    /// Calls that were let through and are not settled.
+    /// Calls that were passed on and are not settled.
     unsettled: Mutex<BTreeMap<Site, PendingCall>>,
     visits: VisitMetrics<Visit>,
 }
 
-/// A call that was let through.
+/// A call that was passed on.
 struct PendingCall {
     key: Key,
     parts: Parts,
@@ -139,7 +139,7 @@ impl ResponseCacheHook {
         match call {
             Call::Model(call) if self.at == CallKind::Model => Some(Subject {
                 site: &call.site,
-                // A fallback is asked when the first model could not be had, and nobody asks it first.
+                // A fallback is never asked first.
                 model: view.models.first().filter(|model| model.name == call.model)?,
                 request: call.request(),
                 head: &call.head,
@@ -289,7 +289,7 @@ impl ResponseCacheHook {
     }
 }
 
-/// How an entry that was found stands.
+/// The validity of an entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Validity {
     /// It may be given.
@@ -445,7 +445,7 @@ impl Hook for ResponseCacheHook {
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
-            // What was never settled is not kept, and nobody waits for it any longer.
+            // A call that was never settled is not kept, and waits for it end.
             self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             self.counter(site).ended(site);
             let visit = self.visits.ended(site);
@@ -473,7 +473,7 @@ fn served(answer: &Answer, node: &str) -> Reply {
     }
 }
 
-/// What is kept of an answer: what was said as this node saw it, and what it cost as it was settled.
+/// The stored form of an answer: the reply as this node saw it, and its cost when it was settled.
 fn kept(seen: &Reply, settled: &Reply) -> Option<Answer> {
     match (seen, settled) {
         (Reply::Model(seen), Reply::Model(settled)) => {

@@ -23,7 +23,7 @@ use crate::hook::kinds::cache::WAIT;
 /// The most counts that a run holds, those of its past among them: more than a run of 100,000 steps asks.
 const COUNTS_MAX: usize = 250_000;
 
-/// What is said once when there is no room for more counts.
+/// The warning, given once, when there is no room for more counts.
 pub const TOO_MANY: &str = "this run has asked more different requests than are counted; those that are new are neither \
                             looked up nor kept";
 
@@ -68,7 +68,7 @@ pub enum Numbered {
     Unknown,
     /// There is no room for more counts.
     Full {
-        /// Whether nobody was told before.
+        /// Whether this is the first warning.
         is_news: bool,
     },
 }
@@ -82,7 +82,7 @@ struct State {
     numbered: BTreeMap<(Site, Digest), u32>,
     /// For how many more counts there is room.
     room: usize,
-    /// Whether it was said that there is none.
+    /// Whether the warning was given.
     is_told: bool,
 }
 
@@ -258,7 +258,7 @@ mod tests {
         }
         assert_eq!(number(20, 20).await, Numbered::Full { is_news: true });
         assert_eq!(number(21, 21).await, Numbered::Full { is_news: false });
-        // What is counted goes on.
+        // Known requests are still counted.
         assert_eq!(number(10, 30).await, Numbered::As(2));
         assert_eq!(number(10, 30).await, Numbered::As(2));
         assert_eq!(counter.state().asked.len(), 6);

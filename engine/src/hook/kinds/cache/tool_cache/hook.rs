@@ -144,7 +144,7 @@ impl ToolCacheHook {
         }
     }
 
-    /// Whether everything that a result stands on is as it was; `None` = that could not be found out in time.
+    /// Whether everything that a result depends on is unchanged; `None` = not known in time.
     async fn is_valid(&self, result: &Arc<ToolResult>) -> Option<bool> {
         if result.seen.is_none() {
             return Some(true);
@@ -320,7 +320,7 @@ impl ToolCacheHook {
         }
     }
 
-    /// Compares what would have been answered with what the tool said.
+    /// Compares the cached answer with the tool's.
     async fn compared(
         &self,
         subject: &Subject<'_>,
@@ -338,7 +338,7 @@ impl ToolCacheHook {
         };
         let site = &subject.call.site;
         if self.is_valid(kept).await != Some(true) {
-            // It changed between the look and the call, which is nobody's fault.
+            // It changed between the check and the call.
             self.told(subject, Outcome::Changed);
             return self.open(site, ran);
         }
@@ -385,7 +385,7 @@ impl ToolCacheHook {
     }
 }
 
-/// A call that was let through.
+/// A call that was passed on.
 struct Ran {
     result: Result<Reply, Fault>,
     /// What may be kept of it.
