@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
-use rondo_agent_kit::conversation::{HistoryPolicy, system_text};
+use rondo_agent_kit::conversation::{HistoryPolicy, choices_text, system_text};
 use rondo_agent_kit::model::script::{self, Part};
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_agent_kit::react::Agent;
+use rondo_agent_kit::react::{Agent, REPAIRS, SELECTOR_REPAIRS};
 use rondo_agent_kit::tool::{ToolSet, Toolbox};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::workflow::types::{SchemaError, Validator};
-use rondo_protocol::workflow::{Limits, ModelRole, Role, RoleKind, RolePolicy, Workflow};
+use rondo_protocol::workflow::{Edge, Limits, ModelRole, Outgoing, Role, RoleKind, RolePolicy, Target, Workflow};
 
 use crate::grant::Grants;
 use crate::models::Models;
@@ -137,9 +137,9 @@ pub struct Script {
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
-    let reading = |(name, role): &(RoleName, Role)| match &role.kind {
-        RoleKind::Model(model) => Some(contract(name, role, model).map(BodyReader::Contract)),
-        RoleKind::Tool(_) => Some(Ok(BodyReader::Text)),
+    let reading = |(name, role): &(RoleName, Role)| match (&role.kind, role.kind.model()) {
+        (_, Some(model)) => Some(contract(name, role, model).map(BodyReader::Contract)),
+        (RoleKind::Tool(_), _) => Some(Ok(BodyReader::Text)),
         _ => None,
     };
     let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
@@ -173,19 +173,59 @@ fn contract(name: &RoleName, role: &Role, model: &ModelRole) -> Result<Contract,
 /// The toolbox of each role that may call tools.
 pub fn toolboxes(workflow: &Workflow, tools: &ToolSet, grants: &Grants) -> BTreeMap<RoleName, Toolbox> {
     let toolbox = |(name, role): &(RoleName, Role)| {
-        let named = match &role.kind {
-            RoleKind::Model(model) if !model.tools.is_empty() => model.tools.clone(),
-            RoleKind::Tool(role) => vec![role.tool.clone()],
-            _ => return None,
-        };
-        Some((name.clone(), Toolbox::new(&named, tools, |tool| grants.denied(Some(name), tool.spec()))))
+        let named = role.kind.tools();
+        if named.is_empty() {
+            return None;
+        }
+        Some((name.clone(), Toolbox::new(named, tools, |tool| grants.denied(Some(name), tool.spec()))))
     };
     workflow.roles.iter().filter_map(toolbox).collect()
 }
 
 /// The parts of a role's request head that depend only on the workflow.
-pub fn script(model: &ModelRole, contract: &Contract) -> Script {
-    Script { system: system_text(&model.system, &contract.text()), response_format: contract.response_format() }
+pub fn script(workflow: &Workflow, name: &RoleName, model: &ModelRole, contract: &Contract) -> Script {
+    let choices = choices(workflow, name);
+    let choices: Vec<(&str, &str)> = choices.iter().map(|(status, to)| (status.as_str(), to.as_str())).collect();
+    let system = if choices.is_empty() {
+        system_text(&model.system, &contract.text())
+    } else {
+        system_text(&model.system, &system_text(&choices_text(&choices), &contract.text()))
+    };
+    Script { system, response_format: contract.response_format() }
+}
+
+/// Where each status of a selector leads, in words; empty for other roles.
+fn choices(workflow: &Workflow, name: &RoleName) -> Vec<(Status, String)> {
+    let Some(Role { kind: RoleKind::Selector(_), output, .. }) = workflow.role(name.as_str()) else {
+        return Vec::new();
+    };
+    let outgoing = workflow.graph.iter().find(|(from, _)| from == name.as_str()).map(|(_, outgoing)| outgoing);
+    let Some(Outgoing::Role(routes)) = outgoing else { return Vec::new() };
+    let role = |role: &RoleName| match workflow.role(role.as_str()).map(|role| role.description.trim()) {
+        Some(description) if !description.is_empty() => format!("{role} ({})", words(description)),
+        _ => role.to_string(),
+    };
+    let target = |edge: &Edge| match &edge.to {
+        Target::Role(to) => role(to),
+        Target::Fan(fan) => {
+            let all: Vec<String> = fan.branches.iter().map(|branch| role(&branch.to)).collect();
+            all.join(" and ")
+        }
+        Target::Back => "the role that asks you".to_owned(),
+        Target::End => "the end".to_owned(),
+        Target::Fail => "the end, as a failure".to_owned(),
+    };
+    let choice = |(status, _): &(Status, _)| {
+        let (_, edges) = routes.iter().find(|(known, _)| known == status)?;
+        let targets: Vec<String> = edges.iter().map(target).collect();
+        Some((status.clone(), targets.join(" or ")))
+    };
+    output.iter().filter_map(choice).collect()
+}
+
+/// A text on one line.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A role's history policy.
@@ -197,10 +237,7 @@ pub fn history_policy(model: &ModelRole) -> HistoryPolicy {
 pub fn model_roles(
     workflow: &Workflow,
 ) -> impl Iterator<Item = (&RoleName, &rondo_protocol::workflow::Role, &ModelRole)> {
-    workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
-        RoleKind::Model(model) => Some((name, role, model)),
-        _ => None,
-    })
+    workflow.roles.iter().filter_map(|(name, role)| Some((name, role, role.kind.model()?)))
 }
 
 /// Resolves every model and tool role of a workflow. `script` answers in place of tools if it has entries.
@@ -218,10 +255,10 @@ pub fn resolve(
     let mut resolved_roles = ResolvedRoles { body_readers: body_readers(workflow)?, ..ResolvedRoles::default() };
     for (name, role) in &workflow.roles {
         let toolbox = toolboxes.remove(name).unwrap_or_default();
-        match (&role.kind, resolved_roles.body_readers.get(name)) {
-            (RoleKind::Model(model), Some(BodyReader::Contract(contract))) => {
+        match (&role.kind, role.kind.model().zip(resolved_roles.body_readers.get(name))) {
+            (_, Some((model, BodyReader::Contract(contract)))) => {
                 let policy = policies.get(name.as_str());
-                let script = self::script(model, contract);
+                let script = self::script(workflow, name, model, contract);
                 let fallback = policy.map(|policy| policy.fallback.as_slice()).unwrap_or_default();
                 let specs = toolbox.specs();
                 let heads = std::iter::once(&model.model)
@@ -229,8 +266,10 @@ pub fn resolve(
                     .map(|model| head(name, model, workflow, models, &script, &specs))
                     .collect::<Result<_, _>>()?;
                 let own = policy.map(|policy| policy.limits.clone()).unwrap_or_default();
+                let is_selector = matches!(role.kind, RoleKind::Selector(_));
                 let agent = Agent {
                     contract: contract.clone(),
+                    repairs: if is_selector { SELECTOR_REPAIRS } else { REPAIRS },
                     model: model.model.clone(),
                     model_calls: own.model_calls.map_or(limits.model_calls, |own| own.min(limits.model_calls)),
                     tool_calls: own.tool_calls.map_or(limits.tool_calls, |own| own.min(limits.tool_calls)),

@@ -35,6 +35,12 @@ pub fn system_text(role: &str, contract: &str) -> String {
     }
 }
 
+/// The choices of a selector, which stand between its text and its contract: each status with where it leads.
+pub fn choices_text(choices: &[(&str, &str)]) -> String {
+    let lines = choices.iter().map(|(status, to)| format!("\n- `{status}`: {to}"));
+    format!("Your status decides who is next:\n{}", lines.collect::<String>())
+}
+
 /// The maximum bytes of a tool's result that a model sees; longer results are cut and marked.
 pub const SHOWN_MAX_BYTES: usize = 32 << 10;
 

@@ -29,7 +29,7 @@ use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
 pub use builder::{Builder, Key};
-pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
+pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, system_text};
 pub use place::{Position, Round, StepLocation};
 pub use rounds::Rounds;
 pub use told::Summary;

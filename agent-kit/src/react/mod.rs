@@ -23,12 +23,16 @@ use uses::{Plan, Planned};
 
 /// How often an answer that breaks its contract is sent back.
 pub const REPAIRS: u32 = 2;
+/// The same for a selector's choice, which is short.
+pub const SELECTOR_REPAIRS: u32 = 1;
 
 /// The settings of a role's turn.
 #[derive(Debug)]
 pub struct Agent {
     /// The contract of its answers.
     pub contract: Contract,
+    /// How often an answer that breaks it is sent back.
+    pub repairs: u32,
     /// The logical name of its first model.
     pub model: String,
     /// The maximum number of model calls of one turn.

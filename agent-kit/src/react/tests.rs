@@ -108,6 +108,7 @@ fn turn(replies: Vec<Reply>) -> (Result<TurnReply, Fault>, Listed) {
 fn turn_with(tool_calls: u64, replies: Vec<Reply>) -> (Result<TurnReply, Fault>, Listed) {
     let output = vec![(Status::new("yes_done").unwrap(), Vec::new()), (Status::new("redo").unwrap(), Vec::new())];
     let agent = Agent {
+        repairs: super::REPAIRS,
         contract: Contract::new(AnswerFormat::Frontmatter, &output).unwrap(),
         model: "default".to_owned(),
         model_calls: tool_calls + 1,

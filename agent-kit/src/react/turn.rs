@@ -8,8 +8,8 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Conversation, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
+use super::Agent;
 use super::uses::{Plan, Planned, Uses};
-use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::conversation;
 use crate::effects::{Performed, Sent, Verdict};
@@ -178,10 +178,10 @@ impl<'a> Turn<'a> {
     /// Counts an answer that is sent back.
     ///
     /// # Errors
-    /// When the limit of [`REPAIRS`] is reached.
+    /// When the limit of the agent is reached.
     fn repair(&mut self, fault: &ContractFault) -> Result<(), Fault> {
-        if self.repairs == REPAIRS {
-            let message = format!("the answer broke its contract {} times, the last time: {fault}", REPAIRS + 1);
+        if self.repairs == self.agent.repairs {
+            let message = format!("the answer broke its contract {} times, the last time: {fault}", self.repairs + 1);
             return Err(Fault::new(Code::ContractBroken, FaultClass::Contract, message));
         }
         self.repairs += 1;

@@ -114,7 +114,7 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
 
 /// The tool descriptions for each role, without asking a server.
 fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failure> {
-    let names_tools = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if !model.tools.is_empty());
+    let names_tools = |kind: &RoleKind| kind.model().is_some_and(|model| !model.tools.is_empty());
     if !workflow.roles.iter().any(|(_, role)| names_tools(&role.kind)) {
         return Ok(BTreeMap::new());
     }

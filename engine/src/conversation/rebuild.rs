@@ -12,7 +12,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript};
-use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
+use rondo_protocol::workflow::{History, Policy, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use crate::conversation::Steps;
@@ -299,13 +299,13 @@ impl<'a> Rebuilding<'a> {
         let body_readers = resolved_roles::body_readers(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
-            let (RoleKind::Model(model), Some(BodyReader::Contract(contract))) = (&role.kind, body_readers.get(name))
+            let (Some(model), Some(BodyReader::Contract(contract))) = (role.kind.model(), body_readers.get(name))
             else {
                 continue;
             };
             let told = RoleHistory {
                 history_policy: resolved_roles::history_policy(model),
-                script: resolved_roles::script(model, contract),
+                script: resolved_roles::script(workflow, name, model, contract),
             };
             roles.insert(name.clone(), told);
         }

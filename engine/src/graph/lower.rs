@@ -6,11 +6,12 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::object::FaultKind;
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
-use super::{Bound, Branch, Condition, Each, Edge, EdgeId, FanOut, Graph, Join, Link, Node, RoleNode, To};
+use super::{Bound, Branch, Condition, Each, Edge, EdgeId, Entry, FanOut, Graph, Join, Link, Node, RoleNode, To};
 
 /// Why a definition cannot be lowered. A file that passed the checker always can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,7 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         targets: BTreeMap::new(),
     };
     let mut routes: BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>> = BTreeMap::new();
+    let mut otherwise: BTreeMap<RoleName, Vec<Arc<Edge>>> = BTreeMap::new();
     for (name, outgoing) in &workflow.graph {
         match outgoing {
             Outgoing::Start(edges) => {
@@ -60,6 +62,13 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
                     let part = key(&key("graph", name), status.as_str());
                     let lowered = lowering.routes(index, Some(status), &part, edges)?;
                     routes.entry(role.clone()).or_default().insert(status.clone(), lowered);
+                }
+                if let Some(RoleKind::Selector(selector)) = workflow.role(name).map(|role| &role.kind)
+                    && let Some(edges) = &selector.fallback_route
+                {
+                    let error = Status::new(FaultKind::Error.status()).ok();
+                    let part = key(&key("graph", name), "else");
+                    otherwise.insert(role, lowering.routes(index, error.as_ref(), &part, edges)?);
                 }
             }
         }
@@ -86,10 +95,8 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         }
         let node = RoleNode {
             role: role.clone(),
-            args: match &role.kind {
-                RoleKind::Tool(tool) => Some(value_template(&tool.args)?),
-                _ => None,
-            },
+            entry: Entry::lower(&role.kind, || rotation(role, routes.get(name)))?,
+            otherwise: otherwise.remove(name),
             policy: policy.roles.get(name.as_str()).cloned().unwrap_or_else(default_policy),
             routes: routes.remove(name).unwrap_or_default(),
             paths,
@@ -97,8 +104,8 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         roles.insert(name.clone(), node);
     }
     let result = workflow.result.as_ref().map(value_template).transpose()?;
-    let values = result.iter().chain(roles.values().filter_map(|role| role.args.as_ref()));
-    let told_whole = told_whole(&lowering.inner, values, roles.keys());
+    let entries: Vec<_> = roles.values().map(|role| &role.entry).collect();
+    let told_whole = told_whole(&lowering.inner, result.as_ref(), &entries, roles.keys());
     Ok(Graph {
         result,
         told_whole,
@@ -111,11 +118,20 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
     })
 }
 
+/// The statuses of a selector whose edges do not all end the thread, in declared order.
+fn rotation(role: &workflow::Role, routes: Option<&BTreeMap<Status, Vec<Arc<Edge>>>>) -> Vec<Status> {
+    let goes_on = |status: &Status| {
+        let edges = routes.and_then(|routes| routes.get(status));
+        edges.is_some_and(|edges| edges.iter().any(|edge| !matches!(edge.to, To::End | To::Fail)))
+    };
+    role.output.iter().map(|(status, _)| status).filter(|status| goes_on(status)).cloned().collect()
+}
+
 fn call_kinds(kind: &RoleKind) -> &'static [CallKind] {
     match kind {
-        RoleKind::Model(_) | RoleKind::Selector(_) => &CallKind::ALL,
+        kind if kind.model().is_some() => &CallKind::ALL,
         RoleKind::Tool(_) => &[CallKind::Tool],
-        RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
+        _ => &[],
     }
 }
 
@@ -132,7 +148,8 @@ fn default_policy() -> RolePolicy {
 /// Roles for which a template reads every visit.
 fn told_whole<'a>(
     inner: &StableDiGraph<Node, Link>,
-    values: impl Iterator<Item = &'a ValueTemplate>,
+    result: Option<&ValueTemplate>,
+    entries: &[&Entry],
     roles: impl Iterator<Item = &'a RoleName>,
 ) -> Arc<[RoleName]> {
     let mut asked: BTreeSet<String> = BTreeSet::new();
@@ -161,7 +178,10 @@ fn told_whole<'a>(
             branch.when.iter().for_each(|when| look(when.expr.uses()));
         }
     }
-    values.flat_map(ValueTemplate::leaves).for_each(|leaf| look(leaf.template.uses()));
+    result.into_iter().flat_map(ValueTemplate::leaves).for_each(|leaf| look(leaf.template.uses()));
+    for entry in entries {
+        look(entry.uses());
+    }
     roles.filter(|role| asked.contains(role.as_str())).cloned().collect()
 }
 
@@ -296,11 +316,11 @@ fn template(source: &str) -> Result<Template, Error> {
     Template::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })
 }
 
-fn condition(source: &str) -> Result<Condition, Error> {
+pub(super) fn condition(source: &str) -> Result<Condition, Error> {
     let expr = Expr::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })?;
     Ok(Condition { expr, source: source.to_owned() })
 }
 
-fn value_template(source: &workflow::Template) -> Result<ValueTemplate, Error> {
+pub(super) fn value_template(source: &workflow::Template) -> Result<ValueTemplate, Error> {
     ValueTemplate::parse(&source.0).map_err(|_| Error::Template { source_text: source.0.to_text() })
 }

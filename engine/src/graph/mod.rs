@@ -5,6 +5,7 @@
 //!
 //! This module decides nothing: `thread` chooses the edge to take.
 
+mod entry;
 mod lower;
 pub mod view;
 
@@ -18,6 +19,7 @@ use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
 use rondo_protocol::workflow::{FailedLanes, HookNode, Need, Policy, Role, RolePolicy, Workflow};
 
+pub use entry::{Entry, Rule};
 pub use lower::Error;
 
 /// The number of an edge, in the order of the file; an `on_max` edge follows the edge that it belongs to.
@@ -61,12 +63,20 @@ enum Link {
 struct RoleNode {
     role: Role,
     policy: RolePolicy,
-    /// The arguments of a tool role's tool.
-    args: Option<ValueTemplate>,
+    /// What an edge to it evaluates besides its prompt.
+    entry: Entry,
     /// The edges of each status in declared order.
     routes: BTreeMap<Status, Vec<Arc<Edge>>>,
+    /// For a selector, the edges taken after choices that break the contract.
+    otherwise: Option<Vec<Arc<Edge>>>,
     /// The nodes that calls of each kind pass, outermost first.
     paths: BTreeMap<CallKind, Vec<usize>>,
+}
+
+impl RoleNode {
+    fn edges(&self) -> impl Iterator<Item = &Arc<Edge>> {
+        self.routes.values().flatten().chain(self.otherwise.iter().flatten())
+    }
 }
 
 /// An edge with parsed templates.
@@ -248,7 +258,7 @@ impl Graph {
                 if *role == fan.join.to || !found.insert(role) {
                     continue;
                 }
-                let edges = self.roles.get(role).into_iter().flat_map(|node| node.routes.values().flatten());
+                let edges = self.roles.get(role).into_iter().flat_map(RoleNode::edges);
                 for edge in edges.flat_map(chain) {
                     next.extend(edge.to.roles());
                     if let To::Fan(fan) = &edge.to {
@@ -262,8 +272,7 @@ impl Graph {
 
     /// Every edge with the role that it leaves; `None` means `start`.
     fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
-        let of_roles =
-            self.roles.values().flat_map(|node| node.routes.values().flatten().map(move |edge| (Some(node), edge)));
+        let of_roles = self.roles.values().flat_map(|node| node.edges().map(move |edge| (Some(node), edge)));
         let first = self.start().into_iter().map(|edge| (None, edge)).chain(of_roles);
         first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
     }
@@ -273,9 +282,14 @@ impl Graph {
         self.roles.get(name).map(|node| (&node.role, &node.policy))
     }
 
-    /// The arguments of a tool role's tool.
-    pub fn args(&self, name: &RoleName) -> Option<&ValueTemplate> {
-        self.roles.get(name).and_then(|node| node.args.as_ref())
+    /// What an edge to a role evaluates besides its prompt.
+    pub fn entry(&self, name: &RoleName) -> &Entry {
+        self.roles.get(name).map_or(&Entry::Prompt, |node| &node.entry)
+    }
+
+    /// The edges of a selector after choices that break the contract.
+    pub fn otherwise(&self, role: &RoleName) -> Option<&[Arc<Edge>]> {
+        self.roles.get(role)?.otherwise.as_deref()
     }
 
     /// Roles for which a template reads every visit (`steps.ROLE.all`).

@@ -16,7 +16,7 @@ use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_protocol::workflow::Workflow;
 
 use crate::config::program;
 use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
@@ -482,12 +482,7 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
 pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
     let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
     for (name, role) in &workflow.roles {
-        let tools = match &role.kind {
-            RoleKind::Model(model) => model.tools.as_slice(),
-            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
-            RoleKind::Selector(_) | RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
-        };
-        for tool in tools {
+        for tool in role.kind.tools() {
             named.entry(tool.clone()).or_default().push(name.clone());
         }
     }

@@ -113,7 +113,7 @@ impl Engine {
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
         let begun = ready.steps(&*parts.store);
-        let first = machine.on(Input::Begin, parts.env.elapsed_ms(), &begun);
+        let first = machine.on(Input::Begin { at_ms: parts.env.now_ms() }, parts.env.elapsed_ms(), &begun);
         let told = first.iter().filter_map(|action| match action {
             Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
             _ => None,

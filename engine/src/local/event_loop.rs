@@ -37,7 +37,9 @@ use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
-use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Notice, Object, Origin, Stop, Visit, VisitEnd};
+use crate::thread::{
+    Action, Answered, Commit, Ending, Input, Machine, Notice, Object, Origin, Stop, Task, Visit, VisitEnd,
+};
 
 /// What the visits of a run share.
 pub struct Parts {
@@ -151,7 +153,7 @@ struct RunState<'a> {
 impl<'a> Driver<'a> {
     async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
         if lock(&self.journaled).is_some() {
-            first.extend(self.on(Input::Begin));
+            first.extend(self.on(Input::Begin { at_ms: self.parts.env.now_ms() }));
         }
         let mut run = RunState {
             visits: FuturesUnordered::new(),
@@ -374,8 +376,8 @@ impl<'a> Driver<'a> {
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         let (visited, told) = if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
             parts.sink.emit(started);
-            let args = visit.args.clone().unwrap_or_else(Value::empty_object);
-            (tool_role::visit(&context(&runtime.toolbox), runtime, site, &args, visit.attempts).await, None)
+            let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+            (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
         } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
             let opening = Opening {
                 lane: &visit.lane,

@@ -10,8 +10,8 @@ pub struct Clock {
     /// Visits in progress.
     pub working: u64,
     now_ms: Option<u64>,
-    /// The latest end of the steps followed.
-    followed_ms: u64,
+    /// The latest end of a step, in Unix milliseconds.
+    pub latest_ms: u64,
 }
 
 impl Clock {
@@ -36,8 +36,8 @@ impl Clock {
 
     /// Adds the time of an earlier process's step; overlapping times count once.
     pub fn follow(&mut self, note: &Note) {
-        let from = note.started_at_ms.max(self.followed_ms);
+        let from = note.started_at_ms.max(self.latest_ms);
         self.active_ms = self.active_ms.saturating_add(note.ended_at_ms.saturating_sub(from).min(note.active_ms));
-        self.followed_ms = self.followed_ms.max(note.ended_at_ms);
+        self.latest_ms = self.latest_ms.max(note.ended_at_ms);
     }
 }

@@ -6,6 +6,7 @@ use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
 use super::route::{self, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
+use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -109,7 +110,7 @@ impl Machine {
                         status: Some(source.status.clone()),
                     },
                     part: Arc::clone(&edge.part),
-                    args: None,
+                    task: Task::Model,
                     prev: vec![source.digest],
                     bounded: None,
                     observations: Vec::new(),
@@ -169,12 +170,12 @@ impl Machine {
             prompt: speaking.text("prompt", &edge.prompt)?,
             status: lane.last.as_ref().map(|last| last.status.clone()),
         };
-        let args = speaking.args(graph, &role)?;
+        let task = speaking.task(graph, &role)?;
         let dispatch = Dispatch {
             role,
             edge: taken,
             part: Arc::clone(&edge.part),
-            args,
+            task,
             prev: lane.last.iter().map(|last| last.digest).collect(),
             bounded: route::bounded(edge),
             observations: Vec::new(),
@@ -201,6 +202,16 @@ impl Machine {
                 return Err(in_doubt.into());
             }
             dispatch.given = Some(Box::new(self.reserved(path, &dispatch.role, fault)?));
+        }
+        if dispatch.given.is_none()
+            && !self.is_replaying
+            && let Task::Decided(decided) = &mut dispatch.task
+        {
+            let decided = std::mem::replace(decided, Err(no_lane(path)));
+            dispatch.given = Some(match decided {
+                Ok(answered) => answered,
+                Err(fault) => Box::new(self.reserved(path, &dispatch.role, fault)?),
+            });
         }
         let is_given = dispatch.given.is_some();
         let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
@@ -229,7 +240,7 @@ impl Machine {
             visit: own.visits + 1,
             attempts: own.attempts,
             prompt: dispatch.edge.prompt.clone(),
-            args: dispatch.args.clone(),
+            task: dispatch.task.clone(),
             wall_time_left_ms: limit.map(|most| most.saturating_sub(self.clock.active_ms)),
             wall_time_limit_ms: limit,
         })

@@ -7,6 +7,7 @@ use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
 use super::route::{self, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
+use super::task::Task;
 use crate::graph::{Edge, FanOut, Graph};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -141,7 +142,7 @@ impl Machine {
                 status: fan.status(),
             },
             part: Arc::clone(&branch.part),
-            args: speaking.args(&graph, &role)?,
+            task: speaking.task(&graph, &role)?,
             prev: source.iter().map(|last| last.digest).collect(),
             bounded: None,
             observations: Vec::new(),
@@ -292,7 +293,7 @@ impl Machine {
         let dispatch = Dispatch {
             role: join.to.clone(),
             edge: EdgeTaken { from: fan.from().to_owned(), prompt, status: fan.status() },
-            args: speaking.args(&graph, &join.to)?,
+            task: speaking.task(&graph, &join.to)?,
             part: Arc::from(part.as_str()),
             prev: fan.last_steps(),
             bounded: route::bounded(&fan.edge),
@@ -338,7 +339,7 @@ impl Machine {
             role: source.role.clone(),
             edge: EdgeTaken { from: last.role.to_string(), prompt: String::new(), status: Some(last.status.clone()) },
             part: Arc::from(key(&fan.edge.part, "join")),
-            args: None,
+            task: Task::Model,
             prev: fan.last_steps(),
             bounded: route::bounded(&fan.edge),
             observations: vec![Observation::Join { arrived, cancelled }],

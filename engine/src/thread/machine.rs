@@ -103,7 +103,10 @@ impl Machine {
         self.chosen.clear();
         let mut out = Vec::new();
         let done = match input {
-            Input::Begin => self.begin(recall, &mut out),
+            Input::Begin { at_ms } => {
+                self.clock.latest_ms = self.clock.latest_ms.max(at_ms);
+                self.begin(recall, &mut out)
+            }
             Input::Ended { lane, end } => self.ended(&lane, *end, recall, &mut out),
             Input::Synced { version } => {
                 self.synced(version, &mut out);
@@ -296,7 +299,11 @@ impl Machine {
             let Some(answered) = dispatch.given.take() else { continue };
             let end = VisitEnd {
                 outcome: Ok(*answered),
-                note: Note::default(),
+                note: Note {
+                    started_at_ms: self.clock.latest_ms,
+                    ended_at_ms: self.clock.latest_ms,
+                    ..Note::default()
+                },
                 objects: Vec::new(),
                 waited_ms: 0,
                 effect_unknown: None,
@@ -322,6 +329,7 @@ impl Machine {
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         self.clock.leave(end.waited_ms);
+        self.clock.latest_ms = self.clock.latest_ms.max(end.note.ended_at_ms);
         let lane = self.lane_mut(path)?;
         match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
             LanePhase::Leaving(dispatch) => {

@@ -1,6 +1,7 @@
 //! The inputs and outputs of a machine.
 
 use super::origin::Ending;
+use super::task::Task;
 use crate::graph::Graph;
 use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::Fault;
@@ -32,7 +33,10 @@ pub struct Definition {
 #[derive(Debug)]
 pub enum Input {
     /// The driver is ready: a new thread starts, or an existing one continues.
-    Begin,
+    Begin {
+        /// Unix milliseconds.
+        at_ms: u64,
+    },
     /// A visit of a lane ended.
     Ended {
         /// Which lane.
@@ -88,8 +92,8 @@ pub struct Visit {
     pub attempts: u64,
     /// The prompt.
     pub prompt: String,
-    /// The arguments of a tool role's tool, an object.
-    pub args: Option<Value>,
+    /// What it has to do.
+    pub task: Task,
     /// Milliseconds of wall time left for the thread.
     pub wall_time_left_ms: Option<u64>,
     /// The limit on wall time.

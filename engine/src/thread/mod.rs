@@ -19,6 +19,7 @@ mod origin;
 mod recall;
 mod route;
 mod scope;
+mod task;
 
 #[cfg(test)]
 mod tests;
@@ -34,3 +35,4 @@ pub use message::{
 pub use origin::{Ending, Origin, Stop};
 pub use recall::{PastLane, StepLookup};
 pub use route::{Dispatch, MAX_RENDERED_BYTES, Undecided, routed};
+pub use task::Task;

@@ -8,7 +8,7 @@ use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{EdgeTaken, Observation};
+use rondo_protocol::object::{EdgeTaken, FaultKind, Observation};
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTemplate, kind_name};
 use rondo_protocol::{Digest, Value};
@@ -16,6 +16,7 @@ use rondo_protocol::{Digest, Value};
 use super::lane::Lane;
 use super::message::Answered;
 use super::scope::LaneScope;
+use super::task::Task;
 use crate::graph::{Condition, Edge, EdgeId, Graph};
 
 /// The most bytes of a prompt, a line for the user or a result.
@@ -30,8 +31,8 @@ pub struct Dispatch {
     pub edge: EdgeTaken,
     /// The part of the workflow with that edge.
     pub part: Arc<str>,
-    /// The arguments of a tool role's tool, an object.
-    pub args: Option<Value>,
+    /// What the visit has to do.
+    pub task: Task,
     /// The steps that it follows.
     pub prev: Vec<Digest>,
     /// The bounded edge that leads to it, with the role whose steps restart its count.
@@ -85,6 +86,16 @@ pub enum Undecided {
     /// A required step could not be recalled.
     #[error("{0}")]
     StepLookup(Fault),
+}
+
+impl Undecided {
+    /// The same for another item.
+    pub(super) fn of(self, what: String) -> Self {
+        match self {
+            Self::Unrendered { part, error, .. } => Self::Unrendered { what, part, error },
+            other => other,
+        }
+    }
 }
 
 impl From<Undecided> for Fault {
@@ -141,18 +152,6 @@ impl EdgeTexts<'_> {
         }
     }
 
-    /// Renders a tool role's arguments, if it has any.
-    pub fn args(&self, graph: &Graph, role: &RoleName) -> Result<Option<Value>, Undecided> {
-        let Some(args) = graph.args(role) else { return Ok(None) };
-        let value = self.value(&key(&key("roles", role.as_str()), "args"), args);
-        value.map(Some).map_err(|undecided| match undecided {
-            Undecided::Unrendered { part, error, .. } => {
-                Undecided::Unrendered { what: format!("the arguments of {role}"), part, error }
-            }
-            other => other,
-        })
-    }
-
     fn unrendered(&self, part: String, error: RenderError) -> Undecided {
         Undecided::Unrendered { what: format!("the edge from {}", self.from), part, error }
     }
@@ -167,7 +166,13 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
     let (edges, place): (Vec<&Arc<Edge>>, _) = match &lane.last {
         None => (graph.start(), "start".to_owned()),
         Some(last) => {
-            let Some(routes) = graph.routes(&last.role, &last.status) else { return Ok(None) };
+            let routes = match graph.otherwise(&last.role).filter(|_| is_broken_choice(scope)) {
+                Some(otherwise) => otherwise,
+                None => match graph.routes(&last.role, &last.status) {
+                    Some(routes) => routes,
+                    None => return Ok(None),
+                },
+            };
             (routes.iter().collect(), format!("{}.{}", last.role, last.status))
         }
     };
@@ -187,6 +192,15 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
     Err(Undecided::NoEdge { place })
 }
 
+/// Whether the last step is a choice that broke its contract.
+fn is_broken_choice(scope: &LaneScope<'_>) -> bool {
+    let Some(last) = scope.last().filter(|last| last.status.as_str() == FaultKind::Error.status()) else {
+        return false;
+    };
+    let code = last.output.get("code").and_then(Value::as_str);
+    code.is_some_and(|code| [Code::ContractBroken, Code::RenderFailed].iter().any(|known| known.to_string() == code))
+}
+
 /// The bounded edge for `edge`, if it has a bound.
 pub fn bounded(edge: &Edge) -> Option<(EdgeId, Option<RoleName>)> {
     edge.bound.as_ref().map(|bound| (edge.id, bound.per.clone()))
@@ -204,5 +218,6 @@ pub fn back(lane: &Lane) -> Result<RoleName, Undecided> {
 /// The status that routes a fault, if the role has an edge for it.
 pub fn routed(graph: &Graph, role: &RoleName, fault: &Fault) -> Option<Status> {
     let status = Status::new(fault.routed_by()?.status()).ok()?;
-    graph.routes(role, &status).map(|_| status)
+    let is_otherwise = fault.class == FaultClass::Contract && graph.otherwise(role).is_some();
+    (is_otherwise || graph.routes(role, &status).is_some()).then_some(status)
 }

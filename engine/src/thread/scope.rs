@@ -64,6 +64,11 @@ impl<'a> LaneScope<'a> {
         self
     }
 
+    /// The lane.
+    pub fn lane(&self) -> &'a Lane {
+        self.lane
+    }
+
     /// The last step.
     pub fn last(&self) -> Option<&Arc<Episode>> {
         self.last.as_ref()

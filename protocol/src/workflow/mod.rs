@@ -193,6 +193,22 @@ impl RoleKind {
             Self::Workflow(_) => "workflow",
         }
     }
+
+    /// The tools that it names.
+    pub fn tools(&self) -> &[String] {
+        match self {
+            Self::Tool(role) => std::slice::from_ref(&role.tool),
+            kind => kind.model().map_or(&[], |model| &model.tools),
+        }
+    }
+
+    /// The settings of the model that answers, if a model does.
+    pub fn model(&self) -> Option<&ModelRole> {
+        match self {
+            Self::Model(model) | Self::Selector(SelectorRole { by: SelectBy::Model, model, .. }) => Some(model),
+            _ => None,
+        }
+    }
 }
 
 /// A role that a model plays.

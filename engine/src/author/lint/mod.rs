@@ -70,7 +70,7 @@ pub fn lint(
         let parts: Vec<LintedRole<'_>> = resolved_roles::model_roles(workflow)
             .filter_map(|(name, _, role)| {
                 let resolved_roles::Script { system, response_format } =
-                    resolved_roles::script(role, contracts.get(name)?);
+                    resolved_roles::script(workflow, name, role, contracts.get(name)?);
                 let ResolvedRoles { model, tools } = resolved_roles.remove(name).unwrap_or_default();
                 let parameters = Parameters::default();
                 let head = Head { model: String::new(), parameters, response_format, system, tools };

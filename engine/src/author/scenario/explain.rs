@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use rondo_agent_kit::prefix;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Speaker;
-use rondo_protocol::workflow::{History, RoleKind, Workflow};
+use rondo_protocol::workflow::{History, Workflow};
 
 use super::cause::Cause;
 use super::parts::is_within;
@@ -187,10 +187,8 @@ impl Explainer<'_> {
 
     fn of_request(&self, (role, seat): (&RoleName, &str), at: &At, broke: Option<prefix::Cause>) -> Vec<Suspect> {
         let own = |name: &str| Suspect::Part(format!("roles.{role}.{name}"));
-        let model = match self.workflow.role(role.as_str()).map(|role| &role.kind) {
-            Some(RoleKind::Model(role)) => role.model.clone(),
-            _ => String::new(),
-        };
+        let model = self.workflow.role(role.as_str()).and_then(|role| role.kind.model());
+        let model = model.map_or("", |model| model.model.as_str());
         let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
         match at {
             // The scenario's answers also decide whether a request is sent to a fallback.
@@ -302,7 +300,8 @@ impl Explainer<'_> {
     }
 
     fn is_fresh(&self, role: &str) -> bool {
-        matches!(self.workflow.role(role).map(|role| &role.kind), Some(RoleKind::Model(role)) if role.history == History::None)
+        let model = self.workflow.role(role).and_then(|role| role.kind.model());
+        model.is_some_and(|model| model.history == History::None)
     }
 }
 

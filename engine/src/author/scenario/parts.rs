@@ -86,6 +86,10 @@ fn put_role(parts: &mut Parts, path: &str, role: &Role) {
     match &role.kind {
         RoleKind::Model(model) => put_members(parts, path, model),
         RoleKind::Tool(tool) => put_members(parts, path, tool),
+        RoleKind::Selector(selector) => {
+            put(parts, &key(path, "by"), &selector.by);
+            put_members(parts, path, &selector.model);
+        }
         other => put(parts, &key(path, "kind"), other),
     }
 }
@@ -111,13 +115,8 @@ fn put_edges(parts: &mut Parts, path: &str, edges: &[Edge]) {
 /// The parts that a run reached: those of the roles it visited, of their models, and of every place where it chose an
 /// edge, including the edges it did not choose.
 pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<String>, workflow: &Workflow) -> Parts {
-    let models: BTreeSet<&str> = visited
-        .iter()
-        .filter_map(|role| match &workflow.role(role.as_str())?.kind {
-            RoleKind::Model(model) => Some(model.model.as_str()),
-            _ => None,
-        })
-        .collect();
+    let models: BTreeSet<&str> =
+        visited.iter().filter_map(|role| Some(workflow.role(role.as_str())?.kind.model()?.model.as_str())).collect();
     let is_reached = |path: &str| {
         let mut names = path.split('.');
         match (names.next(), names.next()) {

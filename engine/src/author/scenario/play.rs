@@ -331,7 +331,7 @@ impl<'s> Committed<'s> {
         if self.row.seq > 0 {
             self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
         } else {
-            machine.on(Input::Begin, 0, &past);
+            machine.on(Input::Begin { at_ms: 0 }, 0, &past);
         }
         told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         (self.steps, self.route) = told.into_iter().map(|(_, step, place)| (step, place)).unzip();
@@ -393,7 +393,7 @@ struct Labels<'s> {
 
 impl<'s> Labels<'s> {
     fn of(workflow: &'s Workflow, steps: &'s [Step]) -> Self {
-        let is_fresh = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if model.history == History::None);
+        let is_fresh = |kind: &RoleKind| kind.model().is_some_and(|model| model.history == History::None);
         let fresh = workflow.roles.iter().filter(|(_, role)| is_fresh(&role.kind)).map(|(name, _)| name).collect();
         Self { steps, fresh }
     }

@@ -13,7 +13,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Severity, Span, nearest};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::source::{self, Key, Kind, Node, Source, excerpt};
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind};
+use rondo_protocol::workflow::{Edge, Files, Outgoing};
 
 use super::definition::Definition;
 use super::expect::{Expectation, Location};
@@ -463,17 +463,7 @@ impl Reader<'_> {
 
 /// Every tool that a role names, as written.
 pub fn tools_of(definition: &Definition) -> impl Iterator<Item = &str> {
-    definition
-        .checked
-        .workflow
-        .roles
-        .iter()
-        .flat_map(|(_, role)| match &role.kind {
-            RoleKind::Model(model) => model.tools.as_slice(),
-            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
-            _ => &[],
-        })
-        .map(String::as_str)
+    definition.checked.workflow.roles.iter().flat_map(|(_, role)| role.kind.tools()).map(String::as_str)
 }
 
 /// The statuses that a step of a role may have: its own, and those for faults that the graph routes.

@@ -176,10 +176,10 @@ impl StatusAnswers<'_> {
         let longest = self.longest_body().min(self.share / 4);
         given.is_cut = longest < self.longest_body();
         let mut keep = |fields: &Value, body: &str| {
-            let answer = match (&self.role.kind, contract) {
-                (RoleKind::Model(_), Some(contract)) => self.of_model(contract, fields, body),
-                (RoleKind::Tool(_), _) => Some(self.of_tool(fields, body)),
-                _ => None,
+            let answer = match contract {
+                Some(contract) => self.of_model(contract, fields, body),
+                None if matches!(self.role.kind, RoleKind::Tool(_)) => Some(self.of_tool(fields, body)),
+                None => None,
             };
             if let Some(answer) = answer {
                 given.keep(answer, self.share);
@@ -200,7 +200,7 @@ impl StatusAnswers<'_> {
     }
 
     fn longest_body(&self) -> usize {
-        let RoleKind::Model(ModelRole { model, .. }) = &self.role.kind else { return USUAL_BODY_BYTES };
+        let Some(ModelRole { model, .. }) = self.role.kind.model() else { return USUAL_BODY_BYTES };
         let parameters = self.workflow.models.get(model).map(|model| &model.parameters.0);
         match parameters.and_then(|parameters| parameters.get("max_output_tokens")) {
             Some(Value::Int(tokens)) => {

@@ -89,7 +89,7 @@ impl<'a> CostEstimator<'a> {
     ) -> Result<Self, resolved_roles::Error> {
         let contracts = resolved_roles::contracts(workflow)?;
         let runtime = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
-            let script = resolved_roles::script(model, contracts.get(name)?);
+            let script = resolved_roles::script(workflow, name, model, contracts.get(name)?);
             let offered = tools.get(name).into_iter().flatten();
             let tools: usize =
                 offered.map(|tool| tool.name.len() + tool.description.len() + tool.parameters.len()).sum();

@@ -6,7 +6,7 @@ use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 
-use crate::graph::{Graph, To};
+use crate::graph::{Entry, Graph, To};
 
 /// The most constants of conditions that are tried as field values.
 const MAX_CONSTANTS: usize = 64;
@@ -70,10 +70,25 @@ impl Reads {
                 reads.template(prompt, from, &roles);
             }
         }
-        for value in graph.result().into_iter().chain(graph.roles().filter_map(|(name, _)| graph.args(name))) {
-            reads.value(value, None, &roles);
+        graph.result().into_iter().for_each(|result| reads.value(result, None, &roles));
+        for (name, _) in graph.roles() {
+            reads.entry(graph.entry(name), &roles);
         }
         reads
+    }
+
+    /// Reads what an edge to a role evaluates besides its prompt. A rule reads like an edge from any role.
+    fn entry(&mut self, entry: &Entry, roles: &BTreeMap<&str, &RoleName>) {
+        match entry {
+            Entry::Args(value) | Entry::Input(value) => self.value(value, None, roles),
+            Entry::Rules(statuses) => {
+                let whens = statuses.iter().filter_map(|rule| rule.when.as_ref()).map(|when| &when.expr);
+                let fields = statuses.iter().flat_map(|rule| &rule.fields).map(|(_, field)| field);
+                whens.chain(fields).for_each(|expr| self.condition(expr, None, roles));
+            }
+            Entry::Choice(choice) => self.condition(&choice.expr, None, roles),
+            Entry::Prompt | Entry::Form | Entry::RoundRobin(_) | Entry::LeastRecent(_) => {}
+        }
     }
 
     /// The fields of a role that conditions read.

@@ -45,7 +45,7 @@ impl Run {
         let limits = graph.policy().limits.clone();
         let definition = Definition { graph: Arc::clone(graph), start: NOWHERE, input: Arc::clone(input), limits };
         let mut run = Self { machine: Machine::new(definition, 1).ignoring_limits(), steps: Steps::default() };
-        let next = run.on(Input::Begin);
+        let next = run.on(Input::Begin { at_ms: 0 });
         (run, next)
     }
 

@@ -12,7 +12,6 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{AnsweredBy, Entry, Note, Observation, Step, Transcript};
 use rondo_protocol::source;
-use rondo_protocol::workflow::RoleKind;
 use rondo_protocol::{Value, canonical};
 use serde::Serialize;
 
@@ -206,8 +205,7 @@ impl<'a> ScenarioBuilder<'a> {
     /// Adds the failed attempts of a step that ended in a fault.
     fn fault(&mut self, stored: &StoredStep, note: &Note) {
         let step = &stored.step;
-        let is_model =
-            matches!(self.workflow.role(step.role.as_str()).map(|role| &role.kind), Some(RoleKind::Model(_)));
+        let is_model = self.workflow.role(step.role.as_str()).is_some_and(|role| role.kind.model().is_some());
         let code = step.observations.iter().find_map(|observation| match observation {
             Observation::Error { code } | Observation::Timeout { code } => Code::find(code),
             _ => None,

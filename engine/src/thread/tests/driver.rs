@@ -278,7 +278,7 @@ impl Thread {
     }
 
     pub fn begin(&mut self) {
-        self.on(Input::Begin);
+        self.on(Input::Begin { at_ms: 0 });
     }
 
     /// Runs until no event is possible. `choose` gets the number of events and picks one.

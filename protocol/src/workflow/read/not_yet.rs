@@ -3,18 +3,23 @@
 
 use super::Reader;
 use crate::diagnostic::Code;
-use crate::workflow::{ModelRole, RoleKind, Workflow, source_map};
+use crate::workflow::{RoleKind, SelectBy, SelectorRole, Workflow, source_map};
 
 impl Reader<'_> {
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow) {
         for (name, role) in &workflow.roles {
             let path = source_map::key("roles", name.as_str());
+            if role.kind.model().is_some_and(|model| model.compact.is_some()) {
+                self.not_yet(&source_map::key(&path, "compact"), "`compact`");
+            }
             match &role.kind {
-                RoleKind::Model(ModelRole { compact: Some(_), .. }) => {
-                    self.not_yet(&source_map::key(&path, "compact"), "`compact`");
+                RoleKind::Selector(SelectorRole { by: SelectBy::Human, .. }) => {
+                    self.not_yet(&source_map::key(&path, "by"), "a selector by a person");
                 }
-                RoleKind::Model(_) | RoleKind::Tool(_) => {}
-                kind => self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", kind.name())),
+                RoleKind::Human | RoleKind::Workflow(_) => {
+                    self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", role.kind.name()));
+                }
+                _ => {}
             }
         }
     }

@@ -63,7 +63,11 @@ impl Reader<'_> {
                 (RoleKind::Model(model), self.output(fields.get("output")))
             }
             Word::Selector => {
-                let model = self.model_role(&fields);
+                let mut model = self.model_role(&fields);
+                if fields.get("context").is_none() {
+                    // It chooses by what was said.
+                    model.context.what = crate::workflow::ContextWhat::Bodies;
+                }
                 with = self.model_policy(&fields, &mut policy);
                 let by = fields.get("by").map_or(Some(SelectBy::Model), |by| self.select_by(by));
                 let by = by.unwrap_or(SelectBy::Model);
