@@ -54,6 +54,7 @@ impl Exit {
                 Self::of_fault(fault.code)
             }
             Ended::Stopped(fault) => Self::of_class(fault.class),
+            Ended::Waiting(_) => Self::Waiting,
         }
     }
 
@@ -87,9 +88,11 @@ impl Exit {
     pub fn of_fault(code: Code) -> Self {
         let hundreds = code.as_str().get(2..4).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default();
         match (code, hundreds) {
-            (Code::ScriptEnd | Code::NotRecorded | Code::StepTimeout, _) | (_, 10 | 11) => Self::Provider,
+            (Code::ScriptEnd | Code::NotRecorded | Code::StepTimeout | Code::FormExpired, _) | (_, 10 | 11) => {
+                Self::Provider
+            }
             (Code::StoreDamaged, _) => Self::Damaged,
-            (Code::StoreBusy | Code::StoreConflict, _) => Self::Busy,
+            (Code::StoreBusy | Code::StoreConflict | Code::NotWaiting, _) => Self::Busy,
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::ToolInDoubt, _) => Self::InDoubt,
             (Code::HookProgramUnknown | Code::HookDenied, _) | (_, 17) => Self::Denied,

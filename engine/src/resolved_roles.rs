@@ -14,7 +14,9 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::workflow::types::{SchemaError, Validator};
-use rondo_protocol::workflow::{Edge, Limits, ModelRole, Outgoing, Role, RoleKind, RolePolicy, Target, Workflow};
+use rondo_protocol::workflow::{
+    AnswerFormat, Edge, Limits, ModelRole, Outgoing, Role, RoleKind, RolePolicy, Target, Workflow,
+};
 
 use crate::grant::Grants;
 use crate::models::Models;
@@ -137,21 +139,30 @@ pub struct Script {
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
-    let reading = |(name, role): &(RoleName, Role)| match (&role.kind, role.kind.model()) {
-        (_, Some(model)) => Some(contract(name, role, model).map(BodyReader::Contract)),
-        (RoleKind::Tool(_), _) => Some(Ok(BodyReader::Text)),
-        _ => None,
+    let reading = |(name, role): &(RoleName, Role)| match &role.kind {
+        RoleKind::Tool(_) => Some(Ok(BodyReader::Text)),
+        kind => answer_format(kind).map(|format| contract(name, role, format).map(BodyReader::Contract)),
     };
     let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
     workflow.roles.iter().filter_map(read).collect()
 }
 
-/// The contract of each model role.
+/// The contract of each role that a model or a person answers for.
 ///
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Error> {
-    model_roles(workflow).map(|(name, role, model)| Ok((name.clone(), contract(name, role, model)?))).collect()
+    let formats = workflow.roles.iter().filter_map(|(name, role)| Some((name, role, answer_format(&role.kind)?)));
+    formats.map(|(name, role, format)| Ok((name.clone(), contract(name, role, format)?))).collect()
+}
+
+/// How the answers of a role are written, if a model or a person gives them. Those of a selector by rotation or
+/// expression are never read, but a script may have some, so that who chooses can be changed alone.
+fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
+    match kind {
+        RoleKind::Human | RoleKind::Selector(_) => Some(kind.model().map_or(AnswerFormat::Json, |model| model.format)),
+        kind => kind.model().map(|model| model.format),
+    }
 }
 
 /// The roles that a script can answer for.
@@ -165,9 +176,8 @@ pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
     Ok(models.chain(tools).collect())
 }
 
-fn contract(name: &RoleName, role: &Role, model: &ModelRole) -> Result<Contract, Error> {
-    Contract::new(model.format, &role.output)
-        .map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })
+fn contract(name: &RoleName, role: &Role, format: AnswerFormat) -> Result<Contract, Error> {
+    Contract::new(format, &role.output).map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })
 }
 
 /// The toolbox of each role that may call tools.

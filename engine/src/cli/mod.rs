@@ -6,6 +6,7 @@
 //!
 //! This module never decides where a thread goes next and never writes a store itself.
 
+mod answer;
 mod approval;
 mod cancel;
 mod completions;
@@ -13,6 +14,7 @@ mod consent;
 mod doctor;
 mod explain;
 mod find_thread;
+mod form;
 mod graph;
 mod hooks;
 mod init;
@@ -78,6 +80,7 @@ enum Verb {
     Run(Box<run::RunArgs>),
     Record(Box<record::RecordArgs>),
     Resume(resume::ResumeArgs),
+    Answer(Box<answer::AnswerArgs>),
     Cancel(cancel::CancelArgs),
     Threads(threads::ThreadsArgs),
     Show(show::ShowArgs),
@@ -180,6 +183,7 @@ impl Verb {
             Self::Run(args) => args.flags = flags,
             Self::Record(args) => args.run.flags = flags,
             Self::Resume(args) => args.flags = flags,
+            Self::Answer(args) => args.run.flags = flags,
             _ => {}
         }
     }
@@ -190,6 +194,7 @@ impl Verb {
             Self::Run(args) => args.json.json,
             Self::Record(args) => args.run.json.json,
             Self::Resume(args) => args.json.json,
+            Self::Answer(args) => args.run.json.json,
             Self::Cancel(args) => args.json.json,
             Self::Threads(args) => args.json.json,
             Self::Show(args) => args.json.json,
@@ -212,6 +217,7 @@ impl Verb {
             Self::Run(args) => run::run(&args, output),
             Self::Record(args) => record::record(&args, output),
             Self::Resume(args) => resume::resume(&args, output),
+            Self::Answer(args) => answer::answer(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),
             Self::Show(args) => show::show(&args, output),

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::Workflow;
 
+use super::answer::follow_and_ask;
 use super::consent::{By, ConsentRequest, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
@@ -19,12 +22,12 @@ use super::person::is_attended;
 use super::recording::Recording;
 use super::run::{ScriptArgs, cassette, configured, read_script, script, warn_of_plain_http};
 use super::settings_files;
-use super::store_access::{own_store, view_store_at};
+use super::store_access::{OwnStore, own_store, view_store_at};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::config::Settings;
 use crate::conversation::rebuild;
 use crate::shipped;
-use crate::store::Status;
+use crate::store::{Read, Row, Status};
 
 use super::approval::approvers;
 use super::run_config::{Equipment, RunSpec};
@@ -54,7 +57,7 @@ impl From<InDoubtChoice> for InDoubt {
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
-    thread: Option<String>,
+    pub(super) thread: Option<String>,
     #[command(flatten)]
     script: ScriptArgs,
     /// What to do with tool calls of which nobody knows whether they had their effect
@@ -67,7 +70,7 @@ pub struct ResumeArgs {
     trust: bool,
     /// Show results and faults only
     #[arg(short, long)]
-    quiet: bool,
+    pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
     /// The flags of hook kinds.
@@ -76,6 +79,33 @@ pub struct ResumeArgs {
 }
 
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let find = |store: &dyn Read| match &args.thread {
+        Some(word) => find_thread(store, word),
+        None => find_unfinished(store),
+    };
+    let Continued { thread, run_spec, store, durability, .. } = prepare(args, find, output)?;
+    let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
+    let options = RunOptions { is_quiet: args.quiet, concurrency: 1 };
+    run_tasks(std::iter::once(task), store, durability, options, output)
+}
+
+/// A thread to continue, and all that this takes.
+pub(super) struct Continued {
+    pub(super) thread: ThreadId,
+    pub(super) row: Row,
+    /// Its workflow, unless it has ended.
+    pub(super) workflow: Option<Workflow>,
+    pub(super) run_spec: RunSpec,
+    pub(super) store: OwnStore,
+    pub(super) durability: Durability,
+}
+
+/// Prepares to continue a thread: settings, consent, script or recording, keys.
+pub(super) fn prepare(
+    args: &ResumeArgs,
+    find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
+    output: &Output,
+) -> Result<Continued, Failure> {
     let here = working_folder()?;
     let files = settings_files::read(&args.store.flags())?;
     files.refuse_unsafe()?;
@@ -87,14 +117,11 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let own = own_store(&settings, by)?;
     let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
     let store = view.store.as_ref();
-    let (id, row) = match &args.thread {
-        Some(word) => find_thread(store, word)?,
-        None => find_unfinished(store)?,
-    };
+    let (thread, row) = find(store)?;
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
-    let (script, recorded, grants) = if has_ended {
-        (None, None, Grants::default())
+    let (script, recorded, grants, definition) = if has_ended {
+        (None, None, Grants::default(), None)
     } else {
         let workflow = rebuild::beginning(store, &row)?.workflow;
         let policy = rebuild::policy(store, &row)?;
@@ -130,7 +157,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;
-        (script, recorded, grants)
+        (script, recorded, grants, Some(workflow))
     };
     let is_played = script.is_some() || recorded.is_some() || has_ended;
     let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).filter(|file| !shipped::is_one(file));
@@ -156,9 +183,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
-    let task: Task = Box::new(|context| Box::pin(resume_thread(context, id, run_spec)));
-    let options = RunOptions { is_quiet: args.quiet, concurrency: 1 };
-    run_tasks(std::iter::once(task), store, durability, options, output)
+    Ok(Continued { thread, row, workflow: definition, run_spec, store, durability })
 }
 
 async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
@@ -169,7 +194,7 @@ async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec
         None => context.unless_stopped(configured(&workflow, &run_spec)).await?,
     };
     match context.engine.resume(&thread, |_, _| Ok::<_, Failure>(run_config)).await? {
-        Resumed::Running(handle) => Ok(context.follow(handle).await),
+        Resumed::Running(handle) => follow_and_ask(&context, handle, &run_spec, None).await,
         Resumed::Ended { ending, head } => {
             let exit = Exit::of_outcome(ending.outcome);
             context.ended(thread, ending, head).await;

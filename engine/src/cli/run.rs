@@ -11,6 +11,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::{Checked, Workflow};
 
+use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::consent::{By, ConsentRequest, Subject, is_plain_http, named};
 use super::exit::Exit;
@@ -163,7 +164,7 @@ async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> 
     let recorder = to.map(|to| recording::begin(to, &new.workflow.name)).transpose()?;
     run_config.recorder.clone_from(&recorder);
     let handle = context.engine.start(new, run_config).await.inspect_err(|_| recording::discard(to))?;
-    let exit = context.follow(handle).await;
+    let exit = follow_and_ask(&context, handle, &run_spec, recorder.as_ref()).await?;
     match recorder.map(|recorder| recorder.finish()) {
         // A run that stopped because of this fault has reported it.
         Some(Err(fault)) if exit != Exit::InputOutput => Err(recording::failed(fault)),

@@ -23,7 +23,7 @@ use super::store_access::OwnStore;
 use crate::hook::SubcommandOutput;
 use crate::host::{Host, Opening};
 use crate::thread::Ending;
-use crate::{Engine, SystemEnv, ThreadHandle};
+use crate::{Ended, Engine, SystemEnv, ThreadHandle};
 
 /// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
@@ -79,7 +79,7 @@ impl TaskContext {
 
     /// Shows the events of a running thread until it ends. Stops the thread when the process receives a signal to stop
     /// or the output is closed.
-    pub async fn follow(&self, mut handle: ThreadHandle) -> Exit {
+    pub async fn follow(&self, mut handle: ThreadHandle) -> Ended {
         let mut is_stopping = false;
         loop {
             tokio::select! {
@@ -100,7 +100,7 @@ impl TaskContext {
                 }
             }
         }
-        Exit::of_ended(&handle.ended().await)
+        handle.ended().await
     }
 
     async fn send(&self, update: Update) -> bool {

@@ -13,6 +13,7 @@ use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
+use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::replay::{Replay, ReplayClock};
@@ -103,9 +104,7 @@ impl Engine {
             recorded,
             workspace,
             started_at_ms: parts.env.now_ms(),
-            ending: None,
-            stop: None,
-            after: Vec::new(),
+            ..Origin::default()
         };
         let thread = parts.env.thread_id();
         let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
@@ -113,7 +112,7 @@ impl Engine {
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
         let begun = ready.steps(&*parts.store);
-        let first = machine.on(Input::Begin { at_ms: parts.env.now_ms() }, parts.env.elapsed_ms(), &begun);
+        let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &begun);
         let told = first.iter().filter_map(|action| match action {
             Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
             _ => None,
@@ -144,7 +143,8 @@ impl Engine {
         let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        self.run(ready, driven, started, StartedRun { row, origin, machine, first, may_be_journaled: false })
+        let begun = StartedRun { row, origin, machine, first, may_be_journaled: false, answer: None };
+        self.run(ready, driven, started, begun)
     }
 
     /// Continues a thread that stopped. `run_config` is called once the workflow is known; `file` and `script`
@@ -155,6 +155,29 @@ impl Engine {
     pub async fn resume<E: From<Error>>(
         &self,
         thread: &ThreadId,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        self.resume_with(thread, None, run_config).await
+    }
+
+    /// Continues a thread that waits for a person, with their answer. [`Origin::forms`] lists what it waits for.
+    ///
+    /// # Errors
+    /// Like [`resume`](Self::resume); the run stops with [`Code::NotWaiting`](rondo_protocol::diagnostic::Code) if the
+    /// form is no longer open.
+    pub async fn answer<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        answer: PersonAnswer,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        self.resume_with(thread, Some(answer), run_config).await
+    }
+
+    async fn resume_with<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        answer: Option<PersonAnswer>,
         run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
         let store = &self.parts.store;
@@ -187,13 +210,14 @@ impl Engine {
         if row.status != Status::Running || origin.stop.is_some() {
             // Readers see that the thread is running again.
             origin.stop = None;
+            origin.forms.clear();
             row.status = Status::Running;
             row.origin = origin.to_bytes().map_err(Error::from)?;
             row = self.keep_row(thread, row).await?;
         }
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
-        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
+        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer };
         Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
     }
 
@@ -359,7 +383,7 @@ impl Engine {
     ) -> Result<ThreadHandle, Error> {
         let PreparedRun { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } =
             ready;
-        let StartedRun { row, origin, machine, first, may_be_journaled } = begun;
+        let StartedRun { row, origin, machine, first, may_be_journaled, answer } = begun;
         let stopper = Stopper::default();
         match self.parts.running.all().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
@@ -379,7 +403,7 @@ impl Engine {
             cancel: stopper.cancel.clone(),
             for_good: Arc::clone(&stopper.for_good),
         };
-        let run = Run { parts, row, origin, machine, first, may_be_journaled };
+        let run = Run { parts, row, origin, machine, first, may_be_journaled, answer };
         let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
@@ -398,6 +422,7 @@ struct StartedRun {
     machine: Machine,
     first: Vec<Action>,
     may_be_journaled: bool,
+    answer: Option<PersonAnswer>,
 }
 
 /// Checks that every model under a limit on money has a price.

@@ -24,6 +24,7 @@ use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
 use super::RunConfig;
+use super::forms::{self, PersonAnswer};
 use super::hook_notes::HookNotes;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -38,7 +39,8 @@ use crate::hook::{CallPath, Node, Redactors};
 use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
 use crate::thread::{
-    Action, Answered, Commit, Ending, Input, Machine, Notice, Object, Origin, Stop, Task, Visit, VisitEnd,
+    Action, Answered, Commit, Ending, Input, MAX_FORMS, Machine, Notice, Object, OpenForm, Origin, Stop, Task, Visit,
+    VisitEnd,
 };
 
 /// What the visits of a run share.
@@ -81,6 +83,8 @@ pub struct Run {
     pub first: Vec<Action>,
     /// Whether an earlier process may have left journals.
     pub may_be_journaled: bool,
+    /// A person's answer, for a form that is open when the run begins.
+    pub answer: Option<PersonAnswer>,
 }
 
 /// How a run ended.
@@ -90,12 +94,14 @@ pub enum Ended {
     Finished(Ending),
     /// The thread stopped and can be resumed.
     Stopped(Fault),
+    /// Every lane waits for a person.
+    Waiting(Vec<OpenForm>),
 }
 
 impl Run {
     /// Runs the thread until it ends or stops. Every exit leaves the store consistent.
     pub async fn go(self) -> Ended {
-        let Self { parts, row, origin, machine, first, may_be_journaled } = self;
+        let Self { parts, row, origin, machine, first, may_be_journaled, answer } = self;
         let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
         let store: &dyn store::Read = &*parts.store;
         let driver = Driver {
@@ -109,7 +115,7 @@ impl Run {
             transcripts: Mutex::default(),
             journaled: Mutex::new(may_be_journaled.then(BTreeSet::new)),
         };
-        driver.drive(first).await
+        driver.drive(first, answer).await
     }
 }
 
@@ -146,19 +152,26 @@ struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd, Vec<JournalRecord>)>>,
     commits: FuturesOrdered<PendingCommit<'a>>,
     actions: VecDeque<Action>,
+    /// The open forms, by lane.
+    forms: BTreeMap<LanePath, OpenForm>,
+    /// Lanes whose form was reported since the run began.
+    announced: BTreeSet<LanePath>,
     stop: Option<Fault>,
     finish: Option<Ending>,
 }
 
 impl<'a> Driver<'a> {
-    async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
+    async fn drive(&'a self, mut first: Vec<Action>, mut answer: Option<PersonAnswer>) -> Ended {
         if lock(&self.journaled).is_some() {
-            first.extend(self.on(Input::Begin { at_ms: self.parts.env.now_ms() }));
+            let at_ms = lock(&self.stored).origin.started_at_ms;
+            first.extend(self.on(Input::Begin { at_ms }));
         }
         let mut run = RunState {
             visits: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
             actions: first.into(),
+            forms: BTreeMap::new(),
+            announced: BTreeSet::new(),
             stop: None,
             finish: None,
         };
@@ -167,7 +180,17 @@ impl<'a> Driver<'a> {
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
+            if let Some(answer) = answer.take() {
+                self.answer(&mut run, answer);
+                continue;
+            }
+            if run.stop.is_none() && self.expire(&mut run) {
+                continue;
+            }
             if run.visits.is_empty() && run.commits.is_empty() {
+                if run.stop.is_none() && !run.forms.is_empty() {
+                    return self.waiting(run.forms.into_values().collect()).await;
+                }
                 let fault = run.stop.take().unwrap_or_else(nothing_to_do);
                 return self.stopped(fault).await;
             }
@@ -194,6 +217,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
+                () = self.until_expiry(&run.forms), if !run.forms.is_empty() && run.stop.is_none() => {}
             }
         }
     }
@@ -210,6 +234,9 @@ impl<'a> Driver<'a> {
                     };
                     run.commits.push_back(on_its_way);
                 }
+                Action::Visit(visit) if visit.task == Task::Form && !self.is_scripted(&visit) => {
+                    self.open_form(run, &visit);
+                }
                 Action::Visit(visit) if run.stop.is_none() => {
                     let cancel = self.parts.cancel.child_token();
                     lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
@@ -217,15 +244,105 @@ impl<'a> Driver<'a> {
                 }
                 Action::Visit(_) => {}
                 Action::CancelLane(lane) => {
+                    if run.forms.remove(&lane).is_some() {
+                        let end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
+                        run.visits.push(Box::pin(future::ready((lane.clone(), end, Vec::new()))));
+                    }
                     if let Some(cancel) = lock(&self.lanes).get(&lane) {
                         cancel.cancel();
                     }
                 }
-                Action::Tell(told) => self.tell(told),
+                Action::Tell(told) => {
+                    if let Notice::After { followed: Followed::Waiting { visit, .. }, .. } = &told {
+                        run.announced.insert(visit.lane.clone());
+                    }
+                    self.tell(told);
+                }
                 Action::Finish(ending) => run.finish = Some(ending),
                 Action::Stop(fault) => self.stop(run, fault),
             }
         }
+    }
+
+    /// Whether the script of this run answers a form.
+    fn is_scripted(&self, visit: &Visit) -> bool {
+        let site = self.site(visit);
+        self.parts.run_config.script.as_ref().is_some_and(|script| script.has(&site, visit.attempts))
+    }
+
+    fn site(&self, visit: &Visit) -> Site {
+        Site {
+            thread: self.parts.thread.clone(),
+            role: visit.role.clone(),
+            lane: visit.lane.clone(),
+            visit: visit.visit,
+            position: 0,
+        }
+    }
+
+    /// Opens a form, and reports it if no durable event of this run did.
+    fn open_form(&self, run: &mut RunState<'_>, visit: &Visit) {
+        let Some(open) = lock(&self.machine).open_form(&visit.lane) else { return };
+        if !run.announced.contains(&visit.lane) {
+            let OpenForm { visit, form } = open.clone();
+            self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
+        }
+        run.forms.insert(visit.lane.clone(), open);
+    }
+
+    /// Ends the visit that a person's answer is for; stops if its form is not open.
+    fn answer(&self, run: &mut RunState<'_>, mut answer: PersonAnswer) {
+        let lane = answer.visit.lane.clone();
+        let read = match run.forms.get(&lane).filter(|open| open.visit == answer.visit) {
+            None => {
+                let message = "the form was answered before, or its time has passed";
+                Err(Fault::new(Code::NotWaiting, FaultClass::Denied, message))
+            }
+            Some(_) => {
+                let redactor = self.parts.redactors.model(&answer.visit.role);
+                redactor.value(&mut answer.fields);
+                redactor.string(&mut answer.body);
+                let contract = self.parts.resolved_roles.body_readers.get(&answer.visit.role);
+                let contract = contract.ok_or_else(|| unknown_role(&answer.visit.role));
+                contract.and_then(|contract| forms::read(contract, &answer.to_value()))
+            }
+        };
+        match read {
+            Ok(answered) => {
+                run.forms.remove(&lane);
+                let end = forms::end(Ok(answered), Some(answer.person), self.parts.env.now_ms());
+                run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+            }
+            Err(fault) => self.stop(run, fault),
+        }
+    }
+
+    /// Ends the visits whose forms have expired; `false` if none has.
+    fn expire(&self, run: &mut RunState<'_>) -> bool {
+        let now_ms = self.parts.env.now_ms();
+        let is_over = |open: &OpenForm| forms::expires_at_ms(open).is_some_and(|at| at <= now_ms);
+        let Some(lane) = run.forms.iter().find(|(_, open)| is_over(open)).map(|(lane, _)| lane.clone()) else {
+            return false;
+        };
+        if let Some(open) = run.forms.remove(&lane) {
+            let end = forms::end(Err(forms::expired(&open)), None, now_ms);
+            run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+        }
+        true
+    }
+
+    async fn until_expiry(&self, open: &BTreeMap<LanePath, OpenForm>) {
+        match forms::until_expiry(open.values(), self.parts.env.now_ms()) {
+            Some(rest) => tokio::time::sleep(rest).await,
+            None => future::pending().await,
+        }
+    }
+
+    /// Leaves the thread until a person answers.
+    async fn waiting(&self, open: Vec<OpenForm>) -> Ended {
+        let listed = open.iter().take(MAX_FORMS).cloned().collect();
+        let kept = self.keep_row(store::Status::Waiting, |origin| origin.forms = listed).await;
+        kept.map_or_else(|fault| self.tell_stop(fault), |()| Ended::Waiting(open))
     }
 
     /// Stops every visit; the first reason counts.
@@ -363,43 +480,43 @@ impl<'a> Driver<'a> {
     ) -> Result<(VisitEnd, Vec<JournalRecord>), Fault> {
         let parts = self.parts;
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
-        let site = Site {
-            thread: parts.thread.clone(),
-            role: visit.role.clone(),
-            lane: visit.lane.clone(),
-            visit: visit.visit,
-            position: 0,
-        };
+        let site = self.site(&visit);
         let hook_notes = HookNotes::default();
         let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
-        let (visited, told) = if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
-            parts.sink.emit(started);
-            let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
-            (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
-        } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
-            let opening = Opening {
-                lane: &visit.lane,
-                role: &visit.role,
-                prompt: &visit.prompt,
-                prev: &visit.prev,
-                before: lock(&self.machine).seq() + 1,
-                first_opened_by: &visit.first_opened_by,
+        let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
+        let (visited, told) =
+            if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
+                parts.sink.emit(started);
+                let no_tools = Toolbox::default();
+                (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
+                parts.sink.emit(started);
+                let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+                (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
+                let opening = Opening {
+                    lane: &visit.lane,
+                    role: &visit.role,
+                    prompt: &visit.prompt,
+                    prev: &visit.prev,
+                    before: lock(&self.machine).seq() + 1,
+                    first_opened_by: &visit.first_opened_by,
+                };
+                let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
+                let opened = opened.map_err(|error| store_fault(&error))?;
+                parts.sink.emit(started);
+                let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
+                let recorder = recorder.as_deref();
+                let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
+                let context = context(&runtime.agent.tools);
+                let told = opened.told;
+                (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
+            } else {
+                let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+                return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
             };
-            let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
-            let opened = opened.map_err(|error| store_fault(&error))?;
-            parts.sink.emit(started);
-            let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
-            let recorder = recorder.as_deref();
-            let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
-            let context = context(&runtime.agent.tools);
-            let told = opened.told;
-            (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
-        } else {
-            let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
-            return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
-        };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
         let note = Note { hooks, told, ..note };
@@ -411,11 +528,17 @@ impl<'a> Driver<'a> {
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
-        let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|error| {
-            let message = format!("the answer has no canonical form: {error}");
-            Fault::new(Code::ContractBroken, FaultClass::Contract, message)
-        })?;
-        end.objects.push((Kind::Transcript, digest, bytes));
+        // An answer without a call has no transcript.
+        let transcript = if turn.transcript.entries.is_empty() {
+            None
+        } else {
+            let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|error| {
+                let message = format!("the answer has no canonical form: {error}");
+                Fault::new(Code::ContractBroken, FaultClass::Contract, message)
+            })?;
+            end.objects.push((Kind::Transcript, digest, bytes));
+            Some(digest)
+        };
         end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
         let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
         if runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
@@ -435,7 +558,7 @@ impl<'a> Driver<'a> {
             output: turn.output,
             answer: turn.answer,
             body: turn.body,
-            transcript: Some(digest),
+            transcript,
             observations: fallback.collect(),
         });
         Ok(end)
@@ -533,11 +656,17 @@ impl<'a> Driver<'a> {
 
     /// Writes the reason for the stop into the row.
     async fn keep_stop(&self, fault: &Fault) -> Result<(), Fault> {
+        let Fault { code, class, message, .. } = fault.clone();
+        let stop = Stop { code: code.to_string(), class, message };
+        self.keep_row(store::Status::Stopped, |origin| origin.stop = Some(stop)).await
+    }
+
+    /// Writes into the row how the run ends.
+    async fn keep_row(&self, status: store::Status, changed: impl FnOnce(&mut Origin)) -> Result<(), Fault> {
         let row = {
             let mut stored = lock(&self.stored);
-            let Fault { code, class, message, .. } = fault.clone();
-            stored.origin.stop = Some(Stop { code: code.to_string(), class, message });
-            stored.row.status = store::Status::Stopped;
+            changed(&mut stored.origin);
+            stored.row.status = status;
             let unwritable = |error: canonical::Error| {
                 Fault::new(Code::StoreRefused, FaultClass::Store, format!("the thread's row: {error}"))
             };

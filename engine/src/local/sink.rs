@@ -68,6 +68,11 @@ impl Sink {
         self.pass_on(Some(id), at_ms, what);
     }
 
+    /// Emits again what an earlier run reported, as a provisional event.
+    pub fn emit_again(&self, what: What) {
+        self.pass_on(None, self.env.now_ms(), what);
+    }
+
     /// Emits a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
         if self.topic.is_heard() {

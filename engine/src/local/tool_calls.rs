@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::effects::{Performed, Verdict};
+use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
@@ -68,6 +69,19 @@ impl<'a> ToolRunner<'a> {
             Journal::default()
         };
         Ok(Self { context, journal, notes: Vec::new() })
+    }
+
+    /// The next answer of a script, in place of a port. `attempts` is the number of the role's earlier attempts in this
+    /// lane.
+    pub(super) async fn played(&mut self, script: &Scripted, site: &Site, attempts: u64) -> Result<String, Fault> {
+        let played = script.play(site, attempts + self.journal.attempts).await;
+        if played.as_ref().is_err_and(|fault| fault.class != FaultClass::ScriptEnd) {
+            // The entry is used: a resumed run takes the next. If the script has ended, nothing is used.
+            self.journal.failed_attempt();
+        }
+        let mut text = played?.parts.text().into_owned();
+        self.context.tooling.redactor.string(&mut text);
+        Ok(text)
     }
 
     /// Ends the visit with the tool calls made, in the order requested.

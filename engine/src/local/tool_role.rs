@@ -1,9 +1,8 @@
 //! A visit of a tool role: one call, whose result is the answer.
 
-use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::idempotency_key;
 use rondo_agent_kit::tool::{self, cut};
-use rondo_protocol::call::{Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
+use rondo_protocol::call::{Fault, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{AnsweredBy, Entry, Note, Transcript};
 use rondo_protocol::{Value, canonical};
@@ -35,7 +34,10 @@ pub(super) async fn visit(
     let arguments = args.to_text();
     let work = async {
         match script {
-            Some(script) => play(&mut tool_runner, &script, &site, attempts).await,
+            Some(script) => {
+                let text = tool_runner.played(&script, &site, attempts).await?;
+                Ok((ToolReply::said(text), AnsweredBy::Port))
+            }
             None => perform(&mut tool_runner, runtime, site.clone(), &arguments).await,
         }
     };
@@ -44,23 +46,6 @@ pub(super) async fn visit(
     let attempts = tool_runner.journal.attempts + u64::from(is_scripted && result.is_ok());
     let visited = tool_runner.end(&site, result);
     Ok(VisitResult { note: Note { attempts, ..visited.note }, ..visited })
-}
-
-/// Answers from the script in place of the tool.
-async fn play(
-    tool_runner: &mut ToolRunner<'_>,
-    script: &Scripted,
-    site: &Site,
-    attempts: u64,
-) -> Result<(ToolReply, AnsweredBy), Fault> {
-    let played = script.play(site, attempts + tool_runner.journal.attempts).await;
-    if played.as_ref().is_err_and(|fault| fault.class != FaultClass::ScriptEnd) {
-        // The entry is used: a resumed run takes the next. If the script has ended, nothing is used.
-        tool_runner.journal.failed_attempt();
-    }
-    let mut text = played?.parts.text().into_owned();
-    tool_runner.context.tooling.redactor.string(&mut text);
-    Ok((ToolReply::said(text), AnsweredBy::Port))
 }
 
 async fn perform(

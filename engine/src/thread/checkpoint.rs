@@ -21,7 +21,7 @@ use super::message::{Definition, InFlight, LaneState};
 use super::recall::StepLookup;
 use crate::graph::{Edge, EdgeId, Graph};
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The part of the fold in a thread's row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,6 +158,8 @@ impl Machine {
             }
             machine.attach(lane, &parent, state.index);
         }
+        let ends = machine.lanes().into_iter().filter_map(|lane| lane.last.as_ref()).map(|last| last.ended_at_ms);
+        machine.clock.latest_ms = ends.max().unwrap_or(0);
         Ok(Some(machine))
     }
 

@@ -9,6 +9,8 @@ pub struct Clock {
     pub active_ms: u64,
     /// Visits in progress.
     pub working: u64,
+    /// Visits that wait for a person, which takes no time.
+    pub waiting: u64,
     now_ms: Option<u64>,
     /// The latest end of a step, in Unix milliseconds.
     pub latest_ms: u64,

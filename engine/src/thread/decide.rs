@@ -1,6 +1,7 @@
 //! Decides what follows a lane's last step: the edge taken, the role visited, and the route of a fault.
 
 use super::fan::{Fan, FanOutcome};
+use super::form::{self, OpenForm};
 use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
@@ -11,7 +12,7 @@ use crate::graph::{Edge, FanOut, To};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Outcome, Target};
+use rondo_protocol::event::{self, Outcome, Target};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
 use rondo_protocol::workflow::FailedLanes;
@@ -214,17 +215,42 @@ impl Machine {
             });
         }
         let is_given = dispatch.given.is_some();
+        let is_form = !is_given && dispatch.task == Task::Form;
+        if is_form && !self.is_replaying {
+            let form = self.form(path, &dispatch)?;
+            after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
+        }
         let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
         self.lane_mut(path)?.doing = LanePhase::Visiting(Box::new(dispatch));
         if is_given {
             self.given.push_back(path.clone());
         } else if !self.is_replaying {
-            if !self.ignores_limits {
+            if is_form {
+                self.clock.waiting += 1;
+            } else if !self.ignores_limits {
                 self.clock.enter();
             }
             after.actions.push(visit);
         }
         Ok(())
+    }
+
+    /// The open form of a lane.
+    pub fn open_form(&self, path: &LanePath) -> Option<OpenForm> {
+        let dispatch = self.lane(path)?.visiting().filter(|dispatch| dispatch.task == Task::Form)?;
+        self.form(path, dispatch).ok()
+    }
+
+    /// The form of a visit that a person answers.
+    pub(super) fn form(&self, path: &LanePath, dispatch: &Dispatch) -> Result<OpenForm, Halt> {
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let (role, policy) = self.definition.graph.role(&dispatch.role).ok_or_else(|| no_lane(path))?;
+        let visit =
+            event::Visit { role: dispatch.role.clone(), visit: lane.visits(&dispatch.role) + 1, lane: path.clone() };
+        // A lane's first form is asked for when the lane opens.
+        let asked_at_ms = lane.last.as_ref().map_or(self.clock.latest_ms, |last| last.ended_at_ms);
+        let expires_at_ms = policy.timeout_ms.map(|timeout| asked_at_ms.saturating_add(timeout));
+        Ok(OpenForm { visit, form: form::form(role, &dispatch.edge.prompt, expires_at_ms) })
     }
 
     pub(super) fn visit(&self, path: &LanePath, dispatch: &Dispatch) -> Result<Visit, Halt> {
@@ -254,7 +280,7 @@ impl Machine {
             let message = format!("the thread reached its limit of {most} {what}");
             Some(Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
         };
-        if self.seq.saturating_add(self.clock.working) >= limits.steps {
+        if self.seq.saturating_add(self.clock.working).saturating_add(self.clock.waiting) >= limits.steps {
             return thread("steps", limits.steps.to_string());
         }
         let visits = limits.visits.into_iter().chain(own.visits).min();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_protocol::id::{FieldName, LanePath, RoleName, Status};
-use rondo_protocol::object::Step;
+use rondo_protocol::object::{Note, Step};
 use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +99,8 @@ pub struct Last {
     pub status: Status,
     /// The role that its role was entered from, or `start`.
     pub entered_from: String,
+    /// When it ended, in Unix milliseconds.
+    pub ended_at_ms: u64,
 }
 
 /// An element of a list that creates lanes.
@@ -250,10 +252,10 @@ impl Lane {
     }
 
     /// Adds a step of this lane. `keeps` says whether a template reads all visits of its role.
-    pub fn add(&mut self, seq: u64, digest: Digest, step: &Step, attempts: u64, keeps: bool) {
+    pub fn add(&mut self, seq: u64, digest: Digest, step: &Step, note: &Note, keeps: bool) {
         let own = self.own.entry(step.role.clone()).or_default();
         own.visits += 1;
-        own.attempts += attempts;
+        own.attempts += note.attempts;
         own.latest = seq;
         let all = if keeps { vec![seq] } else { Vec::new() };
         self.seen.entry(step.role.clone()).or_default().extend(&VisibleVisits { visits: 1, latest: seq, all });
@@ -263,6 +265,7 @@ impl Lane {
             role: step.role.clone(),
             status: step.status.clone(),
             entered_from: step.edge.from.clone(),
+            ended_at_ms: note.ended_at_ms,
         });
     }
 

@@ -17,6 +17,7 @@ use super::origin::Ending;
 use super::recall::{StepLookup, Unstored, Unsynced};
 use super::route::{Dispatch, Joins, Undecided};
 use super::scope::DecisionInput;
+use super::task::Task;
 use crate::graph::EdgeId;
 use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -104,7 +105,9 @@ impl Machine {
         let mut out = Vec::new();
         let done = match input {
             Input::Begin { at_ms } => {
-                self.clock.latest_ms = self.clock.latest_ms.max(at_ms);
+                if self.clock.latest_ms == 0 {
+                    self.clock.latest_ms = at_ms;
+                }
                 self.begin(recall, &mut out)
             }
             Input::Ended { lane, end } => self.ended(&lane, *end, recall, &mut out),
@@ -328,7 +331,16 @@ impl Machine {
         recall: &dyn StepLookup,
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
-        self.clock.leave(end.waited_ms);
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let is_form = match &lane.doing {
+            LanePhase::Visiting(dispatch) | LanePhase::Leaving(dispatch) => dispatch.task == Task::Form,
+            _ => false,
+        };
+        if is_form {
+            self.clock.waiting = self.clock.waiting.saturating_sub(1);
+        } else {
+            self.clock.leave(end.waited_ms);
+        }
         self.clock.latest_ms = self.clock.latest_ms.max(end.note.ended_at_ms);
         let lane = self.lane_mut(path)?;
         match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
@@ -491,7 +503,7 @@ impl Machine {
             lane.fanned.extend(fan.out.branches.iter().map(|branch| branch.to.clone()));
             lane.joined = Some(fan);
         }
-        lane.add(seq, digest, step, note.attempts, keeps);
+        lane.add(seq, digest, step, note, keeps);
         note.opened_by.clone_from(&lane.opened_by);
         if lane.first_opened_by != lane.opened_by {
             note.first_opened_by.clone_from(&lane.first_opened_by);

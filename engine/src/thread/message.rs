@@ -34,7 +34,7 @@ pub struct Definition {
 pub enum Input {
     /// The driver is ready: a new thread starts, or an existing one continues.
     Begin {
-        /// Unix milliseconds.
+        /// The start of the thread, in Unix milliseconds.
         at_ms: u64,
     },
     /// A visit of a lane ended.

@@ -11,6 +11,7 @@ mod clock;
 mod decide;
 mod fan;
 mod follow;
+mod form;
 mod lane;
 mod lanes;
 mod machine;
@@ -26,13 +27,14 @@ mod tests;
 
 pub use budget::{Amount, Budget, CallEstimate, Reservation, Spent};
 pub use checkpoint::{Checkpoint, Stored};
+pub use form::OpenForm;
 pub use lane::{EdgeCount, Lane, LaneError, Last, OwnVisits, VisibleVisits};
 pub use machine::{Machine, episode};
 pub use message::{
     Action, Answered, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, Object, PastStep, ReachedBy,
     Visit, VisitEnd,
 };
-pub use origin::{Ending, Origin, Stop};
+pub use origin::{Ending, MAX_FORMS, Origin, Stop};
 pub use recall::{PastLane, StepLookup};
 pub use route::{Dispatch, MAX_RENDERED_BYTES, Undecided, routed};
 pub use task::Task;

@@ -7,6 +7,8 @@ use rondo_protocol::event::Outcome;
 use rondo_protocol::object::Followed;
 use serde::{Deserialize, Serialize};
 
+use super::form::OpenForm;
+
 /// Metadata of a thread that is not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
@@ -28,10 +30,16 @@ pub struct Origin {
     pub ending: Option<Ending>,
     /// Why it stopped without an end.
     pub stop: Option<Stop>,
+    /// The forms that it waits for; at most [`MAX_FORMS`] are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forms: Vec<OpenForm>,
     /// What followed from the start, in the order of its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
 }
+
+/// The most forms that a thread's row lists.
+pub const MAX_FORMS: usize = 1000;
 
 /// How a thread ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

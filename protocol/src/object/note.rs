@@ -45,6 +45,8 @@ pub enum AnsweredBy {
     Journal,
     /// The agent loop itself, or a person: a tool call that was not made.
     Loop,
+    /// A person who filled in a form.
+    Person,
     /// A hook in front of the port, by the name of its node.
     #[serde(untagged)]
     Hook(String),
@@ -57,6 +59,7 @@ impl AnsweredBy {
             Self::Port => "port",
             Self::Journal => "journal",
             Self::Loop => "loop",
+            Self::Person => "person",
             Self::Hook(node) => node,
         }
     }
@@ -150,6 +153,9 @@ pub struct Note {
     pub cost_usd: Option<f64>,
     /// What gave the last model reply of the step.
     pub answered_by: Option<AnsweredBy>,
+    /// The person who answered, by the name of their account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
     /// The resolved model of the last reply.
     pub model: Option<String>,
     /// Identifies where the role's first model is served: equal values mean equal providers and addresses.

@@ -218,6 +218,10 @@ impl RunSetup {
                 trace.code = Some(fault.code.to_string());
                 Some(fault)
             }
+            Ended::Waiting(_) => {
+                "waiting".clone_into(&mut trace.outcome);
+                None
+            }
         };
         Ok(RunResult {
             trace,

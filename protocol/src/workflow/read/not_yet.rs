@@ -3,7 +3,7 @@
 
 use super::Reader;
 use crate::diagnostic::Code;
-use crate::workflow::{RoleKind, SelectBy, SelectorRole, Workflow, source_map};
+use crate::workflow::{RoleKind, Workflow, source_map};
 
 impl Reader<'_> {
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow) {
@@ -13,10 +13,7 @@ impl Reader<'_> {
                 self.not_yet(&source_map::key(&path, "compact"), "`compact`");
             }
             match &role.kind {
-                RoleKind::Selector(SelectorRole { by: SelectBy::Human, .. }) => {
-                    self.not_yet(&source_map::key(&path, "by"), "a selector by a person");
-                }
-                RoleKind::Human | RoleKind::Workflow(_) => {
+                RoleKind::Workflow(_) => {
                     self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", role.kind.name()));
                 }
                 _ => {}

@@ -71,6 +71,9 @@ impl Reader<'_> {
                 with = self.model_policy(&fields, &mut policy);
                 let by = fields.get("by").map_or(Some(SelectBy::Model), |by| self.select_by(by));
                 let by = by.unwrap_or(SelectBy::Model);
+                if by == SelectBy::Human && fields.get("timeout").is_none() {
+                    policy.timeout_ms = None;
+                }
                 // Its statuses are those of its edges, which the graph fills in.
                 (RoleKind::Selector(SelectorRole { by, fallback_route: None, model }), Vec::new())
             }

@@ -1,0 +1,240 @@
+//! `rondo answer`: fills in a form that a thread waits for, and continues the thread. An attended run asks in place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rondo_agent_kit::model::recorded::Recorder;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event;
+use rondo_protocol::id::{FieldName, Status, ThreadId};
+use rondo_protocol::workflow::types::{self, Field};
+use rondo_protocol::workflow::{Role, Workflow};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::files::read_text;
+use super::find_thread::{find_thread, no_threads};
+use super::form::{self, Filled};
+use super::lines::{origin, standing};
+use super::output::Output;
+use super::person::is_attended;
+use super::progress::suspended;
+use super::resume::{Continued, ResumeArgs, prepare};
+use super::run::configured;
+use super::run_config::RunSpec;
+use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use crate::local::forms;
+use crate::resolved_roles;
+use crate::store::{self, Read, Row};
+use crate::thread::OpenForm;
+use crate::{Ended, PersonAnswer, Resumed, ThreadHandle};
+
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Answer a form that a thread waits for, and continue the thread
+#[derive(Debug, clap::Args)]
+pub struct AnswerArgs {
+    /// The role whose form it is, if several are open
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
+    /// The lane of the form, if several are open
+    #[arg(long, value_name = "LANE")]
+    lane: Option<String>,
+    /// The status of the answer; without one, a terminal asks
+    #[arg(long, value_name = "STATUS")]
+    status: Option<String>,
+    /// A field of the answer: text, or JSON where its type asks for it
+    #[arg(long = "field", value_name = "KEY=VALUE", requires = "status")]
+    fields: Vec<String>,
+    /// The text of the answer; `@file` takes a file's content
+    #[arg(long, value_name = "TEXT", requires = "status")]
+    body: Option<String>,
+    #[command(flatten)]
+    pub(super) run: ResumeArgs,
+}
+
+pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let find = |store: &dyn Read| match &args.run.thread {
+        Some(word) => find_thread(store, word),
+        None => find_waiting(store),
+    };
+    let Continued { thread, row, workflow, run_spec, store, durability } = prepare(&args.run, find, output)?;
+    let open = open_forms(&thread, &row)?;
+    let workflow = workflow.ok_or_else(no_threads)?;
+    let open = chosen(&thread, open, args)?;
+    let role = role(&workflow, &open.visit)?;
+    let filled = match &args.status {
+        Some(status) => given(role, status, args)?,
+        None if is_attended() && !output.is_json() => match form::ask(&open, role) {
+            Some(filled) => filled,
+            None => return Ok(Exit::Waiting),
+        },
+        None => {
+            let message = "the command does not say what the answer is: `--status` is missing";
+            return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
+        }
+    };
+    let answer = filled.by_this_person(open.visit);
+    check(&workflow, &answer)?;
+    let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
+    let options = RunOptions { is_quiet: args.run.quiet, concurrency: 1 };
+    run_tasks(std::iter::once(task), store, durability, options, output)
+}
+
+async fn answer_thread(
+    context: TaskContext,
+    thread: ThreadId,
+    answer: PersonAnswer,
+    run_spec: RunSpec,
+) -> Result<Exit, Failure> {
+    let handle = answered(&context, &thread, answer, &run_spec, None).await?;
+    follow_and_ask(&context, handle, &run_spec, None).await
+}
+
+async fn answered(
+    context: &TaskContext,
+    thread: &ThreadId,
+    answer: PersonAnswer,
+    run_spec: &RunSpec,
+    recorder: Option<&Arc<Recorder>>,
+) -> Result<ThreadHandle, Failure> {
+    let (workflow, _) = context.engine.definition(thread)?;
+    let mut run_config = context.unless_stopped(configured(&workflow, run_spec)).await?;
+    run_config.recorder = recorder.cloned();
+    match context.engine.answer(thread, answer, |_, _| Ok::<_, Failure>(run_config)).await? {
+        Resumed::Running(handle) => Ok(handle),
+        Resumed::Ended { ending, .. } => Err(not_waiting(thread, ending.outcome.name())),
+    }
+}
+
+/// Shows a run to its end. At an attended terminal it asks for the forms that the thread waits for, one by one.
+pub(super) async fn follow_and_ask(
+    context: &TaskContext,
+    mut handle: ThreadHandle,
+    run_spec: &RunSpec,
+    recorder: Option<&Arc<Recorder>>,
+) -> Result<Exit, Failure> {
+    loop {
+        let thread = handle.thread.clone();
+        let ended = context.follow(handle).await;
+        // Only an attended run has approvers.
+        let Ended::Waiting(forms) = &ended else { return Ok(Exit::of_ended(&ended)) };
+        let open = forms.first().cloned().filter(|_| run_spec.approvers.is_some());
+        let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
+        let (workflow, _) = context.engine.definition(&thread)?;
+        let asked = tokio::task::spawn_blocking(move || {
+            let role = role(&workflow, &open.visit)?.clone();
+            let filled = suspended(|| form::ask(&open, &role));
+            let answer = filled.map(|filled| filled.by_this_person(open.visit));
+            answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
+        });
+        let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        let Some(answer) = asked? else { return Ok(Exit::of_ended(&ended)) };
+        handle = answered(context, &thread, answer, run_spec, recorder).await?;
+    }
+}
+
+/// The only thread that waits for a person.
+fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
+    let mut rows = store.rows(None, usize::MAX)?;
+    rows.retain(|(_, row)| row.status == store::Status::Waiting);
+    match rows.len() {
+        0 => Err(Failure::new(Code::NotWaiting, "no thread waits for a person")),
+        1 => rows.pop().ok_or_else(no_threads),
+        count => Err(Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
+            .with_hint("`rondo threads --waiting` lists them")),
+    }
+}
+
+fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
+    match row.status {
+        store::Status::Waiting => Ok(origin(row).map(|origin| origin.forms).unwrap_or_default()),
+        status => Err(not_waiting(thread, standing(status))),
+    }
+}
+
+fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
+    let failure = Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for an answer: it is {state}"));
+    match state {
+        "stopped" => failure.with_hint("`rondo resume` continues it"),
+        "running" => failure.with_hint("it can be answered once every lane waits"),
+        _ => failure,
+    }
+}
+
+/// The form that is meant.
+fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<OpenForm, Failure> {
+    let listed: Vec<String> = open.iter().map(|open| words_for(&open.visit)).collect();
+    let is_meant = |visit: &event::Visit| {
+        args.role.as_ref().is_none_or(|role| role == visit.role.as_str())
+            && args.lane.as_ref().is_none_or(|lane| lane == visit.lane.as_str())
+    };
+    let mut meant: Vec<OpenForm> = open.into_iter().filter(|open| is_meant(&open.visit)).collect();
+    match meant.len() {
+        1 => meant.pop().ok_or_else(no_threads),
+        0 => {
+            let message = format!("thread {thread} does not wait for that form");
+            Err(Failure::new(Code::NotWaiting, message).with_hint(format!("open: {}", listed.join(", "))))
+        }
+        count => {
+            let message = format!("{count} forms of thread {thread} are open; which one?");
+            Err(Failure::new(Code::AnswerUnclear, message).with_hint(listed.join("\n")))
+        }
+    }
+}
+
+fn words_for(visit: &event::Visit) -> String {
+    match visit.lane.is_trunk() {
+        true => format!("--role {}", visit.role),
+        false => format!("--role {} --lane '{}'", visit.role, visit.lane),
+    }
+}
+
+fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {
+    let unknown = || Failure::new(Code::InternalFault, format!("the workflow has no role {}", visit.role));
+    workflow.role(visit.role.as_str()).ok_or_else(unknown)
+}
+
+fn statuses(role: &Role) -> String {
+    let one = |(status, fields): &(Status, Vec<(FieldName, Field)>)| {
+        let fields: Vec<String> =
+            fields.iter().map(|(name, _)| name.to_string()).collect();
+        if fields.is_empty() { status.to_string() } else { format!("{status} ({})", fields.join(", ")) }
+    };
+    let all: Vec<String> = role.output.iter().map(one).collect();
+    format!("statuses: {}", all.join(", "))
+}
+
+/// The answer that the command line gives.
+fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<Filled, Failure> {
+    let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
+    let Some((status, declared)) = role.output.iter().find(|(known, _)| known.as_str() == status) else {
+        return Err(invalid(format!("the form has no status `{status}`")));
+    };
+    let mut fields = Vec::new();
+    for word in &args.fields {
+        let (name, text) = word.split_once('=').ok_or_else(|| invalid(format!("--field {word}: write key=value")))?;
+        let found = declared.iter().find(|(known, _)| known.as_str() == name);
+        let (_, field) = found.ok_or_else(|| invalid(format!("the status `{status}` has no field `{name}`")))?;
+        let text = text_of(text)?;
+        let value = types::parse_input_text(name, field, &text).map_err(|fault| invalid(fault.message))?;
+        fields.push((name.to_owned(), value));
+    }
+    let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
+    Ok(Filled { status: status.clone(), fields: fields.into_iter().collect(), body })
+}
+
+fn text_of(word: &str) -> Result<String, Failure> {
+    word.strip_prefix('@').map_or_else(|| Ok(word.to_owned()), |file| read_text(Path::new(file), MAX_BODY_BYTES))
+}
+
+/// Checks an answer by the contract of its role, before anything is started.
+fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> {
+    let contracts =
+        resolved_roles::body_readers(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let Some(contract) = contracts.get(&answer.visit.role) else { return Ok(()) };
+    let role = role(workflow, &answer.visit)?;
+    let invalid =
+        |fault: rondo_protocol::call::Fault| Failure::new(fault.code, fault.message).with_hint(statuses(role));
+    forms::read(contract, &answer.to_value()).map(drop).map_err(invalid)
+}

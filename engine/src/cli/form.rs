@@ -1,0 +1,163 @@
+//! A form on the terminal: a status, then its fields one by one, then the body.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use rondo_protocol::Value;
+use rondo_protocol::event;
+use rondo_protocol::id::{FieldName, Status};
+use rondo_protocol::workflow::Role;
+use rondo_protocol::workflow::types::{self, Field};
+
+use super::lines::who;
+use super::output::{printable, tell};
+use super::person::answer_to;
+use crate::PersonAnswer;
+use crate::temporary_folder::temporary_folder;
+use crate::thread::OpenForm;
+
+/// What a person filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filled {
+    pub status: Status,
+    pub fields: Value,
+    pub body: String,
+}
+
+impl Filled {
+    /// The answer by the person whose process this is.
+    pub fn by_this_person(self, visit: event::Visit) -> PersonAnswer {
+        let Self { status, fields, body } = self;
+        PersonAnswer { visit, status, fields, body, person: person() }
+    }
+}
+
+/// The name of the account.
+fn person() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let named = named.filter(|name| !name.is_empty() && name.len() <= 64).next();
+    named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
+}
+
+/// Asks for the answer to a form; `None` if the person leaves it open.
+pub fn ask(open: &OpenForm, role: &Role) -> Option<Filled> {
+    let mut shown = format!("\n{} asks:\n", who(&open.visit.role, &open.visit.lane));
+    let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default();
+    for line in printable(prompt).lines() {
+        let _ = writeln!(shown, "    {line}");
+    }
+    tell(&shown);
+    let (status, declared) = status(role)?;
+    let mut fields = Vec::new();
+    for (name, field) in declared {
+        if let Some(value) = value(name, field)? {
+            fields.push((name.as_str(), value));
+        }
+    }
+    let fields = fields.into_iter().collect();
+    Some(Filled { status: status.clone(), fields, body: body()? })
+}
+
+fn status(role: &Role) -> Option<&(Status, Vec<(FieldName, Field)>)> {
+    if let [only] = role.output.as_slice() {
+        return Some(only);
+    }
+    let mut menu = String::new();
+    for (number, (status, _)) in (1..).zip(&role.output) {
+        let _ = writeln!(menu, "  {number}  {status}");
+    }
+    let names: Vec<&str> = role.output.iter().map(|(status, _)| status.as_str()).collect();
+    let at = choice(&menu, "status", &names)?;
+    role.output.get(at)
+}
+
+/// The index of the chosen name; `None` if there is no answer.
+fn choice(menu: &str, of: &str, names: &[&str]) -> Option<usize> {
+    tell(menu);
+    loop {
+        let line = line(&format!("{of} (a number or name, empty to answer later): "))?;
+        let by_number = line.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let found = by_number.filter(|at| *at < names.len()).or_else(|| names.iter().position(|name| *name == line));
+        match found {
+            Some(at) => return Some(at),
+            None => tell(&format!("  {line:?} is not one of them\n")),
+        }
+    }
+}
+
+/// A line; `None` if it is empty, as at the end of the input.
+fn line(question: &str) -> Option<String> {
+    Some(answer_to(question)).filter(|line| !line.is_empty())
+}
+
+/// The value of a field, or `Some(None)` if it is left out; `None` if there is no answer.
+fn value(name: &FieldName, field: &Field) -> Option<Option<Value>> {
+    let text_of = |key: &str| field.schema.get(key).and_then(Value::as_str);
+    let options = match field.schema.get("enum") {
+        Some(Value::List(options)) => options.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if !options.is_empty() && !field.optional {
+        let mut menu = String::new();
+        for (number, option) in (1..).zip(&options) {
+            let _ = writeln!(menu, "  {number}  {}", printable(option));
+        }
+        let at = choice(&menu, name.as_str(), &options)?;
+        return options.get(at).map(|option| Some(Value::from(*option)));
+    }
+    let of_texts = field.schema.get("items").and_then(|items| items.get("type")).and_then(Value::as_str);
+    if text_of("type") == Some("array") && of_texts == Some("string") {
+        return Some(Some(list(name)));
+    }
+    let hint = match text_of("type") {
+        Some("string") | None => String::new(),
+        Some("boolean") => " (true or false)".to_owned(),
+        Some("array" | "object") => " (JSON)".to_owned(),
+        Some(other) => format!(" ({other})"),
+    };
+    let optional = if field.optional { ", empty for none" } else { "" };
+    loop {
+        let text = answer_to(&format!("{name}{hint}{optional}: "));
+        if text.is_empty() && field.optional {
+            return Some(None);
+        }
+        if text.is_empty() && !field.takes_text() {
+            return None;
+        }
+        match types::parse_input_text(name.as_str(), field, &text) {
+            Ok(value) => return Some(Some(value)),
+            Err(fault) => tell(&format!("  {}\n", fault.message)),
+        }
+    }
+}
+
+/// A list of texts, one a line.
+fn list(name: &FieldName) -> Value {
+    let mut items = Vec::new();
+    tell(&format!("{name}, one a line, an empty line ends the list\n"));
+    while let Some(item) = line(&format!("  {}: ", items.len() + 1)) {
+        items.push(Value::from(item));
+    }
+    Value::List(items)
+}
+
+/// The body: a line, or a longer text from an editor.
+fn body() -> Option<String> {
+    let text = answer_to("text (a line, `e` for an editor, empty for none): ");
+    if text == "e" { edited() } else { Some(text) }
+}
+
+fn edited() -> Option<String> {
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
+    let editor = editor.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".to_owned());
+    let folder = temporary_folder("answer").ok()?;
+    let file = folder.path().join("answer.md");
+    std::fs::write(&file, "").ok()?;
+    let mut words = editor.split_whitespace();
+    let status = Command::new(words.next()?).args(words).arg(&file).status();
+    if !status.is_ok_and(|status| status.success()) {
+        tell(&format!("  {editor} did not end well; nothing was taken\n"));
+        return None;
+    }
+    std::fs::read_to_string(&file).ok().map(|text| text.trim_end_matches('\n').to_owned())
+}

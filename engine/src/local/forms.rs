@@ -1,0 +1,112 @@
+//! Visits that a person answers: open forms, the answers to them, and answers from a script.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_protocol::call::{Fault, FaultClass, Site, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event;
+use rondo_protocol::id::Status;
+use rondo_protocol::object::{AnsweredBy, Note};
+use rondo_protocol::{Value, canonical};
+
+use super::stop::until_stopped;
+use super::tool_calls::ToolRunner;
+use super::visit::{VisitContext, VisitResult};
+use crate::resolved_roles::BodyReader;
+use crate::thread::{Answered, OpenForm, VisitEnd};
+
+/// A person's answer to a form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PersonAnswer {
+    /// The visit whose form it answers.
+    pub visit: event::Visit,
+    /// The status.
+    pub status: Status,
+    /// The fields, an object.
+    pub fields: Value,
+    /// The body.
+    pub body: String,
+    /// The name of the person's account.
+    pub person: String,
+}
+
+impl PersonAnswer {
+    /// The answer as it enters the thread: canonical JSON of `{status, fields.., body}`.
+    pub fn to_value(&self) -> Value {
+        let fields = match &self.fields {
+            Value::Object(fields) => fields.clone(),
+            _ => BTreeMap::new(),
+        };
+        let own = [("status", Value::from(self.status.as_str())), ("body", Value::from(self.body.as_str()))];
+        fields.into_iter().chain(own.map(|(name, value)| (name.to_owned(), value))).collect()
+    }
+}
+
+/// Reads an answer by the contract of its role.
+///
+/// # Errors
+/// [`Code::AnswerInvalid`] with everything that is wrong.
+pub fn read(contract: &BodyReader, answer: &Value) -> Result<Answered, Fault> {
+    let BodyReader::Contract(contract) = contract else { return Err(invalid("the role takes no answer".to_owned())) };
+    let text = answer.to_text();
+    let read = contract.parse(&text).map_err(|fault| invalid(fault.to_string()))?;
+    let (transcript, observations) = (None, Vec::new());
+    Ok(Answered { status: read.status, output: read.output, answer: text, body: read.body, transcript, observations })
+}
+
+fn invalid(what: String) -> Fault {
+    Fault::new(Code::AnswerInvalid, FaultClass::Contract, what)
+}
+
+/// The end of a visit by a person's answer, or by the fault of their not giving one.
+pub(super) fn end(outcome: Result<Answered, Fault>, person: Option<String>, now_ms: u64) -> VisitEnd {
+    let answered_by = person.is_some().then_some(AnsweredBy::Person);
+    // The time of waiting is that of a person.
+    let note = Note { person, answered_by, started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
+    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+}
+
+/// When a form expires, in Unix milliseconds.
+pub(super) fn expires_at_ms(form: &OpenForm) -> Option<u64> {
+    match form.form.get("expires_at_ms") {
+        Some(Value::Int(at)) => u64::try_from(*at).ok(),
+        _ => None,
+    }
+}
+
+/// How long until the first of these forms expires.
+pub(super) fn until_expiry<'f>(forms: impl Iterator<Item = &'f OpenForm>, now_ms: u64) -> Option<Duration> {
+    forms.filter_map(expires_at_ms).min().map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
+}
+
+/// The fault of a form that nobody answered.
+pub(super) fn expired(form: &OpenForm) -> Fault {
+    let message = format!("nobody answered the form of {} in time", form.visit.role);
+    Fault::new(Code::FormExpired, FaultClass::Timeout, message)
+}
+
+/// Answers a form from a script. `attempts` is the number of the role's earlier attempts in this lane.
+///
+/// # Errors
+/// If the journal cannot be read.
+pub(super) async fn play(
+    context: &VisitContext<'_>,
+    contract: &BodyReader,
+    script: &Scripted,
+    site: Site,
+    attempts: u64,
+) -> Result<VisitResult, Fault> {
+    let mut tool_runner = ToolRunner::new(context, &site)?;
+    let played = until_stopped(context, tool_runner.played(script, &site, attempts)).await;
+    let result = played.and_then(|text| {
+        let value: Value = canonical::from_slice(text.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+        let Answered { status, output, answer, body, .. } = read(contract, &value)?;
+        let answered_by = Some(AnsweredBy::Port);
+        Ok(TurnReply { output, body, answered_by, ..TurnReply::said(status, answer) })
+    });
+    let attempts = tool_runner.journal.attempts + u64::from(result.is_ok());
+    let visited = tool_runner.end(&site, result);
+    Ok(VisitResult { note: Note { attempts, ..visited.note }, ..visited })
+}
