@@ -184,10 +184,8 @@ fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<O
 }
 
 fn words_for(visit: &event::Visit) -> String {
-    match visit.lane.is_trunk() {
-        true => format!("--role {}", visit.role),
-        false => format!("--role {} --lane '{}'", visit.role, visit.lane),
-    }
+    let role = format!("--role {}", visit.role);
+    if visit.lane.is_trunk() { role } else { format!("{role} --lane '{}'", visit.lane) }
 }
 
 fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {
@@ -197,8 +195,7 @@ fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Fa
 
 fn statuses(role: &Role) -> String {
     let one = |(status, fields): &(Status, Vec<(FieldName, Field)>)| {
-        let fields: Vec<String> =
-            fields.iter().map(|(name, _)| name.to_string()).collect();
+        let fields: Vec<String> = fields.iter().map(|(name, _)| name.to_string()).collect();
         if fields.is_empty() { status.to_string() } else { format!("{status} ({})", fields.join(", ")) }
     };
     let all: Vec<String> = role.output.iter().map(one).collect();

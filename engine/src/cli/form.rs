@@ -34,9 +34,9 @@ impl Filled {
 
 /// The name of the account.
 fn person() -> String {
-    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let named = named.filter(|name| !name.is_empty() && name.len() <= 64).next();
-    named.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
+    let mut accounts = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let account = accounts.find(|name| !name.is_empty() && name.len() <= 64);
+    account.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
 }
 
 /// Asks for the answer to a form; `None` if the person leaves it open.
@@ -50,7 +50,7 @@ pub fn ask(open: &OpenForm, role: &Role) -> Option<Filled> {
     let (status, declared) = status(role)?;
     let mut fields = Vec::new();
     for (name, field) in declared {
-        if let Some(value) = value(name, field)? {
+        if let Some(value) = value(name, field).ok()? {
             fields.push((name.as_str(), value));
         }
     }
@@ -90,8 +90,11 @@ fn line(question: &str) -> Option<String> {
     Some(answer_to(question)).filter(|line| !line.is_empty())
 }
 
-/// The value of a field, or `Some(None)` if it is left out; `None` if there is no answer.
-fn value(name: &FieldName, field: &Field) -> Option<Option<Value>> {
+/// The person answers later.
+struct Later;
+
+/// The value of a field; `None` if it is left out.
+fn value(name: &FieldName, field: &Field) -> Result<Option<Value>, Later> {
     let text_of = |key: &str| field.schema.get(key).and_then(Value::as_str);
     let options = match field.schema.get("enum") {
         Some(Value::List(options)) => options.iter().filter_map(Value::as_str).collect(),
@@ -102,12 +105,12 @@ fn value(name: &FieldName, field: &Field) -> Option<Option<Value>> {
         for (number, option) in (1..).zip(&options) {
             let _ = writeln!(menu, "  {number}  {}", printable(option));
         }
-        let at = choice(&menu, name.as_str(), &options)?;
-        return options.get(at).map(|option| Some(Value::from(*option)));
+        let at = choice(&menu, name.as_str(), &options).ok_or(Later)?;
+        return Ok(options.get(at).map(|option| Value::from(*option)));
     }
     let of_texts = field.schema.get("items").and_then(|items| items.get("type")).and_then(Value::as_str);
     if text_of("type") == Some("array") && of_texts == Some("string") {
-        return Some(Some(list(name)));
+        return Ok(Some(list(name)));
     }
     let hint = match text_of("type") {
         Some("string") | None => String::new(),
@@ -119,13 +122,13 @@ fn value(name: &FieldName, field: &Field) -> Option<Option<Value>> {
     loop {
         let text = answer_to(&format!("{name}{hint}{optional}: "));
         if text.is_empty() && field.optional {
-            return Some(None);
+            return Ok(None);
         }
         if text.is_empty() && !field.takes_text() {
-            return None;
+            return Err(Later);
         }
         match types::parse_input_text(name.as_str(), field, &text) {
-            Ok(value) => return Some(Some(value)),
+            Ok(value) => return Ok(Some(value)),
             Err(fault) => tell(&format!("  {}\n", fault.message)),
         }
     }

@@ -157,6 +157,8 @@ pub struct NoteLine {
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
     pub answered_by: Option<AnsweredBy>,
+    /// The person who filled in the form.
+    pub person: Option<String>,
     model: Option<String>,
     /// Its tool calls, in the order asked: `{call, tool, effect, bytes, duration_ms, failed, answered_by}`.
     pub tools: Vec<ToolNote>,
@@ -197,6 +199,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
             usage: note.usage,
             cost_usd: note.cost_usd,
             answered_by: note.answered_by,
+            person: note.person,
             model: note.model,
             tools: note.tools,
             hooks: note.hooks,

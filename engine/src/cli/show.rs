@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote, Usage};
@@ -16,7 +17,7 @@ use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
 use crate::resolved_roles;
-use crate::store::{Read, Row};
+use crate::store::{Read, Row, Status};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -158,6 +159,9 @@ pub(super) fn step_text(step: &StepLine) -> String {
     if let Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) = &step.note.answered_by {
         let _ = write!(text, "  by {}", by.as_str());
     }
+    if let Some(person) = &step.note.person {
+        let _ = write!(text, "  by {person}");
+    }
     text.push('\n');
     step.observations.iter().for_each(|observation| lanes_text(&mut text, observation));
     for lost in &step.note.cancelled {
@@ -264,6 +268,17 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
         if stop.code != Code::ToolInDoubt.as_str() {
             let _ = writeln!(text, "  `rondo resume {}` goes on", line.thread);
         }
+    } else if line.status == Status::Waiting {
+        for open in &origin.forms {
+            let _ = writeln!(
+                text,
+                "\n{}, visit {}, waits for a person:",
+                who(&open.visit.role, &open.visit.lane),
+                open.visit.visit
+            );
+            block(&mut text, "", open.form.get("prompt").and_then(Value::as_str).unwrap_or_default());
+        }
+        let _ = writeln!(text, "  `rondo answer {}` answers", line.thread);
     }
     text
 }

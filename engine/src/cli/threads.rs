@@ -9,6 +9,7 @@ use super::output::Output;
 use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
+use crate::store::Status;
 
 /// How many rows are read at a time.
 const PAGE: usize = 256;
@@ -16,6 +17,9 @@ const PAGE: usize = 256;
 /// List the threads of the store, oldest first
 #[derive(Debug, clap::Args)]
 pub struct ThreadsArgs {
+    /// Only threads that wait for a person
+    #[arg(long)]
+    waiting: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -28,7 +32,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     let (mut lines, mut after) = (Vec::new(), None);
     while let Some(StoreView { store, driven }) = &view {
         let page = store.rows(after.as_ref(), PAGE)?;
-        for (thread, row) in &page {
+        for (thread, row) in page.iter().filter(|(_, row)| !args.waiting || row.status == Status::Waiting) {
             let line = thread_line(thread, row, driven);
             if output.is_json() {
                 output.line(&line)?;
@@ -44,7 +48,9 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        output.text("no threads yet; `rondo run` starts one\n")?;
+        let none =
+            if args.waiting { "no thread waits for a person\n" } else { "no threads yet; `rondo run` starts one\n" };
+        output.text(none)?;
         return Ok(Exit::Done);
     }
     output.text(&table(&lines))?;

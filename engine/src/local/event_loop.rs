@@ -171,7 +171,8 @@ impl<'a> Driver<'a> {
             commits: FuturesOrdered::new(),
             actions: first.into(),
             forms: BTreeMap::new(),
-            announced: BTreeSet::new(),
+            // The form that is about to be answered is not asked for again.
+            announced: answer.iter().map(|answer| answer.visit.lane.clone()).collect(),
             stop: None,
             finish: None,
         };
@@ -293,19 +294,17 @@ impl<'a> Driver<'a> {
     /// Ends the visit that a person's answer is for; stops if its form is not open.
     fn answer(&self, run: &mut RunState<'_>, mut answer: PersonAnswer) {
         let lane = answer.visit.lane.clone();
-        let read = match run.forms.get(&lane).filter(|open| open.visit == answer.visit) {
-            None => {
-                let message = "the form was answered before, or its time has passed";
-                Err(Fault::new(Code::NotWaiting, FaultClass::Denied, message))
-            }
-            Some(_) => {
-                let redactor = self.parts.redactors.model(&answer.visit.role);
-                redactor.value(&mut answer.fields);
-                redactor.string(&mut answer.body);
-                let contract = self.parts.resolved_roles.body_readers.get(&answer.visit.role);
-                let contract = contract.ok_or_else(|| unknown_role(&answer.visit.role));
-                contract.and_then(|contract| forms::read(contract, &answer.to_value()))
-            }
+        let is_open = run.forms.get(&lane).is_some_and(|open| open.visit == answer.visit);
+        let read = if is_open {
+            let redactor = self.parts.redactors.model(&answer.visit.role);
+            redactor.value(&mut answer.fields);
+            redactor.string(&mut answer.body);
+            let contract = self.parts.resolved_roles.body_readers.get(&answer.visit.role);
+            let contract = contract.ok_or_else(|| unknown_role(&answer.visit.role));
+            contract.and_then(|contract| forms::read(contract, &answer.to_value()))
+        } else {
+            let message = "the form was answered before, or its time has passed";
+            Err(Fault::new(Code::NotWaiting, FaultClass::Denied, message))
         };
         match read {
             Ok(answered) => {

@@ -84,7 +84,7 @@ impl Scene {
         let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
         let going = self.threads.entry(event.thread.clone()).or_default();
         let line = going.event(event)?;
-        if matches!(event.what, What::ThreadFinished { .. } | What::ThreadWaiting { .. } | What::Error { .. }) {
+        if matches!(event.what, What::ThreadFinished { .. } | What::Error { .. }) {
             self.threads.remove(&event.thread);
         }
         Some(format!("{prefix}{line}\n"))
@@ -189,7 +189,9 @@ impl RunState {
                 Some(format!("{seq:>3}. {}: {status}{}  {took}{by}", who(visit), spent.text()))
             }
             What::Said { text, .. } => Some(format!("     {text}")),
-            What::ThreadWaiting { .. } => Some("waiting for a person".to_owned()),
+            What::ThreadWaiting { visit, .. } => {
+                Some(format!("     {} waits for a person: `rondo answer {}`", who(visit), event.thread))
+            }
             What::EdgeTaken { visit, to, .. } => {
                 let opened = to.iter().filter(|target| target.lane != visit.lane).count();
                 (opened > 1).then(|| format!("     {opened} lanes"))

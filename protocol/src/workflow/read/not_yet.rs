@@ -12,11 +12,8 @@ impl Reader<'_> {
             if role.kind.model().is_some_and(|model| model.compact.is_some()) {
                 self.not_yet(&source_map::key(&path, "compact"), "`compact`");
             }
-            match &role.kind {
-                RoleKind::Workflow(_) => {
-                    self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", role.kind.name()));
-                }
-                _ => {}
+            if matches!(role.kind, RoleKind::Workflow(_)) {
+                self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", role.kind.name()));
             }
         }
     }
