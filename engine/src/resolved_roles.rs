@@ -140,7 +140,7 @@ pub struct Script {
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
     let reading = |(name, role): &(RoleName, Role)| match &role.kind {
-        RoleKind::Tool(_) => Some(Ok(BodyReader::Text)),
+        RoleKind::Tool(_) | RoleKind::Workflow(_) => Some(Ok(BodyReader::Text)),
         kind => answer_format(kind).map(|format| contract(name, role, format).map(BodyReader::Contract)),
     };
     let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
@@ -173,7 +173,13 @@ pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
     let models = contracts(workflow)?.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
     let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
     let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
-    Ok(models.chain(tools).collect())
+    let mut parts: script::Roles = models.chain(tools).collect();
+    for (name, role) in &workflow.roles {
+        let RoleKind::Workflow(child) = &role.kind else { continue };
+        let of_child = script_parts(&child.workflow)?.into_iter();
+        parts.extend(of_child.map(|(of_child, part)| (format!("{name}/{of_child}"), part)));
+    }
+    Ok(parts)
 }
 
 fn contract(name: &RoleName, role: &Role, format: AnswerFormat) -> Result<Contract, Error> {

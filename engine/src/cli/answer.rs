@@ -23,6 +23,7 @@ use super::resume::{Continued, ResumeArgs, prepare};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use crate::conversation::rebuild;
 use crate::local::forms;
 use crate::resolved_roles;
 use crate::store::{self, Read, Row};
@@ -54,14 +55,24 @@ pub struct AnswerArgs {
 }
 
 pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let find = |store: &dyn Read| match &args.run.thread {
-        Some(word) => find_thread(store, word),
-        None => find_waiting(store),
+    let mut meant = None;
+    let find = |store: &dyn Read| {
+        let (thread, row) = match &args.run.thread {
+            Some(word) => find_thread(store, word)?,
+            None => find_waiting(store)?,
+        };
+        let of_child = row.parent.is_some().then(|| thread.clone());
+        let (root, row) = root(store, thread, row)?;
+        let open = open_forms(&root, &row)?;
+        let open = open.into_iter().filter(|open| of_child.is_none() || open.thread == of_child).collect();
+        let open = chosen(&root, open, args)?;
+        let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
+        let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
+        meant = Some((open, workflow));
+        Ok((root, row))
     };
-    let Continued { thread, row, workflow, run_spec, store, durability } = prepare(&args.run, find, output)?;
-    let open = open_forms(&thread, &row)?;
-    let workflow = workflow.ok_or_else(no_threads)?;
-    let open = chosen(&thread, open, args)?;
+    let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
+    let (open, workflow) = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let filled = match &args.status {
         Some(status) => given(role, status, args)?,
@@ -74,7 +85,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
-    let answer = filled.by_this_person(open.visit);
+    let answer = filled.by_this_person(open);
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
     let options = RunOptions { is_quiet: args.run.quiet, concurrency: 1 };
@@ -121,11 +132,11 @@ pub(super) async fn follow_and_ask(
         let Ended::Waiting(forms) = &ended else { return Ok(Exit::of_ended(&ended)) };
         let open = forms.first().cloned().filter(|_| run_spec.approvers.is_some());
         let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
-        let (workflow, _) = context.engine.definition(&thread)?;
+        let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
         let asked = tokio::task::spawn_blocking(move || {
             let role = role(&workflow, &open.visit)?.clone();
             let filled = suspended(|| form::ask(&open, &role));
-            let answer = filled.map(|filled| filled.by_this_person(open.visit));
+            let answer = filled.map(|filled| filled.by_this_person(open));
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
@@ -137,13 +148,22 @@ pub(super) async fn follow_and_ask(
 /// The only thread that waits for a person.
 fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     let mut rows = store.rows(None, usize::MAX)?;
-    rows.retain(|(_, row)| row.status == store::Status::Waiting);
+    rows.retain(|(_, row)| row.status == store::Status::Waiting && row.parent.is_none());
     match rows.len() {
         0 => Err(Failure::new(Code::NotWaiting, "no thread waits for a person")),
         1 => rows.pop().ok_or_else(no_threads),
         count => Err(Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
             .with_hint("`rondo threads --waiting` lists them")),
     }
+}
+
+/// The thread at the root of a tree of child threads.
+fn root(store: &dyn Read, mut thread: ThreadId, mut row: Row) -> Result<(ThreadId, Row), Failure> {
+    while let Some(parent) = row.parent.clone() {
+        row = store.row(&parent.thread)?.ok_or_else(no_threads)?;
+        thread = parent.thread;
+    }
+    Ok((thread, row))
 }
 
 fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
@@ -164,7 +184,7 @@ fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
 
 /// The form that is meant.
 fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<OpenForm, Failure> {
-    let listed: Vec<String> = open.iter().map(|open| words_for(&open.visit)).collect();
+    let listed: Vec<String> = open.iter().map(|open| words_for(thread, open)).collect();
     let is_meant = |visit: &event::Visit| {
         args.role.as_ref().is_none_or(|role| role == visit.role.as_str())
             && args.lane.as_ref().is_none_or(|lane| lane == visit.lane.as_str())
@@ -183,9 +203,11 @@ fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<O
     }
 }
 
-fn words_for(visit: &event::Visit) -> String {
-    let role = format!("--role {}", visit.role);
-    if visit.lane.is_trunk() { role } else { format!("{role} --lane '{}'", visit.lane) }
+/// The command line that means a form.
+fn words_for(thread: &ThreadId, open: &OpenForm) -> String {
+    let visit = &open.visit;
+    let command = format!("rondo answer {} --role {}", open.thread.as_ref().unwrap_or(thread), visit.role);
+    if visit.lane.is_trunk() { command } else { format!("{command} --lane '{}'", visit.lane) }
 }
 
 fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {

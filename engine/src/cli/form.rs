@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use rondo_protocol::Value;
-use rondo_protocol::event;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types::{self, Field};
@@ -26,9 +25,9 @@ pub struct Filled {
 
 impl Filled {
     /// The answer by the person whose process this is.
-    pub fn by_this_person(self, visit: event::Visit) -> PersonAnswer {
+    pub fn by_this_person(self, OpenForm { thread, visit, .. }: OpenForm) -> PersonAnswer {
         let Self { status, fields, body } = self;
-        PersonAnswer { visit, status, fields, body, person: person() }
+        PersonAnswer { thread, visit, status, fields, body, person: person() }
     }
 }
 

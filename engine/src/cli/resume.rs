@@ -8,7 +8,6 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::Workflow;
 
 use super::answer::follow_and_ask;
 use super::consent::{By, ConsentRequest, Subject, named};
@@ -92,9 +91,6 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// A thread to continue, and all that this takes.
 pub(super) struct Continued {
     pub(super) thread: ThreadId,
-    pub(super) row: Row,
-    /// Its workflow, unless it has ended.
-    pub(super) workflow: Option<Workflow>,
     pub(super) run_spec: RunSpec,
     pub(super) store: OwnStore,
     pub(super) durability: Durability,
@@ -120,8 +116,8 @@ pub(super) fn prepare(
     let (thread, row) = find(store)?;
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
-    let (script, recorded, grants, definition) = if has_ended {
-        (None, None, Grants::default(), None)
+    let (script, recorded, grants) = if has_ended {
+        (None, None, Grants::default())
     } else {
         let workflow = rebuild::beginning(store, &row)?.workflow;
         let policy = rebuild::policy(store, &row)?;
@@ -157,7 +153,7 @@ pub(super) fn prepare(
         // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;
-        (script, recorded, grants, Some(workflow))
+        (script, recorded, grants)
     };
     let is_played = script.is_some() || recorded.is_some() || has_ended;
     let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).filter(|file| !shipped::is_one(file));
@@ -183,7 +179,7 @@ pub(super) fn prepare(
         approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
-    Ok(Continued { thread, row, workflow: definition, run_spec, store, durability })
+    Ok(Continued { thread, run_spec, store, durability })
 }
 
 async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

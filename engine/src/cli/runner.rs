@@ -219,7 +219,7 @@ impl Display<'_> {
                 progress.event(&event);
                 match &event.what {
                     _ if output.is_json() => output.line(&event)?,
-                    What::ThreadFinished { result, .. } if !result.is_null() => {
+                    What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {
                         progress.suspend(|| output.text(&pretty(result)))?;
                     }
                     What::Error { code, message, .. } if *is_quiet => tell(&format!("rondo: {code}: {message}\n")),

@@ -17,7 +17,7 @@ use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use super::recording::Recording;
@@ -84,7 +84,28 @@ pub type Given = (RunConfig, Vec<String>);
 /// # Cancel safety
 /// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
-    let run_config = speaking(workflow, run_spec)?;
+    let script = scripted(workflow, run_spec)?;
+    with_children(workflow, run_spec, script).await
+}
+
+async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
+    let (mut children, mut notices) = (BTreeMap::new(), Vec::new());
+    for (name, role) in &workflow.roles {
+        let RoleKind::Workflow(child) = &role.kind else { continue };
+        let script = script.as_ref().map(|script| script.within(name.as_str()));
+        let (run_config, told) = Box::pin(with_children(&child.workflow, run_spec, script)).await?;
+        children.insert(name.clone(), run_config);
+        notices.extend(told);
+    }
+    let (run_config, told) = of_one(workflow, run_spec, script).await?;
+    notices.extend(told);
+    notices.sort();
+    notices.dedup();
+    Ok((RunConfig { children, ..run_config }, notices))
+}
+
+async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
+    let run_config = speaking_as(workflow, run_spec, script)?;
     let Equipment { settings, grants, .. } = &*run_spec.equipment;
     let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
     let Tools { set: tools, files, servers, notices } = run_spec.equipment.tools(workflow, is_played).await?;
@@ -210,16 +231,19 @@ impl Equipment {
 /// # Errors
 /// Exit 5 if a model that a role uses has no id or no provider.
 pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    speaking_as(workflow, run_spec, scripted(workflow, run_spec)?)
+}
+
+/// The script of a run, for the roles of its workflow and of its children.
+fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>, Failure> {
+    let of = |script: &Script| Ok(Scripted::new(Arc::new(script.clone()), Arc::new(scripted_cast(workflow)?)));
+    run_spec.script.as_ref().map(of).transpose()
+}
+
+fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scripted>) -> Result<RunConfig, Failure> {
     let RunSpec { equipment, script, recorded, .. } = run_spec;
     let Equipment { settings, redactor, .. } = &**equipment;
     let redactor = Arc::clone(redactor);
-    let from_script = script
-        .as_ref()
-        .map(|script| {
-            let resolved_roles = Arc::new(scripted_cast(workflow)?);
-            Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), resolved_roles))
-        })
-        .transpose()?;
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
     let runtime = match (&cassette, from_script.clone()) {
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),

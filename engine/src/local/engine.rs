@@ -12,6 +12,7 @@ use rondo_protocol::object::{LAYOUT, Start};
 use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
 
+use super::child::ParentVisit;
 use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
 use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
@@ -89,6 +90,44 @@ impl Engine {
     /// # Durability
     /// The thread's row is durable when this returns.
     pub async fn start(&self, new: NewThread, run_config: RunConfig) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, self.parts.env.thread_id(), None).await
+    }
+
+    /// Starts a child thread with a known id.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub(super) async fn start_child(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+        above: ParentVisit,
+    ) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, thread, Some(above)).await
+    }
+
+    /// Continues a child thread.
+    ///
+    /// # Errors
+    /// Like [`resume`](Self::resume).
+    pub(super) async fn resume_child(
+        &self,
+        thread: &ThreadId,
+        above: ParentVisit,
+        answer: Option<PersonAnswer>,
+        run_config: RunConfig,
+    ) -> Result<Resumed, Error> {
+        self.resume_with(thread, (answer, Some(above)), |_, _| Ok(run_config)).await
+    }
+
+    async fn start_as(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+        above: Option<ParentVisit>,
+    ) -> Result<ThreadHandle, Error> {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
@@ -106,9 +145,9 @@ impl Engine {
             started_at_ms: parts.env.now_ms(),
             ..Origin::default()
         };
-        let thread = parts.env.thread_id();
         let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
-        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position))?;
+        let parent = above.as_ref().map(|above| above.parent.thread.clone());
+        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position, parent))?;
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
         let begun = ready.steps(&*parts.store);
@@ -127,7 +166,7 @@ impl Engine {
             policy: policy_digest,
             start: start_digest,
             base: None,
-            parent: None,
+            parent: above.as_ref().map(|above| above.parent.clone()),
             label: None,
             tags: Vec::new(),
             raised: Vec::new(),
@@ -143,7 +182,7 @@ impl Engine {
         let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        let begun = StartedRun { row, origin, machine, first, may_be_journaled: false, answer: None };
+        let begun = StartedRun { row, origin, machine, first, may_be_journaled: false, answer: None, above };
         self.run(ready, driven, started, begun)
     }
 
@@ -157,7 +196,7 @@ impl Engine {
         thread: &ThreadId,
         run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
-        self.resume_with(thread, None, run_config).await
+        self.resume_with(thread, (None, None), run_config).await
     }
 
     /// Continues a thread that waits for a person, with their answer. [`Origin::forms`] lists what it waits for.
@@ -171,13 +210,13 @@ impl Engine {
         answer: PersonAnswer,
         run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
-        self.resume_with(thread, Some(answer), run_config).await
+        self.resume_with(thread, (Some(answer), None), run_config).await
     }
 
     async fn resume_with<E: From<Error>>(
         &self,
         thread: &ThreadId,
-        answer: Option<PersonAnswer>,
+        (answer, above): (Option<PersonAnswer>, Option<ParentVisit>),
         run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
         let store = &self.parts.store;
@@ -204,7 +243,8 @@ impl Engine {
         let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
         let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
-        let told = (Arc::new(past) as Arc<dyn Past>, position);
+        let parent = row.parent.as_ref().map(|parent| parent.thread.clone());
+        let told = (Arc::new(past) as Arc<dyn Past>, position, parent);
         let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
         let machine = self.machine(&ready, &row, &beginning.start)?;
         if row.status != Status::Running || origin.stop.is_some() {
@@ -217,7 +257,7 @@ impl Engine {
         }
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
-        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer };
+        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer, above };
         Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
     }
 
@@ -353,7 +393,7 @@ impl Engine {
         workflow: &Workflow,
         graph: Arc<Graph>,
         run_config: RunConfig,
-        (past, position): (Arc<dyn Past>, Position),
+        (past, position, parent): (Arc<dyn Past>, Position, Option<ThreadId>),
     ) -> Result<PreparedRun, Error> {
         let parts = &self.parts;
         let limits = run_config.ceilings.over(&graph.policy().limits);
@@ -366,7 +406,7 @@ impl Engine {
         let topic = Arc::new(Topic::default());
         let events = topic.subscribe(&parts.store, &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
-        let sink = Sink::new(Arc::clone(&topic), thread.clone(), durability, env, position);
+        let sink = Sink::new(Arc::clone(&topic), (thread.clone(), parent), durability, env, position);
         let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
@@ -383,7 +423,7 @@ impl Engine {
     ) -> Result<ThreadHandle, Error> {
         let PreparedRun { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } =
             ready;
-        let StartedRun { row, origin, machine, first, may_be_journaled, answer } = begun;
+        let StartedRun { row, origin, machine, first, may_be_journaled, answer, above } = begun;
         let stopper = Stopper::default();
         match self.parts.running.all().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
@@ -391,6 +431,9 @@ impl Engine {
         };
         self.parts.hub.open(&thread, topic);
         let parts = RunParts {
+            engine: self.clone(),
+            origin: origin.clone(),
+            above,
             store: Arc::clone(&self.parts.store),
             env: Arc::clone(&self.parts.env),
             thread: thread.clone(),
@@ -423,6 +466,7 @@ struct StartedRun {
     first: Vec<Action>,
     may_be_journaled: bool,
     answer: Option<PersonAnswer>,
+    above: Option<ParentVisit>,
 }
 
 /// Checks that every model under a limit on money has a price.

@@ -31,7 +31,15 @@ pub fn after(
     after: EventId,
 ) -> Result<Option<Page>, Error> {
     let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
-    let event = |id, at_ms, what| Event { id: Some(id), thread: thread.clone(), parent: None, durability, at_ms, what };
+    let parent = row.parent.as_ref().map(|parent| &parent.thread);
+    let event = |id, at_ms, what| Event {
+        id: Some(id),
+        thread: thread.clone(),
+        parent: parent.cloned(),
+        durability,
+        at_ms,
+        what,
+    };
     let mut events = Vec::new();
     let tell = |events: &mut Vec<Event>, id: EventId, at_ms, what| {
         if id > after {

@@ -23,7 +23,7 @@ use rondo_protocol::workflow::{History, RolePolicy};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
-use super::RunConfig;
+use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer};
 use super::hook_notes::HookNotes;
 use super::retry::{Deadline, Waits};
@@ -32,6 +32,7 @@ use super::stop::cancelled;
 use super::tool_calls::Tooling;
 use super::tool_role;
 use super::visit::{self, ModelContext, VisitContext, VisitResult, store_fault};
+use super::{Engine, RunConfig};
 use crate::conversation::{Conversations, Opening, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -45,6 +46,12 @@ use crate::thread::{
 
 /// What the visits of a run share.
 pub struct Parts {
+    /// Starts and continues child threads.
+    pub engine: Engine,
+    /// Where the thread came from, which its children inherit.
+    pub origin: Origin,
+    /// The visit that runs the thread as a child.
+    pub above: Option<ParentVisit>,
     /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
@@ -107,15 +114,16 @@ impl Run {
         let driver = Driver {
             steps: Steps::new(store, parts.thread.clone(), roles, parts.resolved_roles.body_readers.clone()),
             parts: &parts,
-            machine: Mutex::new(machine),
+            machine: Arc::new(Mutex::new(machine)),
             conversations: Mutex::default(),
             lanes: Mutex::default(),
             stored: Mutex::new(Stored { row, origin }),
             stored_heads: Mutex::default(),
             transcripts: Mutex::default(),
             journaled: Mutex::new(may_be_journaled.then(BTreeSet::new)),
+            answer: Mutex::new(answer),
         };
-        driver.drive(first, answer).await
+        driver.drive(first).await
     }
 }
 
@@ -127,7 +135,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Driver<'a> {
     parts: &'a Parts,
     steps: Steps<'a>,
-    machine: Mutex<Machine>,
+    machine: Arc<Mutex<Machine>>,
     conversations: Mutex<Conversations>,
     /// Stops the visit of a lane.
     lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
@@ -137,6 +145,8 @@ struct Driver<'a> {
     transcripts: Mutex<BTreeMap<LanePath, Transcript>>,
     /// Lanes with a commit since an earlier process may have left journals; `None` if there are none.
     journaled: Mutex<Option<BTreeSet<LanePath>>>,
+    /// A person's answer that no form has taken yet.
+    answer: Mutex<Option<PersonAnswer>>,
 }
 
 /// What the store holds of the thread beside its steps.
@@ -148,12 +158,28 @@ struct Stored {
 /// A commit on its way: the row's version and the thread's last step after it.
 type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
+/// How a visit left off.
+pub(super) enum VisitOutcome {
+    /// It ended. The records are those that the journal needs if no step follows.
+    Ended(Box<VisitEnd>, Vec<JournalRecord>),
+    /// Its child waits for people.
+    Asleep(Vec<OpenForm>),
+}
+
+impl VisitOutcome {
+    pub(super) fn of(end: VisitEnd) -> Self {
+        Self::Ended(Box::new(end), Vec::new())
+    }
+}
+
 struct RunState<'a> {
-    visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd, Vec<JournalRecord>)>>,
+    visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitOutcome)>>,
     commits: FuturesOrdered<PendingCommit<'a>>,
     actions: VecDeque<Action>,
     /// The open forms, by lane.
     forms: BTreeMap<LanePath, OpenForm>,
+    /// The forms that the children of visits wait for, by lane.
+    asleep: BTreeMap<LanePath, Vec<OpenForm>>,
     /// Lanes whose form was reported since the run began.
     announced: BTreeSet<LanePath>,
     stop: Option<Fault>,
@@ -161,7 +187,7 @@ struct RunState<'a> {
 }
 
 impl<'a> Driver<'a> {
-    async fn drive(&'a self, mut first: Vec<Action>, mut answer: Option<PersonAnswer>) -> Ended {
+    async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
         if lock(&self.journaled).is_some() {
             let at_ms = lock(&self.stored).origin.started_at_ms;
             first.extend(self.on(Input::Begin { at_ms }));
@@ -171,8 +197,9 @@ impl<'a> Driver<'a> {
             commits: FuturesOrdered::new(),
             actions: first.into(),
             forms: BTreeMap::new(),
+            asleep: BTreeMap::new(),
             // The form that is about to be answered is not asked for again.
-            announced: answer.iter().map(|answer| answer.visit.lane.clone()).collect(),
+            announced: lock(&self.answer).iter().map(|answer| answer.visit.lane.clone()).collect(),
             stop: None,
             finish: None,
         };
@@ -181,7 +208,9 @@ impl<'a> Driver<'a> {
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
-            if let Some(answer) = answer.take() {
+            let own =
+                lock(&self.answer).take_if(|answer| answer.thread.as_ref().is_none_or(|of| *of == self.parts.thread));
+            if let Some(answer) = own {
                 self.answer(&mut run, answer);
                 continue;
             }
@@ -189,8 +218,9 @@ impl<'a> Driver<'a> {
                 continue;
             }
             if run.visits.is_empty() && run.commits.is_empty() {
-                if run.stop.is_none() && !run.forms.is_empty() {
-                    return self.waiting(run.forms.into_values().collect()).await;
+                if run.stop.is_none() && !(run.forms.is_empty() && run.asleep.is_empty()) {
+                    let of_children = run.asleep.into_values().flatten();
+                    return self.waiting(run.forms.into_values().chain(of_children).collect()).await;
                 }
                 let fault = run.stop.take().unwrap_or_else(nothing_to_do);
                 return self.stopped(fault).await;
@@ -204,19 +234,24 @@ impl<'a> Driver<'a> {
                     }
                     Err(error) => self.stop(&mut run, store_fault(&error)),
                 },
-                Some((lane, end, unwritten)) = run.visits.next() => {
-                    let mut has_step = false;
-                    // Answers are kept even if the run stops; interrupted visits continue when it resumes.
-                    if run.stop.is_none() || end.outcome.is_ok() {
-                        let actions = self.on(Input::Ended { lane, end: Box::new(end) });
-                        has_step = actions.iter().any(|action| matches!(action, Action::Commit(_)));
-                        run.actions.extend(actions);
+                Some((lane, outcome)) = run.visits.next() => match outcome {
+                    VisitOutcome::Ended(end, unwritten) => {
+                        let mut has_step = false;
+                        // Answers are kept even if the run stops; interrupted visits continue when it resumes.
+                        if run.stop.is_none() || end.outcome.is_ok() {
+                            let actions = self.on(Input::Ended { lane, end });
+                            has_step = actions.iter().any(|action| matches!(action, Action::Commit(_)));
+                            run.actions.extend(actions);
+                        }
+                        if !has_step && !unwritten.is_empty() {
+                            // The fault that ended the visit is more useful than a store failure on top of it.
+                            let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
+                        }
                     }
-                    if !has_step && !unwritten.is_empty() {
-                        // The fault that ended the visit is more useful than a store failure on top of it.
-                        let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
+                    VisitOutcome::Asleep(open) => {
+                        run.asleep.insert(lane, open);
                     }
-                }
+                },
                 () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
                 () = self.until_expiry(&run.forms), if !run.forms.is_empty() && run.stop.is_none() => {}
             }
@@ -247,7 +282,10 @@ impl<'a> Driver<'a> {
                 Action::CancelLane(lane) => {
                     if run.forms.remove(&lane).is_some() {
                         let end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
-                        run.visits.push(Box::pin(future::ready((lane.clone(), end, Vec::new()))));
+                        run.visits.push(Box::pin(future::ready((lane.clone(), VisitOutcome::of(end)))));
+                    }
+                    if let Some(open) = run.asleep.remove(&lane) {
+                        run.visits.push(Box::pin(self.abandon(lane.clone(), open)));
                     }
                     if let Some(cancel) = lock(&self.lanes).get(&lane) {
                         cancel.cancel();
@@ -263,6 +301,26 @@ impl<'a> Driver<'a> {
                 Action::Stop(fault) => self.stop(run, fault),
             }
         }
+    }
+
+    /// Ends for good the child of a visit that is no longer needed.
+    async fn abandon(&self, lane: LanePath, open: Vec<OpenForm>) -> (LanePath, VisitOutcome) {
+        let child = open.into_iter().find_map(|open| open.thread);
+        if let Some(child) = child {
+            // It is asleep, so that nothing but its row changes.
+            let _ = self.parts.engine.cancel(&child).await;
+        }
+        let end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
+        (lane, VisitOutcome::of(end))
+    }
+
+    /// The answer that is for a form of the child in `lane`, or below it.
+    fn answer_of_child(&self, lane: &LanePath) -> Option<PersonAnswer> {
+        let Parts { store, thread, .. } = self.parts;
+        lock(&self.answer).take_if(|answer| {
+            let of = answer.thread.as_ref();
+            of.and_then(|of| child::lane_of(&**store, thread, of)).as_ref() == Some(lane)
+        })
     }
 
     /// Whether the script of this run answers a form.
@@ -285,7 +343,7 @@ impl<'a> Driver<'a> {
     fn open_form(&self, run: &mut RunState<'_>, visit: &Visit) {
         let Some(open) = lock(&self.machine).open_form(&visit.lane) else { return };
         if !run.announced.contains(&visit.lane) {
-            let OpenForm { visit, form } = open.clone();
+            let OpenForm { visit, form, .. } = open.clone();
             self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
         }
         run.forms.insert(visit.lane.clone(), open);
@@ -454,29 +512,25 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitEnd, Vec<JournalRecord>) {
+    async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitOutcome) {
         let lane = visit.lane.clone();
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
         let visited = self.visited(visit, &cancel, &waits).await;
-        let (mut end, unwritten) = visited.unwrap_or_else(|fault| {
+        let visited = visited.unwrap_or_else(|fault| {
             let (note, objects) = (Note::default(), Vec::new());
-            (VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None }, Vec::new())
+            VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
         });
+        let VisitOutcome::Ended(mut end, unwritten) = visited else { return (lane, visited) };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
         end.note.started_at_ms = started_at_ms;
         end.note.ended_at_ms = self.parts.env.now_ms();
         end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
-        (lane, end, unwritten)
+        (lane, VisitOutcome::Ended(end, unwritten))
     }
 
-    async fn visited(
-        &self,
-        visit: Visit,
-        cancel: &CancellationToken,
-        waits: &Waits,
-    ) -> Result<(VisitEnd, Vec<JournalRecord>), Fault> {
+    async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitOutcome, Fault> {
         let parts = self.parts;
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = self.site(&visit);
@@ -484,6 +538,12 @@ impl<'a> Driver<'a> {
         let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
+        if let Task::Child(input) = &visit.task {
+            parts.sink.emit(started);
+            let no_tools = Toolbox::default();
+            let answer = self.answer_of_child(&visit.lane);
+            return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
+        }
         let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
         let (visited, told) =
             if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
@@ -520,10 +580,11 @@ impl<'a> Driver<'a> {
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
         let note = Note { hooks, told, ..note };
         let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
-        match result {
-            Ok(turn) => Ok((self.answered(&visit, turn, end)?, unwritten)),
-            Err(fault) => Ok((VisitEnd { outcome: Err(fault), ..end }, unwritten)),
-        }
+        let end = match result {
+            Ok(turn) => self.answered(&visit, turn, end)?,
+            Err(fault) => VisitEnd { outcome: Err(fault), ..end },
+        };
+        Ok(VisitOutcome::Ended(Box::new(end), unwritten))
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
@@ -590,6 +651,7 @@ impl<'a> Driver<'a> {
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
             machine: &self.machine,
+            above: parts.above.as_ref().map(|above| &above.account),
         }
     }
 

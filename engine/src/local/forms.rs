@@ -7,7 +7,7 @@ use rondo_agent_kit::model::scripted::Scripted;
 use rondo_protocol::call::{Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
-use rondo_protocol::id::Status;
+use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Note};
 use rondo_protocol::{Value, canonical};
 
@@ -20,6 +20,8 @@ use crate::thread::{Answered, OpenForm, VisitEnd};
 /// A person's answer to a form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PersonAnswer {
+    /// The child thread whose form it is; `None` for the thread's own.
+    pub thread: Option<ThreadId>,
     /// The visit whose form it answers.
     pub visit: event::Visit,
     /// The status.

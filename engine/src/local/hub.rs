@@ -170,6 +170,15 @@ impl Topic {
 
     /// Queues an event without waiting: a run never waits for its readers.
     pub(super) fn hear(&self, event: Event) {
+        self.take(event, true);
+    }
+
+    /// The same for an event of a child thread, which has a log of its own: a reader that falls behind misses it here.
+    pub(super) fn hear_of_child(&self, event: Event) {
+        self.take(event, false);
+    }
+
+    fn take(&self, event: Event, is_own: bool) {
         let event = Arc::new(event);
         let mut readers = self.readers();
         readers.retain(|reader| {
@@ -177,7 +186,7 @@ impl Topic {
             if queue.is_closed {
                 return false;
             }
-            queue.take(&event);
+            queue.take(&event, is_own);
             drop(queue);
             reader.ready.notify_one();
             true
@@ -193,13 +202,13 @@ impl Reader {
 }
 
 impl Queue {
-    fn take(&mut self, event: &Arc<Event>) {
+    fn take(&mut self, event: &Arc<Event>, is_own: bool) {
         let size_bytes = size_bytes(&event.what);
         let has_room = |share: usize, queue: &Self| {
             queue.events.len() < QUEUE_LENGTH / share
                 && (queue.size_bytes + size_bytes <= QUEUE_BYTES / share || queue.events.is_empty())
         };
-        match event.id {
+        match event.id.filter(|_| is_own) {
             Some(id) => {
                 self.end = Some(id);
                 if self.lags {
@@ -303,7 +312,7 @@ impl Subscription {
                 }
                 Arc::unwrap_or_clone(queue.pop()?)
             };
-            match event.id {
+            match event.id.filter(|_| event.thread == self.thread) {
                 Some(id) if id <= self.cursor => {}
                 Some(id) => {
                     self.cursor = id;

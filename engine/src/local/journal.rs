@@ -39,6 +39,11 @@ pub(super) enum Record {
     },
     /// A tool answered.
     Tool(ToolRecord),
+    /// A child thread with this id is about to start.
+    Child {
+        /// Its id.
+        thread: ThreadId,
+    },
     /// Failed attempts of a call that was given up, or whose answer was not usable.
     Failed {
         /// How many.
@@ -127,6 +132,8 @@ pub(super) struct Journal {
     open: BTreeMap<u32, String>,
     /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
+    /// The child thread of the step.
+    pub(super) child: Option<ThreadId>,
     /// Attempts in all records.
     pub(super) attempts: u64,
     /// The number of the next record.
@@ -165,6 +172,7 @@ impl Journal {
                     journal.open.remove(&record.position);
                     journal.tools.insert(record.position, record);
                 }
+                Record::Child { thread } => journal.child = Some(thread),
                 Record::Failed { attempts } => journal.attempts += attempts,
             }
         }
@@ -227,7 +235,7 @@ impl Journal {
             Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
                 self.open.remove(position);
             }
-            Record::Model(_) | Record::Failed { .. } => {}
+            Record::Model(_) | Record::Child { .. } | Record::Failed { .. } => {}
         }
         self.pending.push(record);
     }

@@ -7,6 +7,8 @@
 //!
 //! This module knows nothing of terminals, settings, or what a hook does.
 
+mod account;
+mod child;
 mod engine;
 mod error;
 mod event_log;

@@ -172,7 +172,7 @@ impl<'a> VisitEffects<'a> {
         if let Some(record) = self.tool_runner.journal.model(call.site.position) {
             self.count(&record.answer);
             let (usage, cost_usd) = (record.answer.usage, record.answer.cost_usd);
-            self.context.machine().budget().count(&call.site.lane, &call.site.role, usage, cost_usd);
+            self.context.account(&call.site).count(usage, cost_usd);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
@@ -251,7 +251,8 @@ impl<'a> VisitEffects<'a> {
                 ..call.clone()
             };
             let wanted = wanted(&call, resolved);
-            let reserved = self.context.machine().admit(&call.site.lane, &call.site.role, &wanted)?;
+            let account = self.context.account(&call.site);
+            let admitted = account.admit(&wanted)?;
             self.attempts += 1;
             let was_reached = AtomicBool::new(false);
             let made = tokio::select! {
@@ -261,7 +262,7 @@ impl<'a> VisitEffects<'a> {
             };
             let settled = made.as_ref().ok().map(|made| (made.answer.usage, made.answer.cost_usd));
             let (usage, cost_usd) = settled.unwrap_or_default();
-            self.context.machine().budget().settle(&reserved, usage, cost_usd);
+            account.settle(&admitted, usage, cost_usd);
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,

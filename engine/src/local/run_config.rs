@@ -9,6 +9,7 @@ use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
 use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Checked, HookUse, Policy, Workflow};
 
 use crate::grant::{Approver, Ceilings, Grants};
@@ -46,6 +47,8 @@ pub struct RunConfig {
     pub hook_resources: HookResources,
     /// The flags of hook kinds for this run, by name.
     pub flags: BTreeMap<String, String>,
+    /// The configurations of child workflows, by the role that runs them.
+    pub children: BTreeMap<RoleName, RunConfig>,
 }
 
 /// A new thread.

@@ -19,6 +19,7 @@ pub const WARNING: &str = "warning";
 pub struct Sink {
     topic: Arc<Topic>,
     thread: ThreadId,
+    parent: Option<ThreadId>,
     durability: Durability,
     env: Arc<dyn Env>,
     position: Arc<Mutex<Position>>,
@@ -37,12 +38,12 @@ impl Sink {
     /// A sink for the events of `thread` after `position`, for the readers of `topic`.
     pub fn new(
         topic: Arc<Topic>,
-        thread: ThreadId,
+        (thread, parent): (ThreadId, Option<ThreadId>),
         durability: Durability,
         env: Arc<dyn Env>,
         position: Position,
     ) -> Self {
-        Self { topic, thread, durability, env, position: Arc::new(Mutex::new(position)) }
+        Self { topic, thread, parent, durability, env, position: Arc::new(Mutex::new(position)) }
     }
 
     /// Emits an event. A durable one has the time of the step that it follows from.
@@ -80,10 +81,17 @@ impl Sink {
         }
     }
 
+    /// Passes on an event of a child thread.
+    pub fn pass_on_of_child(&self, event: Event) {
+        if self.topic.is_heard() {
+            self.topic.hear_of_child(event);
+        }
+    }
+
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
         if self.topic.is_heard() {
-            let (thread, durability) = (self.thread.clone(), self.durability);
-            self.topic.hear(Event { id, thread, parent: None, durability, at_ms, what });
+            let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
+            self.topic.hear(Event { id, thread, parent, durability, at_ms, what });
         }
     }
 }

@@ -3,7 +3,7 @@
 //! From the loop outwards a call passes the journal, then retries and fallback, then its path of hooks, then the port.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
@@ -21,6 +21,7 @@ use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
 use tokio_util::sync::CancellationToken;
 
+use super::account::Account;
 use super::hook_notes::HookNotes;
 use super::model_calls::{VisitEffects, no_head};
 use super::retry::{Deadline, Waits};
@@ -52,13 +53,16 @@ pub(super) struct VisitContext<'a> {
     /// The time spent waiting for a person.
     pub(super) waits: Waits,
     /// Admits calls and counts what they used.
-    pub(super) machine: &'a Mutex<Machine>,
+    pub(super) machine: &'a Arc<Mutex<Machine>>,
+    /// The account of the visit that runs this thread as a child.
+    pub(super) above: Option<&'a Arc<Account>>,
 }
 
 impl VisitContext<'_> {
-    /// The thread's account.
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The account of the visit.
+    pub(super) fn account(&self, site: &Site) -> Account {
+        let (machine, above) = (Arc::clone(self.machine), self.above.cloned());
+        Account { machine, lane: site.lane.clone(), role: site.role.clone(), above }
     }
 }
 

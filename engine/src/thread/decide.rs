@@ -250,7 +250,7 @@ impl Machine {
         // A lane's first form is asked for when the lane opens.
         let asked_at_ms = lane.last.as_ref().map_or(self.clock.latest_ms, |last| last.ended_at_ms);
         let expires_at_ms = policy.timeout_ms.map(|timeout| asked_at_ms.saturating_add(timeout));
-        Ok(OpenForm { visit, form: form::form(role, &dispatch.edge.prompt, expires_at_ms) })
+        Ok(OpenForm { thread: None, visit, form: form::form(role, &dispatch.edge.prompt, expires_at_ms) })
     }
 
     pub(super) fn visit(&self, path: &LanePath, dispatch: &Dispatch) -> Result<Visit, Halt> {

@@ -3,12 +3,16 @@
 
 use rondo_protocol::Value;
 use rondo_protocol::event;
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Role;
 use serde::{Deserialize, Serialize};
 
 /// A form that waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenForm {
+    /// The child thread whose form it is; `None` for the thread's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
     /// The visit that needs the answer.
     pub visit: event::Visit,
     /// The form.

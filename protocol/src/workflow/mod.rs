@@ -28,7 +28,7 @@ use crate::object::Parameters;
 
 pub use hooks::{HookNode, HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
-pub use read::{Files, read, read_hook};
+pub use read::{Files, MAX_CHILD_DEPTH, read, read_hook};
 pub use source_map::SourceMap;
 pub use types::Field;
 
@@ -77,13 +77,15 @@ pub struct Workflow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// The policies of child workflows, by the role that runs them.
+    pub children: BTreeMap<String, Policy>,
     /// The purpose of the workflow.
     pub description: String,
     /// Transparent hooks, in file order.
     pub hooks: Vec<HookUse>,
     /// Limits of a thread.
     pub limits: Limits,
-    /// The policy of each role; a child workflow's roles are under `role/child_role`.
+    /// The policy of each role.
     pub roles: BTreeMap<String, RolePolicy>,
 }
 

@@ -87,7 +87,9 @@ impl Scene {
         if matches!(event.what, What::ThreadFinished { .. } | What::Error { .. }) {
             self.threads.remove(&event.thread);
         }
-        Some(format!("{prefix}{line}\n"))
+        // What happens in a child thread is indented under its parent.
+        let indent = if event.parent.is_some() { "    " } else { "" };
+        Some(format!("{prefix}{indent}{line}\n"))
     }
 
     /// What each speaker is saying, one line of `width` columns each: at most `most`, first those for which `has_line`

@@ -684,8 +684,13 @@ fn large_graphs_are_checked_without_recursion() {
         let ways = vec![(status("ok"), vec![edge(on, prompt)]), (status("again"), vec![back])];
         workflow.graph.push((format!("r{number}"), Outgoing::Role(ways)));
     }
-    let policy =
-        Policy { description: String::new(), hooks: Vec::new(), limits: Limits::default(), roles: BTreeMap::new() };
+    let policy = Policy {
+        children: BTreeMap::new(),
+        description: String::new(),
+        hooks: Vec::new(),
+        limits: Limits::default(),
+        roles: BTreeMap::new(),
+    };
     let found = super::check(&workflow, &policy, &SourceMap::new(Source::new("w.yaml", "")));
     // `r0` has a number as a field only under one of its statuses, which is the only fault.
     assert!(found.iter().all(|fault| fault.code == Code::FieldNotInEveryStatus), "{:?}", found.first());

@@ -1,34 +1,25 @@
 //! Child workflows: roles that run another file.
 
-use std::collections::BTreeMap;
-
 use super::output::{Output, status, text_field};
 use super::part::{Fields, Part};
-use super::role::{child_policy_name, named_output};
+use super::role::named_output;
 use super::{MAX_CHILD_DEPTH, MAX_CHILDREN, Reader};
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::id::{FieldName, Status};
 use crate::source::excerpt;
 use crate::workflow::types::Field;
-use crate::workflow::{Checked, Edge, Ordered, Outgoing, RolePolicy, Target, Template, Workflow, WorkflowRole};
+use crate::workflow::{Checked, Edge, Ordered, Outgoing, Target, Template, Workflow, WorkflowRole};
 
 impl Reader<'_> {
     /// Reads the role and its output. Adds the policies of the child's roles to those of this file.
-    pub(super) fn child_role(
-        &mut self,
-        part: &Part<'_>,
-        fields: &Fields<'_>,
-        policies: &mut BTreeMap<String, RolePolicy>,
-    ) -> Option<(WorkflowRole, Output)> {
+    pub(super) fn child_role(&mut self, part: &Part<'_>, fields: &Fields<'_>) -> Option<(WorkflowRole, Output)> {
         let input = fields.get("input").and_then(|input| self.template_map(input));
         let file = fields.get("workflow")?;
         let Checked { workflow, policy, warnings, places, .. } = self.child(file)?;
         self.places.put_child(part.name(), places);
         self.child_faults.extend(warnings);
-        for (name, of_role) in policy.roles {
-            policies.insert(child_policy_name(part.name(), &name), of_role);
-        }
+        self.child_policies.insert(part.name().to_owned(), policy);
         let ends = end_statuses(&workflow);
         let statuses = fields.get("statuses").map(|statuses| self.child_statuses(statuses, &ends));
         let output = child_output(&workflow, &ends, statuses.as_deref());

@@ -66,6 +66,7 @@ struct Reader<'a> {
     /// Faults of child workflows, in the order in which the file names the children.
     child_faults: Vec<Diagnostic>,
     not_yet: Vec<Diagnostic>,
+    child_policies: BTreeMap<String, Policy>,
     /// Offsets of syntax errors; the tree is a guess there.
     holes: BTreeSet<usize>,
     /// The names under `roles`, including unreadable roles.
@@ -87,6 +88,7 @@ impl<'a> Reader<'a> {
             faults: Vec::new(),
             child_faults: Vec::new(),
             not_yet: Vec::new(),
+            child_policies: BTreeMap::new(),
             holes: BTreeSet::new(),
             role_names: Vec::new(),
             sound_schemas: BTreeSet::new(),
@@ -159,7 +161,13 @@ impl<'a> Reader<'a> {
         let result = fields.get("result").map(|part| self.template_value(part));
         let (altering, transparent) = fields.get("hooks").map(|part| self.hooks(part)).unwrap_or_default();
         let workflow = Workflow { graph, hooks: altering, input, models, name, result, roles, rondo: 1 };
-        let policy = Policy { description, hooks: transparent, limits, roles: role_policies };
+        let policy = Policy {
+            children: std::mem::take(&mut self.child_policies),
+            description,
+            hooks: transparent,
+            limits,
+            roles: role_policies,
+        };
         Some((workflow, policy))
     }
 

@@ -3,7 +3,7 @@
 
 use super::Reader;
 use crate::diagnostic::Code;
-use crate::workflow::{RoleKind, Workflow, source_map};
+use crate::workflow::{Workflow, source_map};
 
 impl Reader<'_> {
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow) {
@@ -11,9 +11,6 @@ impl Reader<'_> {
             let path = source_map::key("roles", name.as_str());
             if role.kind.model().is_some_and(|model| model.compact.is_some()) {
                 self.not_yet(&source_map::key(&path, "compact"), "`compact`");
-            }
-            if matches!(role.kind, RoleKind::Workflow(_)) {
-                self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", role.kind.name()));
             }
         }
     }

@@ -94,7 +94,7 @@ impl Reader<'_> {
             Word::Workflow => {
                 // A child has separate limits.
                 policy.timeout_ms = None;
-                let (role, output) = self.child_role(part, &fields, policies)?;
+                let (role, output) = self.child_role(part, &fields)?;
                 (RoleKind::Workflow(Box::new(role)), output)
             }
         };
@@ -228,9 +228,4 @@ impl Reader<'_> {
 pub(super) fn named_output<const N: usize>(statuses: [(&str, Ordered<FieldName, Field>); N]) -> Output {
     let named = |(name, fields)| status(name).map(|name: Status| (name, fields));
     statuses.into_iter().filter_map(named).collect()
-}
-
-/// The name of a child's role within the policy of its parent.
-pub(super) fn child_policy_name(parent: &str, child: &str) -> String {
-    format!("{parent}/{child}")
 }

@@ -1,0 +1,210 @@
+//! A visit whose answer is the end of a child thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, FaultClass, Site};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Outcome;
+use rondo_protocol::id::{LanePath, Status, ThreadId};
+use rondo_protocol::object::{Note, Observation};
+use rondo_protocol::workflow::{MAX_CHILD_DEPTH, Role, RoleKind, WorkflowRole, types};
+
+use super::account::Account;
+use super::event_loop::{Ended, Parts, VisitOutcome};
+use super::forms::PersonAnswer;
+use super::journal::Record;
+use super::stop::cancelled;
+use super::tool_calls::ToolRunner;
+use super::visit::{VisitContext, store_fault};
+use super::{Error, NewThread, Resumed, RunConfig, ThreadHandle};
+use crate::resolved_roles;
+use crate::store::{self, Parent, Read};
+use crate::thread::{Answered, Checkpoint, Ending, OpenForm, Origin, Spent, VisitEnd};
+
+/// The visit that runs a thread as a child.
+#[derive(Clone)]
+pub(super) struct ParentVisit {
+    pub(super) parent: Parent,
+    /// Its account, and those above.
+    pub(super) account: Arc<Account>,
+    /// How many threads are above the child.
+    pub(super) depth: u64,
+}
+
+/// Carries out one visit of a role that runs a child workflow: starts the child, or continues it.
+///
+/// # Errors
+/// If the child cannot be started or continued, or stopped.
+pub(super) async fn visit(
+    parts: &Parts,
+    context: &VisitContext<'_>,
+    (role, input): (&Role, &Value),
+    site: Site,
+    answer: Option<PersonAnswer>,
+) -> Result<VisitOutcome, Fault> {
+    let RoleKind::Workflow(child) = &role.kind else { return Err(unfit(&site)) };
+    let depth = parts.above.as_ref().map_or(0, |above| above.depth) + 1;
+    let most = parts.graph.policy().limits.depth;
+    if depth > most {
+        let message = format!("the child of {} would be deeper than the limit of {most} levels", site.role);
+        return Err(Fault::new(Code::ThreadLimit, FaultClass::Limit, message));
+    }
+    let (thread, is_known) = identity(parts, context, &site).await?;
+    let parent =
+        Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
+    let above = ParentVisit { parent, account: Arc::new(context.account(&site)), depth };
+    let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
+    let begun = begin(parts, child, input, (thread.clone(), is_known), (above.clone(), run_config, answer)).await;
+    let handle = match begun.map_err(|error| fault_of(error, &site))? {
+        Resumed::Running(handle) => handle,
+        Resumed::Ended { ending, .. } => return ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
+    };
+    match follow(parts, context, handle).await {
+        Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
+        Ended::Stopped(fault) => Err(fault),
+        Ended::Waiting(forms) => {
+            let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };
+            Ok(VisitOutcome::Asleep(forms.into_iter().map(own).collect()))
+        }
+    }
+}
+
+/// The id of the child, and whether its row exists. A new id is synced before the row is written.
+async fn identity(parts: &Parts, context: &VisitContext<'_>, site: &Site) -> Result<(ThreadId, bool), Fault> {
+    let mut tool_runner = ToolRunner::new(context, site)?;
+    if let Some(known) = tool_runner.journal.child.clone() {
+        let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
+        return Ok((known, row.is_some()));
+    }
+    let thread = parts.env.thread_id();
+    tool_runner.journal.add(Record::Child { thread: thread.clone() });
+    tool_runner.keep(site).await?;
+    Ok((thread, false))
+}
+
+async fn begin(
+    parts: &Parts,
+    child: &WorkflowRole,
+    input: &Value,
+    (thread, is_known): (ThreadId, bool),
+    (above, run_config, answer): (ParentVisit, RunConfig, Option<PersonAnswer>),
+) -> Result<Resumed, Error> {
+    let engine = &parts.engine;
+    if is_known {
+        let row = parts.store.row(&thread)?;
+        let spent = row.map(|row| spent_of(&row)).unwrap_or_default();
+        above.account.count(Some(spent.usage), spent.cost_usd);
+        return Box::pin(engine.resume_child(&thread, above, answer, run_config)).await;
+    }
+    let given = match input {
+        Value::Object(members) => members.clone(),
+        _ => BTreeMap::new(),
+    };
+    let input = types::check_input(&child.workflow, given).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(|fault| fault.message.clone()).collect();
+        let message = format!("the input of the child of {}: {}", above.parent.role, faults.join("; "));
+        Error::Fault(Fault::new(Code::ContractBroken, FaultClass::Contract, message))
+    })?;
+    let policy = parts.graph.policy().children.get(above.parent.role.as_str()).cloned();
+    let policy = policy.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+    let Origin { file, script, recorded, workspace, .. } = parts.origin.clone();
+    let new = NewThread { workflow: child.workflow.clone(), policy, input, file, script, recorded, workspace };
+    Box::pin(engine.start_child(new, run_config, thread, above)).await.map(Resumed::Running)
+}
+
+/// Passes on the child's events until its run ends. Stops it with the visit, and for good if only this lane ends.
+async fn follow(parts: &Parts, context: &VisitContext<'_>, mut handle: ThreadHandle) -> Ended {
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            event = handle.events.recv() => match event {
+                Some(event) => parts.sink.pass_on_of_child(event),
+                None => break,
+            },
+            () = context.cancel.cancelled(), if !is_stopping => {
+                is_stopping = true;
+                let is_whole_run = parts.cancel.is_cancelled();
+                let for_good = parts.for_good.load(Ordering::SeqCst);
+                if is_whole_run && !for_good { handle.stopper.stop() } else { handle.stopper.cancel() }
+            }
+        }
+    }
+    handle.ended().await
+}
+
+/// The step of the parent for a child that has ended.
+fn ended(
+    parts: &Parts,
+    role: &Role,
+    child: &WorkflowRole,
+    thread: &ThreadId,
+    ending: Ending,
+) -> Result<VisitEnd, Fault> {
+    let damaged = |error: store::Error| store_fault(&error);
+    let row = parts.store.row(thread).map_err(damaged)?.ok_or_else(cancelled)?;
+    let last = if row.seq == 0 { None } else { parts.store.step(thread, row.seq).map_err(damaged)? };
+    let readers = resolved_roles::body_readers(&child.workflow)
+        .map_err(|error| Fault::new(Code::InternalFault, FaultClass::Denied, error.to_string()))?;
+    let body = last.as_ref().map_or_else(String::new, |(stored, _)| {
+        readers.get(&stored.step.role).map_or_else(String::new, |reader| reader.body(&stored.step.answer))
+    });
+    let last_status = last.as_ref().map(|(stored, _)| &stored.step.status);
+    let (status, output) = match ending.outcome {
+        Outcome::Done => {
+            let mapped = last_status.and_then(|status| child.statuses.get(status.as_str())).cloned();
+            let status = mapped.map_or_else(|| named("done"), Ok)?;
+            let declared = role.fields(status.as_str());
+            let field = |name: &str| ending.result.get(name).filter(|value| !value.is_null()).cloned();
+            let fields =
+                declared.into_iter().flatten().filter_map(|(name, _)| Some((name.as_str(), field(name.as_str())?)));
+            (status, fields.collect())
+        }
+        Outcome::Failed | Outcome::Cancelled => {
+            let reason = ending.reason.unwrap_or_default();
+            (named("failed")?, Value::from_iter([("reason", Value::from(reason))]))
+        }
+    };
+    let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
+    let Spent { usage, cost_usd, model_calls, tool_calls, .. } = spent_of(&row);
+    let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
+    let usage = (usage != rondo_protocol::object::Usage::default()).then_some(usage);
+    let note = Note { usage, cost_usd, model_calls, tool_calls, ..Note::default() };
+    Ok(VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None })
+}
+
+/// The lane of `above` in which the child that contains `thread` runs.
+pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> Option<LanePath> {
+    let mut thread = thread.clone();
+    for _ in 0..=MAX_CHILD_DEPTH {
+        let parent = store.row(&thread).ok().flatten()?.parent?;
+        if parent.thread == *above {
+            return Some(parent.lane);
+        }
+        thread = parent.thread;
+    }
+    None
+}
+
+fn spent_of(row: &store::Row) -> Spent {
+    Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default()
+}
+
+fn named(status: &str) -> Result<Status, Fault> {
+    Status::new(status).map_err(|error| Fault::new(Code::InternalFault, FaultClass::Denied, error.to_string()))
+}
+
+fn fault_of(error: Error, site: &Site) -> Fault {
+    match error {
+        Error::Fault(fault) => fault,
+        Error::Store(error) => store_fault(&error),
+        other => Fault::new(Code::InternalFault, FaultClass::Denied, format!("the child of {}: {other}", site.role)),
+    }
+}
+
+fn unfit(site: &Site) -> Fault {
+    let message = format!("the run has no configuration for the child workflow of {}", site.role);
+    Fault::new(Code::InternalFault, FaultClass::Denied, message)
+}
