@@ -17,6 +17,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 
+/// One attempt in progress.
+pub type Completion<'a> = BoxFuture<'a, Result<ModelAnswer, Fault>>;
+
 /// A provider of model replies.
 pub trait Model: Send + Sync {
     /// Makes one attempt. The reply is complete: it has its finish reason.
@@ -26,16 +29,11 @@ pub trait Model: Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection; no state of the attempt remains.
-    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas)
-    -> BoxFuture<'a, Result<ModelAnswer, Fault>>;
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a>;
 }
 
 impl<M: Model + ?Sized> Model for Arc<M> {
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         (**self).complete(call, deltas)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 use rondo_protocol::object::{Finish, ModelReply};
 
-use super::{Deltas, Model};
+use super::{Completion, Deltas, Model};
 use crate::redact::{Redactor, StreamRedactor};
 
 /// Redacts the replies of `M`. Requests are unchanged: they come from a thread and were redacted on entry.
@@ -24,11 +23,7 @@ impl<M> Redacting<M> {
 }
 
 impl<M: Model> Model for Redacting<M> {
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(complete(&self.inner, &self.redactor, call, deltas))
     }
 }
@@ -113,11 +108,7 @@ mod tests {
     }
 
     impl Model for Leaking {
-        fn complete<'a>(
-            &'a self,
-            _call: &'a ModelCall,
-            deltas: &'a dyn Deltas,
-        ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        fn complete<'a>(&'a self, _call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
             Box::pin(async move {
                 for piece in ["a sk-sec", "ret-01234567", "89 b ", KEY, " sk-secret"] {
                     deltas.text(piece);

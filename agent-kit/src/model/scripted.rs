@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply};
 
 use super::script::{Attempt, Roles, Said, Script, ToolRequest};
-use super::{Deltas, Model};
+use super::{Completion, Deltas, Model};
 
 /// The number of parts in which a scripted text arrives.
 const PARTS: usize = 4;
@@ -94,11 +93,7 @@ impl Scripted {
 }
 
 impl Model for Scripted {
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
             let reply = self.play(&call.site, call.ordinal).await?;
             for part in pieces(&reply.parts.text()) {

@@ -27,7 +27,6 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_openai::config::{Config, OpenAIConfig};
-use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
@@ -35,7 +34,7 @@ use rondo_protocol::diagnostic::Code;
 use tokio::time::Instant;
 
 use super::sse;
-use super::{Deltas, Model};
+use super::{Completion, Deltas, Model};
 use crate::redact::{Redactor, Secret};
 use crate::web;
 use keep_prefix::CacheRequest;
@@ -294,11 +293,7 @@ impl OpenAi {
 }
 
 impl Model for OpenAi {
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
             self.ask(call, deltas).await.map_err(|mut fault| {
                 self.redactor.string(&mut fault.message);

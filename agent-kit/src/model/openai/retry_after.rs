@@ -1,9 +1,8 @@
 //! Reads how long a provider asks to wait: `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), or OpenAI's
 //! `retry-after-ms`.
 
+use chrono::DateTime;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
-
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Milliseconds, not clamped; `None` if the header is missing or unreadable. A date is relative to the response's own
 /// date if it has one, else to `now_s`, Unix seconds.
@@ -33,25 +32,7 @@ fn decimal(text: &str) -> Option<(u64, u64)> {
 
 /// Unix seconds of `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are not supported.
 fn http_date(text: &str) -> Option<u64> {
-    let (_, date) = text.split_once(", ")?;
-    let mut parts = date.split(' ');
-    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let name = parts.next()?;
-    let month = u64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: u64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut time = parts.next()?.splitn(3, ':').map(|part| part.parse::<u64>().ok().filter(|part| *part <= 60));
-    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
-    if parts.next() != Some("GMT") || parts.next().is_some() || hour > 23 {
-        return None;
-    }
-    // Days since 1970-01-01 of the proleptic Gregorian calendar, with years that begin in March
-    // (<https://howardhinnant.github.io/date_algorithms.html#days_from_civil>).
-    let years = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (years / 400, years % 400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+    u64::try_from(DateTime::parse_from_rfc2822(text).ok()?.timestamp()).ok()
 }
 
 #[cfg(test)]

@@ -1,18 +1,15 @@
 //! A cassette in memory: its requests, and which attempt answers a call.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall, Site};
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{Head, ModelReply, Usage};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::Head;
 
-use super::chunks::Chunks;
-use super::recorder::{Recorder, Written};
+use super::format::AttemptLine;
 use crate::model::openai::ResponseFormat;
-use crate::redact::Redactor;
 
 /// The origin of a cassette.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,27 +18,6 @@ pub struct Title {
     pub workflow: String,
     /// The digest of the thread's start, if known.
     pub start: Option<Digest>,
-}
-
-/// One request with its reply, as a thread holds them: without chunks and times.
-#[derive(Debug, Clone)]
-pub struct Exchange {
-    /// The site of the request.
-    pub site: Site,
-    /// The logical name of the model.
-    pub model: String,
-    /// The digest of `head`.
-    pub head_digest: Digest,
-    /// The request head.
-    pub head: Arc<Head>,
-    /// The messages.
-    pub conversation: Arc<Conversation>,
-    /// The reply.
-    pub reply: ModelReply,
-    /// The tokens, if counted.
-    pub usage: Option<Usage>,
-    /// US dollars, if a price was known.
-    pub cost_usd: Option<f64>,
 }
 
 /// A recording.
@@ -72,50 +48,25 @@ pub(super) struct Link {
 pub(super) struct Take {
     /// The line in the file, from 1.
     pub(super) line: u32,
-    pub(super) role: RoleName,
-    pub(super) lane: LanePath,
-    pub(super) visit: u64,
-    pub(super) position: u32,
-    pub(super) attempt: u32,
-    pub(super) model: String,
-    pub(super) head: Digest,
-    pub(super) chain: Option<Digest>,
-    pub(super) request: Digest,
-    pub(super) chunks: Chunks,
+    /// The attempt as written, without its outcome.
+    pub(super) attempt: AttemptLine,
     pub(super) outcome: Result<ModelAnswer, Fault>,
 }
 
 impl Take {
     /// Whether it was made at `site`, in any thread.
     pub(super) fn is_at(&self, site: &Site) -> bool {
-        self.role == site.role && self.lane == site.lane && self.visit == site.visit && self.position == site.position
+        self.site() == (&site.role, &site.lane, site.visit, site.position)
     }
 
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
-        (&self.role, &self.lane, self.visit, self.position) == (&other.role, &other.lane, other.visit, other.position)
+    /// Role, lane, visit and position.
+    fn site(&self) -> (&RoleName, &LanePath, u64, u32) {
+        let AttemptLine { role, lane, visit, position, .. } = &self.attempt;
+        (role, lane, *visit, *position)
     }
 }
 
 impl Cassette {
-    /// The text of a cassette with these exchanges in this order, each as a first attempt. `redactor` removes from the
-    /// requests what must not be written; the replies were redacted when they entered the thread.
-    ///
-    /// # Errors
-    /// When it would be longer than [`MAX_BYTES`](super::MAX_BYTES).
-    pub fn text_of(
-        title: &Title,
-        exchanges: impl IntoIterator<Item = Exchange>,
-        redactor: &Redactor,
-    ) -> Result<String, Fault> {
-        let written = Written::default();
-        let recorder = Recorder::new(title, written.clone())?;
-        for exchange in exchanges {
-            recorder.add(&exchange, redactor)?;
-        }
-        recorder.finish()?;
-        Ok(written.into_text())
-    }
-
     /// The file name, as passed to [`read`](Self::read).
     pub fn name(&self) -> &str {
         &self.name
@@ -138,13 +89,17 @@ impl Cassette {
 
     /// The id of the model that was first asked under this logical name.
     pub fn model(&self, name: &str) -> Option<&str> {
-        let take = self.takes.iter().find(|take| take.model == name)?;
-        self.heads.get(&take.head).map(|head| head.model.as_str())
+        let take = self.takes.iter().find(|take| take.attempt.model == name)?;
+        self.heads.get(&take.attempt.head).map(|head| head.model.as_str())
     }
 
     /// How the provider was asked to constrain answers under this logical name; `None` if it was never asked.
     pub fn response_format(&self, name: &str) -> Option<ResponseFormat> {
-        let heads = self.takes.iter().filter(|take| take.model == name).filter_map(|take| self.heads.get(&take.head));
+        let heads = self
+            .takes
+            .iter()
+            .filter(|take| take.attempt.model == name)
+            .filter_map(|take| self.heads.get(&take.attempt.head));
         ResponseFormat::of_heads(heads.map(|head| head.response_format.as_deref()))
     }
 
@@ -158,9 +113,9 @@ impl Cassette {
         let equal = || self.by_request.get(&call.request()).into_iter().flatten().filter_map(|at| self.takes.get(*at));
         let place = equal()
             .find(|take| take.is_at(&call.site))
-            .or_else(|| equal().find(|take| take.role == call.site.role))
+            .or_else(|| equal().find(|take| take.attempt.role == call.site.role))
             .or_else(|| equal().next())?;
-        let of_place = equal().filter(|take| take.is_beside(place));
-        of_place.filter(|take| take.attempt >= call.attempt).min_by_key(|take| take.attempt)
+        let of_place = equal().filter(|take| take.site() == place.site());
+        of_place.filter(|take| take.attempt.attempt >= call.attempt).min_by_key(|take| take.attempt.attempt)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
         let _ = write!(
             message,
             "such request of {who}; the nearest is on line {} (role `{}`, visit {}), first difference: ",
-            nearest.line, nearest.role, nearest.visit
+            nearest.line, nearest.attempt.role, nearest.attempt.visit
         );
         message.push_str(&difference(cassette, nearest, call, shared));
     } else {
@@ -51,12 +51,12 @@ fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, us
         let count = of_call.get(chain).or_else(|| shared.get(before?)).copied().unwrap_or(0);
         shared.insert(chain, count);
     }
-    let count = |take: &Take| take.chain.as_ref().and_then(|chain| shared.get(chain)).copied().unwrap_or(0);
+    let count = |take: &Take| take.attempt.chain.as_ref().and_then(|chain| shared.get(chain)).copied().unwrap_or(0);
     let site = &call.site;
     let nearness = |take: &Take| {
-        let is_of_role = take.role == site.role;
-        let is_of_visit = is_of_role && take.visit == site.visit && take.lane == site.lane;
-        (is_of_visit, count(take), is_of_role, take.is_at(site), take.head == call.head_digest)
+        let is_of_role = take.attempt.role == site.role;
+        let is_of_visit = is_of_role && take.attempt.visit == site.visit && take.attempt.lane == site.lane;
+        (is_of_visit, count(take), is_of_role, take.is_at(site), take.attempt.head == call.head_digest)
     };
     // The first of the nearest: `max_by_key` returns the last.
     let nearest = cassette.takes.iter().rev().max_by_key(|take| nearness(take))?;
@@ -65,7 +65,7 @@ fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, us
 
 /// The first difference between the request of `take` and that of the call.
 fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize) -> String {
-    let recorded = cassette.heads.get(&take.head).filter(|_| take.head != call.head_digest);
+    let recorded = cassette.heads.get(&take.attempt.head).filter(|_| take.attempt.head != call.head_digest);
     if let Some(words) = recorded.and_then(|recorded| of_heads(recorded, &call.head)) {
         return words;
     }
@@ -81,7 +81,7 @@ fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize)
 
 fn message_of<'a>(cassette: &'a Cassette, take: &Take, index: usize) -> Option<&'a Message> {
     let mut messages = Vec::new();
-    let mut chain = take.chain;
+    let mut chain = take.attempt.chain;
     while let Some(link) = chain.and_then(|chain| cassette.messages.get(&chain)) {
         messages.push(&link.message);
         chain = link.after;

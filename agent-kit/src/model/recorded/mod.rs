@@ -23,14 +23,13 @@ mod recorder;
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
+use rondo_protocol::call::ModelCall;
 
-pub use cassette::{Cassette, Exchange, Title};
+pub use cassette::{Cassette, Title};
 pub use format::{MAX_BYTES, VERSION};
 pub use recorder::{Attempt, Recorder};
 
-use super::{Deltas, Model};
+use super::{Completion, Deltas, Model};
 
 /// Plays a cassette. It keeps no position: a call names its request, its site and its attempt.
 #[derive(Debug, Clone)]
@@ -46,16 +45,12 @@ impl Recorded {
 }
 
 impl Model for Recorded {
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
             let Some(take) = self.cassette.find(call) else {
                 return Err(difference::missing(&self.cassette, call));
             };
-            for (_, text) in take.chunks.iter() {
+            for (_, text) in take.attempt.chunks.iter() {
                 deltas.text(text);
             }
             take.outcome.clone()

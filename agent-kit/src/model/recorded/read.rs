@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     fn attempt(&mut self, body: &str) {
-        let Some(line) = self.shape::<AttemptLine>(body) else { return };
+        let Some(mut line) = self.shape::<AttemptLine>(body) else { return };
         if !self.cassette.heads.contains_key(&line.head) {
             return self.unknown(body, line.head, "the attempt has a head that no line before it holds");
         }
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         if message::request(line.head, line.chain.unwrap_or_else(message::empty_chain)) != line.request {
             return self.misfit(body, line.request, "the request is not that of the head and the messages");
         }
-        let outcome = match (line.reply, line.fault) {
+        let outcome = match (line.reply.take(), line.fault.take()) {
             (Some(reply), None) => Ok(ModelAnswer { reply, usage: line.usage, cost_usd: line.cost_usd }),
             (None, Some(fault)) => {
                 let Some(fault) = fault.to_fault() else {
@@ -225,26 +225,12 @@ impl<'a> Reader<'a> {
                 return self.fault(Code::CassetteShape, at, "an attempt has either a `reply` or a `fault`");
             }
         };
-        let take = Take {
-            line: self.line,
-            role: line.role,
-            lane: line.lane,
-            visit: line.visit,
-            position: line.position,
-            attempt: line.attempt,
-            model: line.model,
-            head: line.head,
-            chain: line.chain,
-            request: line.request,
-            chunks: line.chunks,
-            outcome,
-        };
-        let place = (take.role.clone(), take.lane.clone(), take.visit, take.position, take.attempt);
-        if !self.places.insert((take.request, place)) {
+        let place = (line.role.clone(), line.lane.clone(), line.visit, line.position, line.attempt);
+        if !self.places.insert((line.request, place)) {
             return self.fault(Code::CassetteShape, 0, "the attempt stands twice");
         }
-        self.cassette.by_request.entry(take.request).or_default().push(self.cassette.takes.len());
-        self.cassette.takes.push(take);
+        self.cassette.by_request.entry(line.request).or_default().push(self.cassette.takes.len());
+        self.cassette.takes.push(Take { line: self.line, attempt: line, outcome });
     }
 
     fn end(&mut self, body: &str) {

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
-use super::cassette::{Exchange, Title};
+use super::cassette::Title;
 use super::chunks::Chunks;
 use super::format::{
     AttemptLine, Count, EndLine, FaultLine, HeadLine, MAX_BYTES, MAX_HEAD_BYTES, MAX_LINE_BYTES, MessageLine,
@@ -81,18 +81,6 @@ impl Recorder {
         Ok(Attempt { recorder: self, call, redactor, deltas, begun, chunks })
     }
 
-    /// Writes a request and its reply from a thread, as a first attempt.
-    ///
-    /// # Errors
-    /// [`Code::RecordingFailed`].
-    pub(super) fn add(&self, exchange: &Exchange, redactor: &Redactor) -> Result<(), Fault> {
-        let Exchange { site, model, head_digest, head, conversation, reply, usage, cost_usd } = exchange;
-        let (reply, usage, cost_usd) = (reply.clone(), *usage, *cost_usd);
-        let asked = RecordedCall { site, attempt: 0, model, head_digest: *head_digest, head, conversation };
-        let outcome = Ok(ModelAnswer { reply, usage, cost_usd });
-        self.state().add(&asked, redactor, Chunks::default(), None, &outcome)
-    }
-
     /// Ends the recording: writes its last line.
     ///
     /// # Errors
@@ -126,11 +114,9 @@ impl Attempt<'_> {
     /// left out. If writing fails, the next attempt is refused.
     pub fn end(self, outcome: &Result<ModelAnswer, Fault>) {
         let Self { recorder, call, redactor, begun, chunks, .. } = self;
-        let ModelCall { site, attempt, model, head_digest, head, conversation, .. } = call;
-        let asked = RecordedCall { site, attempt: *attempt, model, head_digest: *head_digest, head, conversation };
         let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
         // The state keeps the fault, and the next attempt returns it.
-        let _ = recorder.state().add(&asked, redactor, chunks, Some(begun.elapsed()), outcome);
+        let _ = recorder.state().add(call, redactor, chunks, begun.elapsed(), outcome);
     }
 }
 
@@ -142,16 +128,6 @@ impl Deltas for Attempt<'_> {
     }
 }
 
-/// A request and its site.
-struct RecordedCall<'a> {
-    site: &'a Site,
-    attempt: u32,
-    model: &'a str,
-    head_digest: Digest,
-    head: &'a Head,
-    conversation: &'a Conversation,
-}
-
 impl State {
     fn is_whole(&self) -> Result<(), Fault> {
         self.broken.clone().map_or(Ok(()), Err)
@@ -160,10 +136,10 @@ impl State {
     /// Writes an attempt together with the parts of its request that are not written yet, in one write.
     fn add(
         &mut self,
-        asked: &RecordedCall<'_>,
+        asked: &ModelCall,
         redactor: &Redactor,
         chunks: Chunks,
-        took: Option<Duration>,
+        took: Duration,
         outcome: &Result<ModelAnswer, Fault>,
     ) -> Result<(), Fault> {
         self.is_whole()?;
@@ -176,7 +152,7 @@ impl State {
         };
         let mut text = String::new();
         if !self.heads.contains(&asked.head_digest) {
-            let head = redacted_head(redactor, asked.head);
+            let head = redacted_head(redactor, &asked.head);
             let redacted = *head != *asked.head;
             text = line(&HeadLine { head, digest: asked.head_digest, redacted })?;
             if text.len() > MAX_HEAD_BYTES {
@@ -192,23 +168,23 @@ impl State {
             text.push_str(&line(&MessageLine { message: kept, after, chain: *chain, redacted })?);
             after = Some(*chain);
         }
-        let Site { role, lane, visit, position, .. } = asked.site;
+        let Site { role, lane, visit, position, .. } = &asked.site;
         let mut attempt = AttemptLine {
             attempt: asked.attempt,
             role: role.clone(),
             lane: lane.clone(),
             visit: *visit,
             position: *position,
-            model: asked.model.to_owned(),
+            model: asked.model.clone(),
             head: asked.head_digest,
             chain: links.last().copied(),
-            request: asked.conversation.request(asked.head_digest),
+            request: asked.request(),
             chunks,
             reply,
             fault,
             usage,
             cost_usd,
-            duration_ms: took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
         };
         let mut written = line(&attempt)?;
         if written.len() > MAX_LINE_BYTES {
@@ -281,25 +257,4 @@ fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Me
         redactor.string(text);
     });
     if redacted == *message { Cow::Borrowed(message) } else { Cow::Owned(redacted) }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Written {
-    pub(super) fn into_text(self) -> String {
-        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        String::from_utf8(bytes).unwrap_or_default()
-    }
-}
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

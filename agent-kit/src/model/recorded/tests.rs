@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
-use rondo_protocol::call::{FaultClass, Site};
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Site};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::RoleName;
@@ -15,12 +15,32 @@ use rondo_protocol::message::{Conversation, Message, Opaque, Part, Parts, ToolUs
 use rondo_protocol::object::{Finish, Head, ModelReply, Parameters, ToolSpec, Usage};
 use rondo_protocol::{Digest, Value};
 
-use super::recorder::Written;
 use super::*;
 use crate::model::{redacting, test_call};
 use crate::redact::Redactor;
 
 const KEY: &str = "sk-secret-0123456789";
+
+#[derive(Debug, Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn into_text(self) -> String {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 fn head() -> Head {
     let temperature = Value::Float(0.1);
@@ -74,7 +94,7 @@ impl Saying {
 }
 
 impl Model for Saying {
-    fn complete<'a>(&'a self, _: &'a ModelCall, deltas: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+    fn complete<'a>(&'a self, _: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             self.pieces.iter().for_each(|piece| deltas.text(piece));
@@ -117,8 +137,15 @@ fn title() -> Title {
 
 /// The text of a recording of these attempts.
 fn recording<'a>(attempts: impl IntoIterator<Item = (&'a ModelCall, Result<ModelAnswer, Fault>)>) -> String {
+    recording_of(&title(), attempts)
+}
+
+fn recording_of<'a>(
+    title: &Title,
+    attempts: impl IntoIterator<Item = (&'a ModelCall, Result<ModelAnswer, Fault>)>,
+) -> String {
     let written = Written::default();
-    let recorder = Recorder::new(&title(), written.clone()).unwrap();
+    let recorder = Recorder::new(title, written.clone()).unwrap();
     for (call, outcome) in attempts {
         let heard = Heard::default();
         assert_eq!(record(&recorder, &Saying::new(outcome.clone()), call, &Redactor::default(), &heard), outcome);
@@ -448,14 +475,11 @@ fn what_no_provider_said_is_not_recorded() {
 }
 
 #[test]
-fn a_cassette_is_made_of_what_a_thread_holds() {
+fn a_cassette_holds_its_title_and_its_models() {
     let asked = call(head(), [Message::user("Write.")]);
-    let ModelCall { site, model, head_digest, head, conversation, .. } = asked.clone();
-    let ModelAnswer { reply, usage, cost_usd } = said("Tide pools.");
-    let exchange = Exchange { site, model, head_digest, head, conversation, reply, usage, cost_usd };
     let start = Some(Digest::sha256(b"start"));
     let title = Title { workflow: "loop".to_owned(), start };
-    let text = Cassette::text_of(&title, [exchange], &Redactor::default()).unwrap();
+    let text = recording_of(&title, [(&asked, Ok(said("Tide pools.")))]);
     assert_eq!(play(&text, &asked).0, Ok(said("Tide pools.")));
     let cassette = read(&text);
     assert_eq!((cassette.title(), cassette.model("default"), cassette.model("x")), (&title, Some("fake-1"), None));
