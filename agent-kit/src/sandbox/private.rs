@@ -1,12 +1,9 @@
-//! A folder that nobody else had before, for one program or server, removed with it.
+//! A new folder for one program or server, removed with it.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-const ATTEMPTS: u32 = 100;
 
 /// An empty folder that its owner alone can reach.
 #[derive(Debug)]
@@ -18,18 +15,10 @@ impl Private {
     /// # Errors
     /// When nothing can be made there.
     pub fn make(temporary: &Path) -> io::Result<Self> {
-        let temporary = temporary.canonicalize()?;
-        let process = std::process::id();
-        for attempt in 0..ATTEMPTS {
-            let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-            let path = temporary.join(format!("rondo-{process}-{nanos}-{attempt}"));
-            // A folder that exists already may have been planted and is never used.
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| Self(path)),
-            }
-        }
-        Err(io::Error::other("no private folder can be made"))
+        let owner_only = Permissions::from_mode(0o700);
+        let made =
+            tempfile::Builder::new().prefix("rondo-").permissions(owner_only).tempdir_in(temporary.canonicalize()?)?;
+        Ok(Self(made.keep()))
     }
 
     /// One that another process has made and does not remove.

@@ -1,4 +1,4 @@
-//! A program that runs where no sandbox is known. It is reached with the sandbox off only.
+//! Runs programs on systems without a sandbox, when it is switched off.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Drop for Group {
     }
 }
 
-/// Where no sandbox is known, nothing goes on behind one.
+/// Servers are only started on Linux.
 pub(super) async fn open(_: Plan, _: Option<Arc<Gate>>) -> Result<super::Live, Error> {
     Err(Error::new(Code::SandboxMissing, "a server with a sandbox is started on Linux only"))
 }
@@ -47,7 +47,7 @@ pub(super) async fn run(
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| not_started("argv is empty"))?;
     let (output, writer) = std::io::pipe().map_err(failed)?;
-    // Only streams that are told apart need the second pipe; else it is closed, and so ends at once.
+    // The second pipe is only for separate streams; else it is closed at once.
     let (errors, errors_writer) = std::io::pipe().map_err(failed)?;
     let stderr = match &kept {
         Output::Apart(_) => errors_writer,
@@ -96,10 +96,7 @@ pub(super) async fn run(
                     (Stream::Stderr, told.get(..count).unwrap_or_default())
                 }
             };
-            match &mut kept {
-                Output::Together(kept) => kept.push(part),
-                Output::Apart(apart) => apart.push(stream, part),
-            }
+            kept.take(stream, part);
         }
     };
     let ended = timeout(time, async {

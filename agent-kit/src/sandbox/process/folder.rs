@@ -1,15 +1,15 @@
-//! Where a program starts, and what of the folders around it it is granted.
+//! The working folder of a program, and the access to the folders around it.
 
 use std::path::PathBuf;
 
 use super::Access;
 use super::plan::{Plan, Writable};
 
-/// The folder that a program or a server starts in.
+/// The working folder of a program or a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkingDir {
-    /// An empty folder that it has for itself, and that is gone afterwards. What it finds where it starts is then
-    /// nobody's: no module, no settings and no command of a project.
+    /// A private empty folder, deleted afterwards, so that no module, setting or command of a project is loaded from
+    /// it.
     Private,
     /// This one.
     Folder(PathBuf),
@@ -22,7 +22,7 @@ impl WorkingDir {
     }
 }
 
-/// The plan with what `access` grants; `write` is what the settings do.
+/// Adds what `access` grants to the plan; `write` are the writable paths of the settings.
 pub(super) fn with_access(mut plan: Plan, access: Access, write: &[PathBuf]) -> Plan {
     match access {
         Access::Read => {}
@@ -32,8 +32,7 @@ pub(super) fn with_access(mut plan: Plan, access: Access, write: &[PathBuf]) -> 
             plan.write = write.iter().map(|path| canonical(plan.workspace.join(path))).collect();
             plan.workspace = PathBuf::new();
             let granted: Vec<PathBuf> = plan.read.iter().cloned().map(canonical).collect();
-            // A place is kept for what does not exist, and for a server it would be kept for long: only where this
-            // program could make it.
+            // A missing path is reserved for the whole run of a server, so only where this program could create it.
             let lies_in = |path: &PathBuf, roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
             plan.hidden.retain(|path| lies_in(path, &plan.write) || (path.exists() && lies_in(path, &granted)));
             plan.read_only.retain(|path| lies_in(path, &plan.write));

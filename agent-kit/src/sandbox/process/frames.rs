@@ -1,60 +1,80 @@
-//! What comes out of a sandbox by a pair of sockets: parts of both streams as frames, and connections that a program wants.
+//! Reads the output of a sandbox from a socket: parts of both streams as frames, and connections to the proxy.
 //!
-//! A connection is a frame without a part that brings an open socket along: what the program says to its proxy. The
-//! sender stands in the sandbox, so both are read as something that anybody may have written.
+//! A connection is a frame without data that has an open socket attached: the program's end of a connection to its
+//! proxy. The sender is inside the sandbox, so both are untrusted.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
 
+use bytes::{Bytes, BytesMut};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::apart::{HEADER_BYTES, Stream, header};
 
 const READ_BYTES: usize = 64 << 10;
-/// The most sockets that one message brings along; the kernel takes no more.
+/// The maximum sockets attached to one message; the kernel allows no more.
 const SOCKETS_MAX: usize = 253;
 
+#[derive(Debug)]
 pub(super) enum Frame {
-    Part(Stream, Vec<u8>),
+    Part(Stream, Bytes),
     Connection(OwnedFd),
 }
 
 pub(super) struct Frames {
     socket: OwnedReadHalf,
-    bytes: Vec<u8>,
+    received: Received,
+}
+
+/// What was received and not read yet.
+#[derive(Default)]
+struct Received {
+    bytes: BytesMut,
     sockets: VecDeque<OwnedFd>,
 }
 
+impl Received {
+    fn next(&mut self) -> io::Result<Option<Frame>> {
+        let Some(first) = self.bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let broken = || io::Error::other("its output could not be split into stdout and stderr");
+        let (stream, length) = header(*first).ok_or_else(broken)?;
+        if self.bytes.len() < HEADER_BYTES + length {
+            return Ok(None);
+        }
+        let part = self.bytes.split_to(HEADER_BYTES + length).freeze().slice(HEADER_BYTES..);
+        Ok(Some(match stream {
+            Stream::Connection => Frame::Connection(self.sockets.pop_front().ok_or_else(broken)?),
+            stream => Frame::Part(stream, part),
+        }))
+    }
+}
+
 impl Frames {
-    pub(super) fn new(socket: OwnedReadHalf) -> Self {
-        Self { socket, bytes: Vec::new(), sockets: VecDeque::new() }
+    /// Frames from a new socket, the way to its other end, and that end.
+    pub(super) fn pair() -> io::Result<(Self, OwnedWriteHalf, OwnedFd)> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (socket, to_theirs) = UnixStream::from_std(ours)?.into_split();
+        Ok((Self { socket, received: Received::default() }, to_theirs, theirs.into()))
     }
 
-    /// The next one; `None` = there are no more.
+    /// The next frame; `None` = there are no more.
     ///
     /// # Errors
-    /// What comes is no sequence of frames.
+    /// The data is not a sequence of frames.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
-            if let Some((bytes, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() {
-                let broken = || io::Error::other("what the program put out could not be told apart");
-                let (stream, length) = header(*bytes).ok_or_else(broken)?;
-                if let Some(part) = rest.get(..length) {
-                    let part = part.to_vec();
-                    self.bytes.drain(..HEADER_BYTES + length);
-                    return Ok(Some(match stream {
-                        Stream::Connection => Frame::Connection(self.sockets.pop_front().ok_or_else(broken)?),
-                        stream => Frame::Part(stream, part),
-                    }));
-                }
+            if let Some(frame) = self.received.next()? {
+                return Ok(Some(frame));
             }
             if self.receive().await? == 0 {
                 return Ok(None);
@@ -75,17 +95,88 @@ impl Frames {
             });
             let count = match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                // The other end is gone with something unread in it.
+                // The other end was closed with unread data in it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
                 received => received?,
             };
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(sockets) = message {
-                    self.sockets.extend(sockets);
+                    self.received.sockets.extend(sockets);
                 }
             }
-            self.bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            self.received.bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
             return Ok(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::apart::{Apart, write};
+    use super::*;
+    use crate::redact::Redactor;
+
+    /// Reads the frames of `pipe`, received in pieces of `cut` bytes, into `apart`.
+    fn received(apart: &mut Apart, pipe: &[u8], cut: usize) -> io::Result<()> {
+        let mut received = Received::default();
+        for bytes in pipe.chunks(cut) {
+            received.bytes.extend_from_slice(bytes);
+            while let Some(frame) = received.next()? {
+                if let Frame::Part(stream, part) = frame {
+                    apart.push(stream, &part);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn both_streams_come_out_as_they_went_in_however_they_were_cut(
+            parts in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
+            cut in 1_usize..9,
+        ) {
+            let mut pipe = Vec::new();
+            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+            for (is_stdout, part) in &parts {
+                let (stream, all) =
+                    if *is_stdout { (Stream::Stdout, &mut stdout) } else { (Stream::Stderr, &mut stderr) };
+                write(&mut pipe, stream, part).unwrap();
+                all.extend_from_slice(part);
+            }
+            let mut apart = Apart::new(1 << 20, &Redactor::default());
+            received(&mut apart, &pipe, cut).unwrap();
+            let both = u64::try_from(stdout.len() + stderr.len()).unwrap();
+            prop_assert!(!apart.is_full(both) && (both == 0 || apart.is_full(both - 1)));
+            let (out, err) = apart.into_streams();
+            prop_assert_eq!(out, stdout);
+            let mut text = Apart::new(0, &Redactor::default());
+            text.push(Stream::Stderr, &stderr);
+            prop_assert_eq!(err, text.into_streams().1);
+        }
+
+        #[test]
+        fn whatever_comes_is_taken_or_is_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut apart = Apart::new(64, &Redactor::default());
+            let _ = received(&mut apart, &bytes, 7);
+            let (stdout, stderr) = apart.into_streams();
+            prop_assert!(stdout.len() <= 64 && stderr.len() <= 64 << 10);
+        }
+    }
+
+    #[test]
+    fn a_byte_too_many_on_stdout_is_a_flood_and_a_long_frame_is_broken() {
+        let mut apart = Apart::new(3, &Redactor::default());
+        apart.push(Stream::Stdout, b"abc");
+        assert!(!apart.is_full(100));
+        apart.push(Stream::Stdout, b"d");
+        assert!(apart.is_full(100));
+
+        let mut apart = Apart::new(3, &Redactor::default());
+        assert!(received(&mut apart, &[1, 0xFF, 0xFF, 0xFF, 0xFF, 0], 6).is_err());
+        assert!(received(&mut apart, &[4, 0, 0, 0, 1, 0], 6).is_err());
+        assert!(received(&mut apart, &[3, 0, 0, 0, 0], 5).is_err(), "a connection without its socket");
     }
 }

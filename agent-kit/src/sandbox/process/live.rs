@@ -1,4 +1,4 @@
-//! A program that goes on: spoken to while it runs, until it ends or is ended.
+//! A program that keeps running and is talked to, until it ends or is ended.
 
 use std::pin::Pin;
 
@@ -11,17 +11,17 @@ use crate::error::Error;
 
 /// A program with its streams.
 pub struct Live {
-    /// What the program reads. It is closed by being dropped.
+    /// Its standard input, closed when dropped.
     pub stdin: Pin<Box<dyn AsyncWrite + Send>>,
-    /// What it puts out on stdout.
+    /// Its standard output.
     pub stdout: Pin<Box<dyn AsyncRead + Send>>,
-    /// What it puts out on stderr. A program whose stderr is not read blocks in the end.
+    /// Its standard error. It must be read, or the program blocks.
     pub stderr: Pin<Box<dyn AsyncRead + Send>>,
     /// Dropping it ends the program.
     pub running: Running,
 }
 
-/// The end of a program that goes on.
+/// The handle that ends a running program.
 #[derive(Debug)]
 pub struct Running {
     told: CancellationToken,
@@ -29,7 +29,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// With what tells the program to end, and what tells that it has.
+    /// `told` ends the program; `ended` reports that it has ended.
     pub(super) fn new(told: CancellationToken, ended: watch::Receiver<Option<Result<Exit, Error>>>) -> Self {
         Self { told, ended }
     }
@@ -39,10 +39,10 @@ impl Running {
         self.told.cancel();
     }
 
-    /// Waits until every process of it is dead, and tells how it ended. The future does not hold on to this.
+    /// Waits until every process of it is dead and returns how it ended. The future does not borrow this handle.
     ///
     /// # Errors
-    /// What kept it from being started, or ended it otherwise than by itself.
+    /// Why it was not started, or was ended.
     pub fn ended(&self) -> impl Future<Output = Result<Exit, Error>> + Send + use<> {
         let mut ended = self.ended.clone();
         async move {

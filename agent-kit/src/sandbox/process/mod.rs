@@ -1,34 +1,33 @@
-//! The sandbox around a program: what it may reach, how much it may use, and that nothing of it is left behind.
+//! Runs programs in a sandbox: limits what a program can access and use, and ends all of its processes.
 //!
-//! A program is not started by this process but by the launcher, this same binary with a hidden verb ([`entered`]),
-//! which confines itself and then becomes the program: no code of ours runs between a fork and an exec, and nothing of
-//! this process is inherited. See [`launch`] for the stages.
+//! Programs are started by the launcher, which is this binary with a hidden verb ([`entered`]). It confines itself and
+//! then executes the program: none of our code runs between a fork and an exec, and the program inherits nothing from
+//! this process. See [`launch`] for the stages.
 //!
 //! Laws:
-//! - A program reads the folders of the system, the workspace and what was granted; it writes the workspace (or less,
-//!   [`Access`]), what was granted and a private folder that is gone afterwards. What is hidden it neither reads,
-//!   writes, replaces nor creates; what is read-only it neither writes, replaces nor creates. The workspace's `.git` is
-//!   hidden always.
-//! - Protected names ([`PROTECTED`](super::PROTECTED) unless the operator says otherwise), and folders that git takes for
-//!   a repository, are held wherever below a granted folder they are when a program starts; see [`nested`]. What is
-//!   missing is kept from being made right in each folder that is granted for writing, as far as the table says so.
-//!   What is made deeper down is not prevented: it is told ([`Finished::made`]), and held from then on.
-//! - Where the host itself replaces what is masked or held in a namespace, that falls off, and the program is ended
-//!   within a moment (50 ms).
-//! - What it starts and imports is not taken from the folder that it happens to start in: its `PATH` has no relative
-//!   part, and Python is told so, unless the operator's variables or the command say otherwise.
-//! - It has no socket but, where hosts were given to it ([`Processes::with_hosts`]), those that lead to a proxy of ours,
-//!   and through that to these hosts. It has no privilege, no file but its three streams, and no variable but those that
-//!   were allowed.
-//! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
-//!   killed, no process of the tree is alive, whatever it did to detach itself.
-//! - Its output is kept within a bound, and is cut in the middle with a mark.
-//! - Where the kernel offers no such sandbox nothing is started, unless the operator switched the sandbox off. Then the
-//!   environment and the limits still hold, and the tree still ends with its call unless a program detaches itself and
-//!   kills what watches over it.
+//! - A program reads the system's folders, the workspace and what was granted. It writes the workspace (or less,
+//!   [`Access`]), what was granted, and a private folder that is deleted afterwards. Hidden paths cannot be read,
+//!   written, replaced or created; read-only paths cannot be written, replaced or created. The workspace's `.git` is
+//!   always hidden.
+//! - Protected names ([`PROTECTED`](super::PROTECTED) by default) and folders that git accepts as repositories are
+//!   protected at any depth below a granted folder, if they exist when a program starts; see [`nested`]. Missing ones
+//!   cannot be created directly in a folder granted for writing, as far as the table says so. Deeper ones can be
+//!   created; they are reported ([`Finished::made`]) and protected from then on.
+//! - If the host replaces a path that is masked or held in a namespace, the mask is lost, and the program is ended
+//!   within 50 ms.
+//! - Programs and modules are not loaded from the working folder: `PATH` has no relative part and Python's safe path is
+//!   set, unless the operator's variables or the command override it.
+//! - A program has no network except, with [`Processes::with_hosts`], through our proxy to those hosts. It has no
+//!   privileges, no open files except its three streams, and only the allowed variables.
+//! - When [`Processes::run`] returns, and at most two seconds after its future was dropped or this process was killed,
+//!   every process of the tree is dead, also if it detached itself.
+//! - Output is bounded, and cut in the middle with a mark.
+//! - If the kernel supports no such sandbox, nothing is started, unless the operator switched the sandbox off. Then the
+//!   environment and the limits still apply, and the tree still ends with its call unless a program detaches itself and
+//!   kills its supervisor.
 //! - Without a PID namespace (Landlock alone, or no sandbox) the command lines of other processes can be read.
 //!
-//! This module knows nothing of tools, roles or who asked.
+//! This module knows nothing of tools, roles or callers.
 
 mod apart;
 mod folder;
@@ -74,33 +73,31 @@ use nested::{Nested, ProtectedPaths, Roots};
 use output::Output;
 use plan::{Plan, Streams, Writable};
 
-/// What confines every program.
+/// The settings of all programs.
 #[derive(Debug, Clone)]
 pub struct ProcessSettings {
     /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`).
     pub launcher: PathBuf,
-    /// The folder that programs work in.
+    /// The workspace folder.
     pub workspace: PathBuf,
-    /// Files and folders outside it that they may read and execute, such as a toolchain. What lies in the workspace is
-    /// read anyway.
+    /// Files and folders outside the workspace that programs may read and execute, such as a toolchain.
     pub read: Vec<PathBuf>,
-    /// Files and folders that they may write: `.` is the whole workspace, what is relative lies in it.
+    /// Files and folders that programs may write, relative to the workspace; `.` is all of it.
     pub write: Vec<PathBuf>,
-    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings. Of a link
-    /// what it leads to; one that lies where a program may write is refused when that is to start. The workspace's `.git`
-    /// is out of reach without being named.
+    /// Files and folders that are inaccessible, whether or not they exist: the store, the operator's settings. A link
+    /// is followed; a link in a writable place is refused at the start of a program. The workspace's `.git` is always
+    /// hidden.
     pub hidden: Vec<PathBuf>,
-    /// Files and folders that are not written, whether they exist or not, and read as far as granted. Links as in
-    /// `hidden`.
+    /// Files and folders that cannot be written, whether or not they exist. Links as in `hidden`.
     pub read_only: Vec<PathBuf>,
-    /// Names and relative paths that are protected at any depth below what is granted, as in
+    /// Names and relative paths that are protected at any depth below granted folders, as in
     /// [`files::Access`](super::files::Access).
     pub protected: Vec<String>,
-    /// Whether there is a sandbox; `false` only on the operator's word.
+    /// Whether the sandbox is on; only the operator switches it off.
     pub sandbox: bool,
-    /// What every program may use at most, whatever its call says.
+    /// The maximum of every command's limits.
     pub ceilings: Limits,
-    /// The variables that programs see. `HOME` and `TMPDIR` are a private folder unless they are named here.
+    /// The variables of all programs. `HOME` and `TMPDIR` are a private folder unless set here.
     pub env: BTreeMap<String, String>,
 }
 
@@ -108,10 +105,10 @@ pub struct ProcessSettings {
 #[derive(Debug, Clone)]
 pub struct Processes {
     settings: Arc<ProcessSettings>,
-    /// Chosen by the self-test at the first start, or given.
+    /// Chosen by the self-test at the first start, or set.
     sandbox: Arc<OnceCell<Sandbox>>,
     nested: Arc<Nested>,
-    /// The hosts that programs may reach; `None` = they have no network.
+    /// The hosts that programs may connect to; `None` = no network.
     gate: Option<Arc<Gate>>,
 }
 
@@ -120,69 +117,66 @@ pub struct Processes {
 pub struct Command {
     /// The program and its arguments. A name without a slash is searched in `PATH`.
     pub argv: Vec<String>,
-    /// What it reads; nothing is the end of input at once.
+    /// Its standard input.
     pub stdin: Vec<u8>,
-    /// Where it starts; a folder lies below the workspace.
+    /// Its working folder, below the workspace.
     pub working_dir: WorkingDir,
-    /// Variables besides those that all programs see.
+    /// Additional variables.
     pub env: BTreeMap<String, String>,
-    /// Whether Python is told to import nothing from the folder that it starts in, nor from that of its script.
+    /// Whether Python does not import from the working folder or the folder of the script.
     pub has_safe_imports: bool,
-    /// What of the workspace it may write.
+    /// What it may write.
     pub access: Access,
-    /// How long it may take.
+    /// The maximum run time.
     pub timeout: Duration,
-    /// How much of its output is kept.
+    /// The maximum output to keep.
     pub output_max_bytes: usize,
-    /// Takes keys out of what is kept, before it is cut.
+    /// Redacts the output before it is cut.
     pub redactor: Redactor,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// What of the workspace, and of what was granted, a program may write.
+/// What a program may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Nothing.
     Read,
-    /// These paths below the workspace, and nothing beside them. One that does not exist is taken for a folder and made
-    /// with the folders above it; it stays afterwards.
+    /// Only these paths below the workspace. A missing one is created as a folder, with its parents, and is not
+    /// removed.
     Paths(Vec<PathBuf>),
     /// The whole workspace and what was granted.
     Write,
-    /// What was granted, and nothing else: what of the workspace is not among `read` and `write` of the settings is not
-    /// even read.
+    /// What was granted and nothing else: the rest of the workspace cannot even be read.
     Granted,
 }
 
 /// A program that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// What it put out on both streams, in order of arrival, redacted.
+    /// The output of both streams in order of arrival, redacted.
     pub output: String,
-    /// How many bytes of it were left out in the middle.
+    /// The number of bytes left out in the middle.
     pub left_out_bytes: u64,
     /// How it ended.
     pub exit: Exit,
-    /// Protected names that were made or replaced while it ran, where that could not be prevented, and folders that were
-    /// made repositories.
+    /// Protected names that were created or replaced while it ran, and folders that became repositories.
     pub made: Vec<PathBuf>,
 }
 
-/// A program that has ended, its two streams told apart.
+/// A program that has ended, with separate streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// Every byte that it put out on stdout.
+    /// All of stdout.
     pub stdout: Vec<u8>,
-    /// What it put out on stderr, redacted, cut in the middle where that was much, and a line on protected names that it
-    /// made.
+    /// stderr, redacted and cut in the middle, with a line about protected names that it created.
     pub stderr: String,
     /// How it ended.
     pub exit: Exit,
 }
 
 impl Command {
-    /// A program with the usual limits that may write the workspace.
+    /// A program with the default limits that may write the workspace.
     pub fn new(argv: Vec<String>) -> Self {
         Self {
             argv,
@@ -199,9 +193,8 @@ impl Command {
     }
 }
 
-/// When this process was started as the launcher: does what it was started for and returns how it ended, or becomes
-/// the program and never returns. `None` in every other process. It stands at the very beginning of `main`, before any
-/// thread is started and any file is opened.
+/// If this process was started as the launcher: runs its stage and returns the exit code, or becomes the program and
+/// never returns; `None` otherwise. Call it first in `main`, before any thread is started or file is opened.
 pub fn entered() -> Option<ExitCode> {
     #[cfg(target_os = "linux")]
     return launch::entered();
@@ -209,33 +202,25 @@ pub fn entered() -> Option<ExitCode> {
     return None;
 }
 
-/// Keeps other processes of this user from reading the memory and the variables of this one, which hold the operator's
-/// keys: its files in `/proc` are root's from here on, and nobody but root can trace it
-/// (<https://man7.org/linux/man-pages/man2/PR_SET_DUMPABLE.2const.html>). It stands at the beginning of `main`, behind
-/// [`entered`], for every verb; whatever starts a program or a server does it again. It holds until this process
-/// becomes another program and is not handed down to what it starts: a launcher has none of the keys. Nothing is
-/// claimed against root.
+/// Prevents other processes of this user from reading the memory and variables of this one, which contain the
+/// operator's keys: from here on its files in `/proc` belong to root, and only root can trace it
+/// (<https://man7.org/linux/man-pages/man2/PR_SET_DUMPABLE.2const.html>). Call it in `main` after [`entered`]; it is
+/// called again before each program or server is started. It holds until this process executes another program and is
+/// not inherited: a launcher has none of the keys. It does not protect against root.
 pub fn undumpable() {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-        // The kernel refuses no value that it knows.
+        // The kernel accepts every known value.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     }
 }
 
 impl Processes {
-    /// The same kind of sandbox with other settings; it is tried once for both.
-    #[must_use]
-    pub fn with_settings(&self, settings: ProcessSettings) -> Self {
-        let nested = Arc::new(Nested::new(&settings.protected));
-        Self { settings: Arc::new(settings), sandbox: Arc::clone(&self.sandbox), nested, gate: None }
-    }
-
-    /// The same sandbox, through which programs reach the hosts of this gate by a proxy that their variables name
-    /// (`HTTPS_PROXY` and its kin). It needs namespaces: without them nothing is started. With the sandbox off programs
-    /// have the network anyway, and no proxy.
+    /// Lets programs connect to the hosts of `gate`, through a proxy named by their variables (`HTTPS_PROXY` etc.).
+    /// This requires namespaces: without them nothing is started. With the sandbox off, programs have the network
+    /// without a proxy.
     #[must_use]
     pub fn with_hosts(self, gate: Gate) -> Self {
         Self { gate: Some(Arc::new(gate)), ..self }
@@ -247,13 +232,13 @@ impl Processes {
         Self { settings: Arc::new(settings), sandbox: Arc::default(), nested, gate: None }
     }
 
-    /// The same with these layers, without a self-test: for tests of one kind of sandbox on a machine that has another.
+    /// Uses these layers without a self-test, for tests of a sandbox that is not this machine's best.
     #[must_use]
     pub fn with_isolation(self, isolation: Isolation) -> Self {
         Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::assumed(isolation)))), ..self }
     }
 
-    /// What the sandbox is made of here, tried out by a probe that attacks it from within. It is tried once.
+    /// Finds the best sandbox of this machine with a probe that tries to escape. Runs once.
     pub async fn self_test(&self) -> &Sandbox {
         self.sandbox.get_or_init(|| self_test::choose(&self.settings)).await
     }
@@ -261,25 +246,24 @@ impl Processes {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// `SandboxMissing` when there is none here, `ProgramNotStarted`, and what ended it otherwise than by itself:
-    /// `ProgramTimedOut`, `ProgramFlooded`, `ProgramMultiplied`. How it ended by itself is no error.
+    /// `SandboxMissing`, `ProgramNotStarted`, `ProgramTimedOut`, `ProgramFlooded`, `ProgramMultiplied`. A failing exit
+    /// code is no error.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the whole tree of processes.
+    /// Dropping the future ends the process tree.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
         let (output, exit, made) = self.begin(command, Streams::Together).await?;
         let (output, left_out_bytes) = output.into_text();
         Ok(Finished { output, left_out_bytes, exit, made })
     }
 
-    /// Runs a program whose answer is what it puts out on stdout, all of it: more than the command's
-    /// `output_max_bytes` ends it.
+    /// Runs a program whose answer is its whole stdout: more than the command's `output_max_bytes` ends it.
     ///
     /// # Errors
     /// As [`Processes::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future ends the whole tree of processes.
+    /// Dropping the future ends the process tree.
     pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
         let (output, exit, made) = self.begin(command, Streams::Apart).await?;
         let (stdout, mut stderr) = output.into_streams();
@@ -287,25 +271,25 @@ impl Processes {
         Ok(Answered { stdout, stderr, exit })
     }
 
-    /// Starts a program that goes on until it ends or is ended, with its streams.
+    /// Starts a program that runs until it ends or is ended.
     ///
     /// # Errors
-    /// `SandboxMissing` when there is none here, `ProgramNotStarted`. What goes wrong later is told by [`Running::ended`].
+    /// `SandboxMissing`, `ProgramNotStarted`. Later errors are returned by [`Running::ended`].
     ///
     /// # Cancel safety
-    /// Dropping the future, or [`Live::running`], ends the whole tree of processes.
+    /// Dropping the future, or [`Live::running`], ends the process tree.
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
-        let Ready { isolation, found, kept, .. } = self.ready(&command.access).await?;
-        let gate = self.gate(isolation)?;
-        let (mut plan, _) = planned(&self.settings, isolation, found, &kept, command, Streams::Live)?;
-        plan.has_proxy = gate.is_some();
+        let ready = self.ready(&command.access).await?;
+        let gate = self.gate(ready.isolation)?;
+        let (plan, _) = planned(&self.settings, &ready, command, Streams::Live, gate.is_some())?;
         running::open(plan, gate).await
     }
 
     async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit, Vec<PathBuf>), Error> {
-        let Ready { isolation, roots, found, kept } = self.ready(&command.access).await?;
-        let gate = self.gate(isolation)?;
-        let ended = start(&self.settings, isolation, found.clone(), &kept, command, streams, gate).await;
+        let ready = self.ready(&command.access).await?;
+        let gate = self.gate(ready.isolation)?;
+        let ended = start(&self.settings, &ready, command, streams, gate).await;
+        let Ready { roots, found, .. } = ready;
         if roots.write.is_empty() {
             return ended.map(|(output, exit, _)| (output, exit, Vec::new()));
         }
@@ -319,7 +303,7 @@ impl Processes {
         }
     }
 
-    /// What a program behind these layers reaches hosts by; `None` = it has no proxy.
+    /// The gate of a program with this isolation; `None` = no proxy.
     fn gate(&self, isolation: Isolation) -> Result<Option<Arc<Gate>>, Error> {
         match &self.gate {
             Some(gate) if isolation.has_namespaces() => Ok(Some(Arc::clone(gate))),
@@ -332,7 +316,7 @@ impl Processes {
         }
     }
 
-    /// Looks at what the next program of this access is to be held to.
+    /// Determines what a program with this access may do.
     async fn ready(&self, access: &Access) -> Result<Ready, Error> {
         undumpable();
         if !self.settings.sandbox {
@@ -358,7 +342,7 @@ impl Processes {
     }
 }
 
-/// In a line, what is to be known of protected names that a program made.
+/// A one-line note about protected names that a program created.
 pub(crate) fn told(made: &[PathBuf]) -> Option<String> {
     let first = made.first()?;
     let more = made.len().saturating_sub(1);
@@ -370,7 +354,7 @@ pub(crate) fn told(made: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// Where a program of this access may write and read.
+/// The folders that a program with this access may write and read.
 fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     let workspace = settings.workspace.canonicalize();
     let workspace =
@@ -380,7 +364,7 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     };
     let write = match access {
         Access::Read => Vec::new(),
-        // What is missing of them is made; what lies elsewhere is refused by the launcher, with a reason.
+        // Missing ones are created; the launcher refuses those outside the workspace.
         Access::Paths(paths) => {
             let paths = paths.iter().map(|path| super::objects::real(&workspace.join(path)));
             outermost(paths.filter(|path| path.starts_with(&workspace)))
@@ -393,13 +377,13 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     Ok(Roots { read: outermost(elsewhere), workspace, write })
 }
 
-/// What the next program is held to. The default is that of no sandbox.
+/// What a program may do. The default is no sandbox.
 struct Ready {
     isolation: Isolation,
     roots: Arc<Roots>,
-    /// What was found in the folders that it is granted.
+    /// The protected paths in the granted folders.
     found: ProtectedPaths,
-    /// What is kept from being made.
+    /// The missing names that cannot be created.
     kept: Vec<KeptName>,
 }
 
@@ -409,18 +393,18 @@ impl Default for Ready {
     }
 }
 
-/// A name that is kept from being made, where it is missing.
+/// A name that cannot be created if it is missing.
 struct KeptName {
     path: PathBuf,
     protection: Protection,
 }
 
-/// The protected names of each folder that may be written, and of the home if that lies in one.
+/// The protected names of each writable folder, and of the home folder if it is in one.
 fn kept(names: &Names, settings: &ProcessSettings, roots: &Roots, access: &Access) -> Vec<KeptName> {
     let home = settings.env.get("HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(PathBuf::from));
     let home = home.and_then(|home| home.canonicalize().ok());
     let home = home.filter(|home| roots.write.iter().any(|root| home.starts_with(root)));
-    // The folders that a declared tool writes are its own, and nobody starts there.
+    // No other program starts in the folders of a declared tool.
     let is_granted = |root: &&PathBuf| !matches!(access, Access::Paths(_)) || **root == roots.workspace;
     let granted: Vec<&PathBuf> =
         roots.write.iter().filter(is_granted).chain(&home).filter(|root| root.is_dir()).collect();
@@ -451,32 +435,27 @@ fn refuse_protected(names: &Names, roots: &Roots, access: &Access) -> Result<(),
     Ok(())
 }
 
-/// Runs a program behind these layers, with `found` held as well, and `kept` kept from being made: what it put out, how
-/// it ended, and the version of Landlock in force, as the launcher told it.
+/// Runs a program. Returns its output, its exit status and the Landlock version in force.
 async fn start(
     settings: &ProcessSettings,
-    isolation: Isolation,
-    found: ProtectedPaths,
-    kept: &[KeptName],
+    ready: &Ready,
     command: Command,
     streams: Streams,
     gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let output = Output::new(streams, command.output_max_bytes, &command.redactor);
     let timeout = command.timeout;
-    let (mut plan, stdin) = planned(settings, isolation, found, kept, command, streams)?;
-    plan.has_proxy = gate.is_some();
+    let (plan, stdin) = planned(settings, ready, command, streams, gate.is_some())?;
     running::run(&plan, &stdin, timeout, output, gate).await
 }
 
-/// What the launcher is told, and what the program is to read.
+/// The plan for the launcher, and the standard input of the program.
 fn planned(
     settings: &ProcessSettings,
-    isolation: Isolation,
-    found: ProtectedPaths,
-    kept: &[KeptName],
+    Ready { isolation, found, kept, .. }: &Ready,
     command: Command,
     streams: Streams,
+    has_proxy: bool,
 ) -> Result<(Plan, Vec<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let Command { argv, stdin, working_dir, env: extra, has_safe_imports, access, limits, .. } = command;
@@ -487,13 +466,13 @@ fn planned(
     let names =
         |paths: &[PathBuf]| -> Vec<PathBuf> { paths.iter().flat_map(|path| names_of(&workspace.join(path))).collect() };
     let closed = kept.iter().filter(|kept| kept.protection == Protection::Closed).map(|kept| kept.path.clone());
-    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]).chain(closed).chain(found.closed);
-    let hidden = outermost(hidden);
-    // A protected name that is a link is held where that leads; that it is made anew is told like any that is made.
+    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]).chain(closed);
+    let hidden = outermost(hidden.chain(found.closed.iter().cloned()));
+    // For a link its target is protected; recreating the link is reported like any creation.
     let not_written = kept.iter().filter(|kept| kept.protection == Protection::ReadOnly);
     let not_written = not_written.flat_map(|kept| names_of(&kept.path)).filter(|path| !path.is_symlink());
-    let held = names(&settings.read_only).into_iter().chain(found.read_only).chain(not_written);
-    // What exists is held. The place of what is missing is kept, and an empty folder may be what keeps it.
+    let held = names(&settings.read_only).into_iter().chain(found.read_only.iter().cloned()).chain(not_written);
+    // Existing paths are held. A missing path is reserved, possibly by an empty folder.
     let (held, missing): (Vec<PathBuf>, Vec<PathBuf>) = held.partition(|path| path.exists() && !is_empty(path));
     let is_seen = |path: &PathBuf| !hidden.iter().any(|hidden| path.starts_with(hidden));
     let read_only = outermost(held.into_iter().filter(is_seen));
@@ -514,9 +493,9 @@ fn planned(
     let read = settings.read.iter().map(|path| workspace.join(path)).collect();
     let limits = limits.at_most(&settings.ceilings);
     let plan = Plan {
-        isolation,
+        isolation: *isolation,
         streams,
-        has_proxy: false,
+        has_proxy,
         launcher: settings.launcher.clone(),
         argv,
         env,
@@ -535,7 +514,7 @@ fn planned(
     Ok((folder::with_access(plan, access, &settings.write), stdin))
 }
 
-/// What is granted for writing: of the workspace, and outside it.
+/// The writable paths in the workspace and outside it.
 fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
     let joined = write.iter().map(|path| workspace.join(path)).map(|path| path.canonicalize().unwrap_or(path));
     let (inside, outside): (Vec<PathBuf>, Vec<PathBuf>) = joined.partition(|path| path.starts_with(workspace));
@@ -547,12 +526,12 @@ fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
     (if beneath.is_empty() { Writable::Nothing } else { Writable::Paths(beneath) }, outside)
 }
 
-/// The paths that lie in no other of them, in order: nothing can be masked in what is masked.
+/// Removes paths inside others, because a mask can contain no other mask.
 fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let sorted: std::collections::BTreeSet<PathBuf> = paths.collect();
     let mut outermost: Vec<PathBuf> = Vec::new();
     for path in sorted {
-        // Paths are ordered part by part, so that what lies in a folder follows right after it.
+        // Paths sort by components, so the contents of a folder follow it directly.
         if !outermost.last().is_some_and(|last| path.starts_with(last)) {
             outermost.push(path);
         }
@@ -564,12 +543,13 @@ fn not_started(message: impl Into<String>) -> Error {
     Error::new(Code::ProgramNotStarted, message)
 }
 
+/// Whether it is a folder without entries.
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The folder `path` below the workspace. What happens to it between here and the start gains nobody anything: being
-/// in a folder gives no right to what is in it.
+/// The folder `path` below the workspace. Replacing it before the start gains nothing: a working folder grants no
+/// access to its contents.
 fn beneath(workspace: &Path, hidden: &[PathBuf], path: &Path) -> Result<PathBuf, Error> {
     let shown = path.display();
     let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));

@@ -1,12 +1,12 @@
-//! What is protected by its name, or by being a repository, wherever below the granted folders it stands.
+//! Finds protected names and repositories at any depth below the granted folders.
 //!
-//! A program that writes a nested `.git` names hooks and filters that the user's own git runs later, and a nested
-//! `rondo.toml` is read by every run that starts there. Both are looked for before a program starts, the outermost folders first, within
-//! bounds: a folder that a program may write and that is larger is not given to it. What was found once stays protected
-//! as long as it exists. What the program may only read is looked through once.
+//! A nested `.git` names hooks and filters that the user's own git runs later, and every run started in a folder reads
+//! its `rondo.toml`. Both are searched for before a program starts, breadth first and within limits: a writable folder
+//! beyond the limits is refused. A path that was found stays protected as long as it exists. Folders that are only read
+//! are searched once.
 //!
-//! Not covered: what is made in nested folders after a program was started, also in empty folders and links of these
-//! names. It is looked for when the program has ended, told to whoever ran it, and protected from then on.
+//! Not covered: names that are created in nested folders after a program started, also in empty folders and links of
+//! these names. They are searched for when the program has ended, reported, and protected from then on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -19,49 +19,49 @@ use std::sync::{Mutex, PoisonError};
 use super::super::names::Names;
 use super::super::protected::Protection;
 use super::super::repository::Shape;
-use super::not_started;
+use super::{is_empty, not_started};
 use crate::error::Error;
 
-/// How deep it is looked.
+/// The maximum depth of the search.
 const DEPTH_MAX: usize = 128;
-/// How many entries of one granted folder are looked at.
+/// The maximum number of entries to look at in one granted folder.
 const ENTRIES_MAX: usize = 1_000_000;
-/// How many paths are masked or held.
+/// The maximum number of masked and held paths.
 const FOUND_MAX: usize = 1_000;
-/// The longest `.git` that is a file, and the longest `commondir`.
+/// The maximum size of a `.git` file and of a `commondir`.
 const POINTER_MAX_BYTES: u64 = 8 << 10;
 
-/// What one program may do where.
+/// The granted folders of one program.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Roots {
     /// Without links.
     pub workspace: PathBuf,
-    /// What the program may write, without links.
+    /// The writable paths, without links.
     pub write: Vec<PathBuf>,
-    /// What it may read beside the workspace, without links.
+    /// The readable paths outside the workspace, without links.
     pub read: Vec<PathBuf>,
 }
 
 /// The protected paths below granted folders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ProtectedPaths {
-    /// Out of reach.
+    /// Inaccessible.
     pub closed: BTreeSet<PathBuf>,
-    /// Not written.
+    /// Read-only.
     pub read_only: BTreeSet<PathBuf>,
-    /// Every protected name where the program may write, with device and inode, links and files too.
+    /// Every protected name in the writable folders, by device and inode, including links and files.
     marks: BTreeMap<PathBuf, (u64, u64)>,
-    /// A folder that was not looked through to its end.
+    /// A folder that was not searched completely.
     cut: Option<PathBuf>,
 }
 
-/// What was found in granted folders so far.
+/// The protected paths found so far.
 #[derive(Debug, Default)]
 pub(super) struct Nested {
     names: Names,
     entries_max: usize,
     known: Mutex<ProtectedPaths>,
-    /// What was found below each folder that is only read.
+    /// The results of folders that are only read.
     read: Mutex<BTreeMap<PathBuf, ProtectedPaths>>,
 }
 
@@ -74,10 +74,10 @@ impl Nested {
         &self.names
     }
 
-    /// Looks again, and tells all that is there.
+    /// Searches the folders again and returns every protected path.
     ///
     /// # Errors
-    /// More than can be looked at where the program may write, or more than can be held.
+    /// A writable folder exceeds the limits, or there are too many protected paths.
     pub fn look(&self, roots: &Roots) -> Result<ProtectedPaths, Error> {
         let mut found = ProtectedPaths::default();
         for root in &roots.write {
@@ -97,7 +97,7 @@ impl Nested {
         }
         let is_written = |path: &PathBuf| roots.write.iter().any(|root| path.starts_with(root));
         if !is_written(&roots.workspace) {
-            // What lies beyond the bounds is read and not written.
+            // The rest beyond the limits cannot be written.
             found.add(self.find(&roots.workspace, false, roots));
         }
         for root in roots.read.iter().filter(|root| !is_written(root)) {
@@ -112,7 +112,7 @@ impl Nested {
         self.remembered(found, roots)
     }
 
-    /// What was made or replaced since, where the program may write.
+    /// The protected paths created or replaced since `before`.
     pub fn made_since(&self, before: &ProtectedPaths, roots: &Roots) -> Vec<PathBuf> {
         let mut made = Vec::new();
         for root in &roots.write {
@@ -126,7 +126,7 @@ impl Nested {
         made
     }
 
-    /// With what was found before and is still there.
+    /// Adds the earlier results that still exist.
     fn remembered(&self, mut found: ProtectedPaths, roots: &Roots) -> Result<ProtectedPaths, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_reached = |path: &&PathBuf| roots.all().any(|root| path.starts_with(root));
@@ -160,7 +160,7 @@ impl Nested {
         ))
     }
 
-    /// Looks through a folder, level by level. Links are not followed.
+    /// Searches a folder breadth first. Links are not followed.
     fn find(&self, root: &Path, is_written: bool, roots: &Roots) -> ProtectedPaths {
         let mut found = ProtectedPaths::default();
         let mut folders = VecDeque::from([Folder { path: root.to_path_buf(), depth: 0, is_held: false }]);
@@ -168,7 +168,7 @@ impl Nested {
         while let Some(folder) = folders.pop_front() {
             let entries = match fs::read_dir(&folder.path) {
                 Ok(entries) => entries,
-                // One that we cannot look into could be opened up by a program of the same user.
+                // A program of the same user could make it readable.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && folder.path != root => {
                     found.closed.insert(folder.path);
                     continue;
@@ -194,7 +194,7 @@ impl Nested {
                     below.push(Folder { path: entry.path(), depth: folder.depth + 1, is_held });
                 }
             }
-            // Where nothing is written a repository is only read, as toolchains do with those that they keep.
+            // Repositories in read-only folders may be read, as toolchains do.
             if is_written && self.names.close_repositories() && shape.is_repository() {
                 found.mark(&folder.path);
                 found.closed.insert(folder.path);
@@ -210,11 +210,11 @@ impl Nested {
     }
 }
 
-/// A folder that is yet to be looked through.
+/// A folder to search.
 struct Folder {
     path: PathBuf,
     depth: usize,
-    /// Whether it lies in what may not be written anyway.
+    /// Whether it is inside a read-only path.
     is_held: bool,
 }
 
@@ -223,7 +223,7 @@ impl Roots {
         [&self.workspace].into_iter().chain(&self.write).chain(&self.read)
     }
 
-    /// Whether a folder may be closed because something names it: it lies below what is granted, and holds none of that.
+    /// Whether a folder named by a `.git` file may be closed: it is below a granted folder and contains none.
     fn may_close(&self, path: &Path) -> bool {
         self.all().any(|root| path.starts_with(root)) && !self.all().any(|root| root.starts_with(path))
     }
@@ -247,7 +247,7 @@ impl ProtectedPaths {
                 self.closed.insert(path);
             }
             Protection::ReadOnly if is_written && !folder.is_held => {
-                // Of a link what it leads to, where a program could write that.
+                // Of a link, the target if it is writable.
                 let real =
                     path.canonicalize().ok().filter(|real| roots.write.iter().any(|root| real.starts_with(root)));
                 let is_inner = |real: &PathBuf| !roots.all().any(|root| root.starts_with(real));
@@ -265,7 +265,7 @@ impl ProtectedPaths {
     }
 }
 
-/// Where a `.git` that is a file says that the repository is, and where that says that the rest of it is.
+/// The repository that a `.git` file names, and the one that its `commondir` names.
 fn pointed_to(git: &Path) -> Vec<PathBuf> {
     let said = |file: &Path| {
         let mut text = String::new();
@@ -280,18 +280,14 @@ fn pointed_to(git: &Path) -> Vec<PathBuf> {
     [target].into_iter().chain(common).collect()
 }
 
-/// What the system makes of its own state is not looked through.
+/// The kernel's file systems are not searched.
 fn is_left_out(path: &Path) -> bool {
     ["/proc", "/sys", "/dev"].iter().any(|system| path == Path::new(system))
 }
 
-/// Whether it is there and can be masked. A folder that cannot be listed counts as a full one.
+/// Whether it exists and can be masked. A folder that cannot be listed counts as not empty.
 fn is_covered(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !(found.is_symlink() || found.is_dir() && is_empty(path)))
-}
-
-fn is_empty(folder: &Path) -> bool {
-    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 #[cfg(test)]

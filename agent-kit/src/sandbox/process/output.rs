@@ -1,16 +1,16 @@
-//! What is kept of a program's output: its beginning and its end.
+//! Keeps the beginning and the end of a program's output.
 //!
-//! The end of a test run says what failed, the beginning what was run. What lies between is counted and left out, so
-//! that memory stays small however much comes. It is redacted as it comes, so that no cut leaves half a key.
+//! The end of a test run says what failed, the beginning what was run. The middle is counted and dropped, so that
+//! memory stays small. Output is redacted as it arrives, so that no cut leaves half a key.
 
 use std::collections::VecDeque;
 
-use super::apart::{Apart, Stream, StreamFault};
+use super::apart::{Apart, Stream};
 use super::plan::Streams;
 use crate::bound;
 use crate::redact::{Redactor, StreamRedactor};
 
-/// How much may wait for the end of what a pattern matches. What is longer than that is kept as it is.
+/// The maximum bytes held back for a pattern match. A longer match is not redacted.
 const HELD_MAX_BYTES: usize = 1 << 20;
 
 const MARK_MAX_BYTES: usize = 64;
@@ -23,7 +23,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Keeps at most `max_bytes`: of both streams, cut in the middle, or of stdout, where more of it is a flood.
+    /// Keeps at most `max_bytes` of both streams, cut in the middle, or of stdout, where more is an error.
     pub fn new(streams: Streams, max_bytes: usize, redactor: &Redactor) -> Self {
         match streams {
             Streams::Together => Self::Together(Box::new(BoundedOutput::new(max_bytes, redactor))),
@@ -39,23 +39,15 @@ impl Output {
         }
     }
 
-    /// Takes what came through the launcher's pipe.
-    pub fn push(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Together(kept) => kept.push(bytes),
-            Self::Apart(apart) => apart.push_frames(bytes),
-        }
-    }
-
-    /// Whether no more is taken, because more came than may, `most` being that for both streams.
+    /// Whether the limits are exceeded, `most` being that for both streams.
     pub fn is_full(&self, most: u64) -> bool {
         match self {
             Self::Together(kept) => kept.seen() > most,
-            Self::Apart(apart) => apart.seen() > most || apart.fault().is_some(),
+            Self::Apart(apart) => apart.is_full(most),
         }
     }
 
-    /// How much may come, `most` being that for both streams.
+    /// The limit, `most` being that for both streams.
     pub fn most_bytes(&self, most: u64) -> u64 {
         match self {
             Self::Together(_) => most,
@@ -63,12 +55,7 @@ impl Output {
         }
     }
 
-    /// Whether what came is not what the launcher's pipe holds.
-    pub fn is_broken(&self) -> bool {
-        matches!(self, Self::Apart(apart) if apart.fault() == Some(StreamFault::Broken))
-    }
-
-    /// What is kept to be read, and how many bytes are left out: of streams that are told apart, stderr.
+    /// The kept text, and the number of bytes left out; stderr if the streams are separate.
     pub fn into_text(self) -> (String, u64) {
         match self {
             Self::Together(kept) => kept.into_text(),
@@ -85,7 +72,7 @@ impl Output {
     }
 }
 
-/// The beginning and the end of what was pushed, within a bound.
+/// The beginning and the end of the pushed bytes, within a limit.
 #[derive(Debug)]
 pub(super) struct BoundedOutput {
     head: Vec<u8>,
@@ -93,15 +80,15 @@ pub(super) struct BoundedOutput {
     head_max: usize,
     tail_max: usize,
     stream: StreamRedactor,
-    /// The beginning of a character of which the rest has not come.
+    /// An incomplete character at the end.
     begun: Vec<u8>,
-    /// How many bytes came, and how many there were after redaction.
+    /// The number of bytes received, and after redaction.
     seen: u64,
     redacted: u64,
 }
 
 impl BoundedOutput {
-    /// Keeps at most `max_bytes` with the mark, a quarter of it from the beginning.
+    /// Keeps at most `max_bytes` including the mark, a quarter of it from the beginning.
     pub fn new(max_bytes: usize, redactor: &Redactor) -> Self {
         let kept_max = max_bytes.saturating_sub(MARK_MAX_BYTES);
         let head_max = kept_max / 4;
@@ -117,7 +104,7 @@ impl BoundedOutput {
         }
     }
 
-    /// Takes what came. What is not UTF-8 becomes a question mark, so that the text is not longer than the bytes.
+    /// Adds bytes. Invalid UTF-8 becomes a question mark, so that the text is not longer than the bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.seen = self.seen.saturating_add(length(bytes.len()));
         let mut come = std::mem::take(&mut self.begun);
@@ -142,12 +129,12 @@ impl BoundedOutput {
         self.tail.extend(rest);
     }
 
-    /// How many bytes came.
+    /// The number of bytes received.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// What is kept, as text with a mark where something is left out, and how many bytes of it are left out.
+    /// The kept text, with a mark where bytes are left out, and their number.
     pub fn into_text(mut self) -> (String, u64) {
         let begun = std::mem::take(&mut self.begun);
         let rest = self.stream.push(&text(&begun)) + &self.stream.finish();
@@ -158,7 +145,7 @@ impl BoundedOutput {
             head.extend_from_slice(&tail);
             return (text(&head), 0);
         }
-        // A character that the cut goes through is left out whole.
+        // A character split by the cut is left out.
         let last = head.iter().rposition(|byte| (*byte & 0xC0) != 0x80).unwrap_or(0);
         if std::str::from_utf8(head.split_at(last).1).is_err() {
             head.truncate(last);

@@ -1,7 +1,7 @@
-//! What the launcher is told and what it tells.
+//! The plan for the launcher, and its reports.
 //!
-//! The plan goes through a pipe that the program never has: a frame of two lengths, the plan as JSON, and the bytes
-//! that the program is to read. The reports come back through another, a line of JSON each.
+//! The plan goes through a pipe that the program never gets: two lengths, the plan as JSON, and the standard input of
+//! the program. The reports come back through another pipe, as JSON Lines.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest plan, and the longest input of a program.
+/// The maximum size of a plan and of an input.
 const FRAME_MAX_BYTES: usize = 64 << 20;
 
-/// Which layers the sandbox is made of, from the outside in. All but [`Isolation::Off`] have Landlock and seccomp.
+/// The layers of the sandbox. All but [`Isolation::Off`] include Landlock and seccomp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
@@ -21,11 +21,11 @@ pub enum Isolation {
     Bubblewrap,
     /// Namespaces of our own.
     Namespaces,
-    /// No namespaces. What is hidden is left out of what is granted, entry by entry: beside a hidden path, a nested one
-    /// too, a program neither lists the folder nor creates anything in it; beside what is read-only it lists the folder
-    /// and creates nothing in it. So nothing is created right in a granted folder, where protected names would be.
+    /// No namespaces. Hidden paths are excluded entry by entry: a program neither lists a folder that contains a hidden
+    /// path nor creates anything in it, and creates nothing in a folder that contains a read-only path. So nothing is
+    /// created directly in a granted folder, where protected names would be.
     Landlock,
-    /// No sandbox at all, on the operator's word.
+    /// No sandbox.
     Off,
 }
 
@@ -36,20 +36,20 @@ impl Isolation {
     }
 }
 
-/// What a program may use. The first four hold for each process, `processes` for the whole tree.
+/// The limits of a program. The first four apply to each process, `processes` to the whole tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Time on a processor.
     pub cpu: Duration,
-    /// Memory that is its own. Address space is not bounded: runtimes reserve much more than they use.
+    /// Private memory. Address space is not limited: runtimes reserve much more than they use.
     pub memory_bytes: u64,
-    /// The size of a file that it writes.
+    /// The size of a written file.
     pub file_bytes: u64,
     /// Open files.
     pub open_files: u64,
     /// Processes and threads.
     pub processes: u64,
-    /// What it puts out before it is ended. How much of that is kept is another bound.
+    /// The output after which it is ended; how much is kept is another limit.
     pub output_bytes: u64,
 }
 
@@ -82,7 +82,7 @@ impl Default for Limits {
     }
 }
 
-/// What of the workspace is writable.
+/// The writable part of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Writable {
@@ -92,45 +92,44 @@ pub(super) enum Writable {
     Workspace,
 }
 
-/// What becomes of a program's two streams.
+/// How the two streams of a program are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Streams {
     /// One output, in order of arrival.
     Together,
-    /// Frames that say which it was.
+    /// Separately, as frames.
     Apart,
-    /// The same, and what the program reads comes in by the way that the frames go out, for as long as it runs.
+    /// The same; the program's input comes through the same socket while it runs.
     Live,
 }
 
-/// All that the launcher needs to know.
+/// Everything that the launcher needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub isolation: Isolation,
     pub streams: Streams,
-    /// Whether the program is given a proxy. Then what it puts out goes out as frames in any case.
+    /// Whether the program has a proxy. The output then always consists of frames.
     pub has_proxy: bool,
     pub launcher: PathBuf,
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// None is the program's part of the private folder.
+    /// `None` = the private home folder.
     pub working_dir: Option<PathBuf>,
-    /// Without links. An empty one is filled in by the first stage with the program's part of the private folder: there is
-    /// no other.
+    /// Without links. The first stage replaces an empty path by the private home folder.
     pub workspace: PathBuf,
     pub writable: Writable,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
-    /// In folders without links. One that is a link itself is hidden where that leads, which is listed too.
+    /// In folders without links. Of a link, the target is listed too.
     pub hidden: Vec<PathBuf>,
-    /// What exists and is not written, where it would be.
+    /// Existing read-only paths in writable places.
     pub read_only: Vec<PathBuf>,
-    /// What is kept from being made, and if it exists, from being written.
+    /// Paths that cannot be created, nor written if they exist.
     pub kept: Vec<PathBuf>,
-    /// Where private folders are made.
+    /// The parent of private folders.
     pub temporary: PathBuf,
-    /// The private folder of this run, filled in by the first stage.
+    /// The private folder of this run, set by the first stage.
     pub private: PathBuf,
     pub limits: Limits,
 }
@@ -145,18 +144,18 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the launcher tells. The first report but `Sandboxed` is how it ended.
+/// A report of the launcher. The first one besides `Sandboxed` is the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// The sandbox stands, with this version of Landlock.
+    /// The sandbox is in force, with this Landlock version.
     Sandboxed(u8),
-    /// The program was not started because the sandbox could not be put up.
+    /// The program was not started, because the sandbox could not be set up.
     NoSandbox(String),
     /// The program was not started.
     NotStarted(String),
     Multiplied,
-    /// What was hidden from it was replaced from outside, and it was ended.
+    /// A hidden path was replaced by the host, and the program was ended.
     Unmasked(PathBuf),
     Ended(Exit),
 }
@@ -176,7 +175,7 @@ impl Plan {
         Ok(frame)
     }
 
-    /// Reads a plan and what the program is to read, and not a byte more.
+    /// Reads a plan and the standard input, and not a byte more.
     pub fn read(from: &mut impl Read) -> io::Result<(Self, Vec<u8>)> {
         let mut length = || -> io::Result<usize> {
             let mut bytes = [0; 4];
@@ -199,7 +198,7 @@ impl Report {
         to.flush()
     }
 
-    /// The reports in what the launcher has written. What is not one is passed over.
+    /// Parses the launcher's reports; ignores anything else.
     pub fn read_all(bytes: &[u8]) -> Vec<Self> {
         bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }

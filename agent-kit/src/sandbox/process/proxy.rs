@@ -1,10 +1,10 @@
-//! The way of a sandboxed program to the hosts that it was given: a proxy that speaks HTTP, outside the sandbox.
+//! The HTTP proxy between a sandboxed program and the hosts that it may connect to. It runs outside the sandbox.
 //!
 //! Laws:
-//! - A program in the sandbox has no network but this. It says to which host it wants, and the gate decides, as for
-//!   every other request: a host that is granted, with its port, and a public address.
-//! - The proxy looks names up; a program never does.
-//! - Heads, connections at once and the time until a head is there are bounded. All ends with the program.
+//! - A program in the sandbox has no other network. It names a host, and the gate decides as for every other request: a
+//!   granted host with its port, at a public address.
+//! - The proxy resolves names; a program never does.
+//! - Heads, concurrent connections and the time to receive a head are limited. Everything ends with the program.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,12 +33,12 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Connects as this gate allows.
+    /// A proxy to the hosts of this gate.
     pub(super) fn new(gate: Arc<Gate>) -> Self {
         Self { gate, connections: JoinSet::new() }
     }
 
-    /// Serves one connection; one too many is closed.
+    /// Serves a connection, or closes it if there are too many.
     pub(super) fn serve(&mut self, socket: OwnedFd) {
         while self.connections.try_join_next().is_some() {}
         if self.connections.len() >= CONNECTIONS_MAX {
@@ -46,7 +46,7 @@ impl Proxy {
         }
         let gate = Arc::clone(&self.gate);
         self.connections.spawn(async move {
-            // One that breaks off is the program's to notice.
+            // A broken connection is the program's to notice.
             let _ = serve(&gate, socket).await;
         });
     }
@@ -79,7 +79,7 @@ async fn serve(gate: &Gate, socket: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The head of a request, and what came behind it.
+/// The head of a request, and the bytes after it.
 async fn head(client: &mut UnixStream) -> io::Result<(String, Vec<u8>)> {
     const END: &[u8] = b"\r\n\r\n";
     let mut bytes = Vec::new();
@@ -95,7 +95,7 @@ async fn head(client: &mut UnixStream) -> io::Result<(String, Vec<u8>)> {
     Err(io::Error::other("there is no head"))
 }
 
-/// What is said when the connection stands.
+/// The first bytes after connecting.
 enum Said {
     ToClient(String),
     ToServer(String),
@@ -127,7 +127,7 @@ async fn connected(gate: &Gate, head: &str) -> Result<(tokio::net::TcpStream, Sa
     let server = gate.connect(target).await?;
     let path = rest.find(['/', '?']).map_or("/", |at| rest.get(at..).unwrap_or("/"));
     let gap = if path.starts_with('/') { "" } else { "/" };
-    // Of a second request on this connection nobody would see where it goes.
+    // A second request on this connection would not be checked.
     let is_ours = |line: &&str| {
         let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
         !matches!(name.as_str(), "connection" | "keep-alive") && !name.starts_with("proxy-")

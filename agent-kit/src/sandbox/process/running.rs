@@ -1,7 +1,6 @@
-//! A program that runs, seen from here: the launcher's streams, the clock, and the end.
+//! Runs a program: the launcher's streams, the time limit, and the end.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +8,6 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
@@ -22,37 +20,37 @@ use super::launch;
 use super::live::{Live, Running};
 use super::not_started;
 use super::output::Output;
-use super::plan::{Exit, Plan, Report};
+use super::plan::{Exit, Plan, Report, Streams};
 use super::proxy::Proxy;
 use crate::error::Error;
 use crate::sandbox::http::Gate;
 
-/// How long the launcher may take to end a tree of processes before it is ended itself.
+/// How long the launcher may take to end the processes before it is killed.
 const GRACE: Duration = Duration::from_millis(1500);
 
 const REPORTS_MAX_BYTES: u64 = 64 << 10;
 
-/// How long a program that ended by itself is waited for until its private folder is cleared. It goes on afterwards.
+/// How long to wait for the removal of the private folder, which then continues in the background.
 const CLEARING: Duration = Duration::from_secs(1);
 
-/// How long a program whose input was closed may take to end by itself.
+/// How long a program may take to end after its input was closed.
 const FOLLOWING: Duration = Duration::from_millis(500);
 
-/// How much of a stream may wait to be read.
+/// The buffer of a stream.
 const WAITING_MAX_BYTES: usize = 64 << 10;
 
-/// The launcher at work. Dropping it ends the tree.
+/// A running launcher. Dropping it ends the process tree.
 struct Launched {
     child: Option<Child>,
-    /// What it reports; at its end the tree is dead.
+    /// Its reports. The processes are dead when this ends.
     reports: Option<ChildStdout>,
-    /// The launcher ends everything when this is closed, be it by a drop or by the death of this process.
+    /// The launcher ends everything when this is closed, by a drop or by the death of this process.
     lifeline: Option<ChildStdin>,
 }
 
 impl Launched {
-    /// Ends the tree, waits until it is dead and for so long that it is cleared up, and tells what was reported. The
-    /// launcher is not killed but told, because it has things to clear up.
+    /// Ends the process tree, waits for its end and up to `clearing` for the cleanup, and returns the reports. The
+    /// launcher is not killed, because it cleans up.
     async fn end(mut self, clearing: Duration) -> Vec<u8> {
         self.lifeline = None;
         match (self.child.take(), self.reports.take()) {
@@ -66,7 +64,7 @@ impl Drop for Launched {
     fn drop(&mut self) {
         self.lifeline = None;
         let (Some(child), Some(reports)) = (self.child.take(), self.reports.take()) else { return };
-        // Without a runtime nobody can wait: the launcher ends the tree by its lifeline.
+        // Without a runtime, the closed lifeline alone ends the tree.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(wound_up(child, reports, Duration::ZERO));
         }
@@ -81,21 +79,21 @@ async fn wound_up(mut child: Child, reports: ChildStdout, clearing: Duration) ->
         }
         let _ = child.kill().await;
     } else if timeout(clearing, child.wait()).await.is_err() {
-        // It bounds its clearing itself.
+        // The launcher limits its cleanup itself.
         tokio::spawn(async move { child.wait().await });
     }
     lines
 }
 
-/// What ended the reading of the output.
+/// Why reading the output ended.
 enum Ending {
-    /// Every process that could write to it has ended.
+    /// Every writer has ended.
     Closed,
-    /// No more is taken.
+    /// The limit was reached.
     Full,
 }
 
-/// Runs the program of `plan`: what it put out, how it ended, and the version of Landlock in force.
+/// Runs the program of `plan`. Returns its output, its exit status and the Landlock version in force.
 pub(super) async fn run(
     plan: &Plan,
     stdin: &[u8],
@@ -106,7 +104,7 @@ pub(super) async fn run(
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
-    let (mut output, writer) = Source::new(gate).map_err(failed)?;
+    let (mut output, writer) = Source::new(plan.streams, gate).map_err(failed)?;
     let mut launched = launch(plan, writer).map_err(failed)?;
 
     let work = async {
@@ -117,7 +115,7 @@ pub(super) async fn run(
     };
     let ending = timeout_at(deadline, work).await;
 
-    // The output is closed when the launcher has ended, so what it reported is complete by then.
+    // The launcher closes the output last, so its reports are complete by then.
     let is_late = ending.is_err();
     let lines = launched.end(if is_late { Duration::ZERO } else { CLEARING }).await;
     if is_late {
@@ -126,17 +124,14 @@ pub(super) async fn run(
     let reports = Report::read_all(&lines);
     let landlock =
         reports.iter().find_map(|report| if let Report::Sandboxed(abi) = report { Some(*abi) } else { None });
-    // A stage that could not go on says so before the one that waits for it tells that it ended.
+    // A failed stage reports before the stage that waits for it.
     let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));
     match (ending, end) {
         _ if is_late => {
             let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
             Err(Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0))
         }
-        (Ok(Err(error)), None) => Err(error),
-        (Ok(Ok(Ending::Full)), _) if kept.is_broken() => {
-            Err(not_started("what the program put out could not be told apart; something wrote into it"))
-        }
+        (Ok(Err(error)), None | Some(Report::Ended(_))) => Err(error),
         (Ok(Ok(Ending::Full)), _) => {
             let most = kept.most_bytes(plan.limits.output_bytes);
             let message = format!("the program put out more than {most} bytes and was ended; make it say less");
@@ -152,7 +147,7 @@ pub(super) async fn run(
     }
 }
 
-/// The error that a report other than an end is.
+/// The error for a report of a failure.
 fn refused(plan: &Plan, report: Report) -> Error {
     match report {
         Report::Multiplied => {
@@ -174,7 +169,7 @@ fn refused(plan: &Plan, report: Report) -> Error {
     }
 }
 
-/// Starts the launcher. What the program puts out goes through its stderr: one pipe for both streams keeps their order.
+/// Starts the launcher. The program's output goes through its stderr: one pipe for both streams keeps their order.
 fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
     let mut child = Command::new(&plan.launcher)
         .args(launch::OUTER)
@@ -187,14 +182,12 @@ fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
     Ok(Launched { child: Some(child), reports, lifeline })
 }
 
-/// Starts the program of `plan`, which goes on.
+/// Starts the program of `plan`, which keeps running.
 pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let frame = plan.frame(&[]).map_err(failed)?;
-    let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
-    ours.set_nonblocking(true).map_err(failed)?;
-    let (frames, stdin) = UnixStream::from_std(ours).map_err(failed)?.into_split();
-    let mut launched = launch(&plan, theirs.into()).map_err(failed)?;
+    let (frames, stdin, theirs) = Frames::pair().map_err(failed)?;
+    let mut launched = launch(&plan, theirs).map_err(failed)?;
     if let Some(lifeline) = &mut launched.lifeline {
         lifeline.write_all(&frame).await.map_err(failed)?;
     }
@@ -203,10 +196,10 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
     let (told, (over, ended)) = (CancellationToken::new(), watch::channel(None));
     let running = Running::new(told.clone(), ended);
     tokio::spawn(async move {
-        let mut passing = std::pin::pin!(pass_on(Frames::new(frames), gate.map(Proxy::new), to_stdout, to_stderr));
+        let mut passing = std::pin::pin!(pass_on(frames, gate.map(Proxy::new), to_stdout, to_stderr));
         tokio::select! {
             () = &mut passing => {}
-            // The caller that ended it has dropped its input, which closes it.
+            // A caller that ends it has dropped its input.
             () = told.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
         }
         let reports = Report::read_all(&launched.end(CLEARING).await);
@@ -220,8 +213,7 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
     Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
 }
 
-/// Passes on the parts of both streams until there are no more, or something else than frames comes. What nobody
-/// reads any more is left out.
+/// Forwards both streams until their end or invalid data. Ignores streams that are no longer read.
 async fn pass_on(
     mut frames: Frames,
     mut proxy: Option<Proxy>,
@@ -233,7 +225,7 @@ async fn pass_on(
             (Frame::Part(Stream::Stderr, part), _) => drop(stderr.write_all(&part).await),
             (Frame::Part(_, part), _) => drop(stdout.write_all(&part).await),
             (Frame::Connection(socket), Some(proxy)) => proxy.serve(socket),
-            // Nobody was given any.
+            // The program has no proxy.
             (Frame::Connection(_), None) => {}
         }
     }
@@ -241,43 +233,39 @@ async fn pass_on(
 
 /// Where the output comes from.
 enum Source {
-    /// A pipe, of what the program put out or of frames.
+    /// A pipe with the plain output.
     Pipe(Receiver, Vec<u8>),
-    /// A pair of sockets, of frames with connections to a proxy among them.
-    Frames(Frames, Proxy),
+    /// A socket with frames, among them connections to a proxy if there is one.
+    Frames(Frames, Option<Proxy>),
 }
 
 impl Source {
-    /// With its other end.
-    fn new(gate: Option<Arc<Gate>>) -> std::io::Result<(Self, OwnedFd)> {
-        let Some(gate) = gate else {
+    /// The source and its other end.
+    fn new(streams: Streams, gate: Option<Arc<Gate>>) -> std::io::Result<(Self, OwnedFd)> {
+        if streams == Streams::Together && gate.is_none() {
             let (output, writer) = std::io::pipe()?;
             return Ok((Self::Pipe(Receiver::from_owned_fd(output.into())?, vec![0; 64 << 10]), writer.into()));
-        };
-        let (ours, theirs) = StdUnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        // Nothing is said to the program this way.
-        let (frames, _) = UnixStream::from_std(ours)?.into_split();
-        Ok((Self::Frames(Frames::new(frames), Proxy::new(gate)), theirs.into()))
+        }
+        let (frames, _, theirs) = Frames::pair()?;
+        Ok((Self::Frames(frames, gate.map(Proxy::new)), theirs))
     }
 
-    /// Takes what comes next; false at the end.
+    /// Reads the next part; false at the end.
     async fn read(&mut self, kept: &mut Output) -> std::io::Result<bool> {
         match self {
             Self::Pipe(pipe, buffer) => {
                 let count = pipe.read(buffer).await?;
-                kept.push(buffer.get(..count).unwrap_or_default());
-                Ok(count > 0)
+                kept.take(Stream::Stdout, buffer.get(..count).unwrap_or_default());
+                return Ok(count > 0);
             }
-            Self::Frames(frames, proxy) => {
-                match frames.next().await? {
-                    Some(Frame::Part(stream, part)) => kept.take(stream, &part),
-                    Some(Frame::Connection(socket)) => proxy.serve(socket),
-                    None => return Ok(false),
-                }
-                Ok(true)
-            }
+            Self::Frames(frames, proxy) => match (frames.next().await?, proxy) {
+                (Some(Frame::Part(stream, part)), _) => kept.take(stream, &part),
+                (Some(Frame::Connection(socket)), Some(proxy)) => proxy.serve(socket),
+                (Some(Frame::Connection(_)), None) => {}
+                (None, _) => return Ok(false),
+            },
         }
+        Ok(true)
     }
 }
 

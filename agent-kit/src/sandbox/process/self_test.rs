@@ -1,4 +1,4 @@
-//! Which sandbox there is: tried, not assumed.
+//! Finds the sandbox of this machine by trying it.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use super::ProcessSettings;
 use super::plan::Isolation;
 use crate::error::Error;
 
-/// What the sandbox around programs is made of.
+/// The layers of the sandbox around programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sandbox {
-    /// The layers in force; `None` when there are not enough of them, and nothing is started.
+    /// The layers in force; `None` = not enough of them, and nothing is started.
     pub isolation: Option<Isolation>,
-    /// The version of Landlock in force. Later versions of a kernel add to it; at most 6 is asked for.
+    /// The Landlock version in force, at most 6.
     pub landlock: Option<u8>,
     /// Whether system calls are filtered.
     pub seccomp: bool,
     /// Whether programs have namespaces of their own.
     pub namespaces: bool,
-    /// Whether those are made by bubblewrap.
+    /// Whether bubblewrap makes them.
     pub bubblewrap: bool,
-    /// Why better layers are not there, a line each.
+    /// Why better layers are missing, a line each.
     pub missing: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Sandbox {
     }
 }
 
-/// In a line, as `rondo doctor` prints it.
+/// On one line, as `rondo doctor` prints it.
 impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(isolation) = self.isolation else {
@@ -92,13 +92,14 @@ mod probed {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
+    use tempfile::TempDir;
+
     use super::super::launch::{self, Escape};
-    use super::super::nested::ProtectedPaths;
     use super::super::plan::{Exit, Streams};
-    use super::super::{Command, start};
+    use super::super::{Command, Ready, start};
     use super::{Isolation, ProcessSettings, Sandbox};
 
-    /// How long the probe may take on a busy machine.
+    /// The maximum time of the probe on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Tries the kinds of sandbox, best first, and chooses the first that holds.
@@ -119,14 +120,15 @@ mod probed {
 
     /// Tries one kind of sandbox in a workspace made for it.
     async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<Option<u8>, String> {
-        let ground = Ground::make().map_err(|error| error.to_string())?;
-        let hidden = ground.workspace().join("hidden");
+        let ground = ground().map_err(|error| error.to_string())?;
+        let workspace = ground.path().join("workspace");
+        let hidden = workspace.join("hidden");
         let settings = ProcessSettings {
-            workspace: ground.workspace(),
-            // The probe is the launcher, wherever that lies.
+            // The probe is the launcher.
             read: vec![settings.launcher.clone()],
             write: vec![PathBuf::from(".")],
-            hidden: vec![hidden.clone(), ground.workspace().join("missing")],
+            hidden: vec![hidden.clone(), workspace.join("missing")],
+            workspace,
             read_only: Vec::new(),
             protected: Vec::new(),
             ceilings: crate::sandbox::process::Limits::default(),
@@ -135,11 +137,11 @@ mod probed {
             sandbox: true,
         };
         let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("a path is not UTF-8");
-        let outside = text(&ground.0.join("outside"))?;
+        let outside = text(&ground.path().join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let (output, exit, landlock) =
-            start(&settings, isolation, ProtectedPaths::default(), &[], command, Streams::Together, None)
+            start(&settings, &Ready { isolation, ..Ready::default() }, command, Streams::Together, None)
                 .await
                 .map_err(|error| error.message)?;
         let (output, _) = output.into_text();
@@ -151,29 +153,12 @@ mod probed {
         Err(format!("a probe got out: {escaped:?}"))
     }
 
-    /// A folder with a workspace that has something hidden; removed when dropped.
-    struct Ground(PathBuf);
-
-    impl Ground {
-        fn make() -> std::io::Result<Self> {
-            let temporary = std::env::temp_dir().canonicalize()?;
-            let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let nanos = nanos.map_or(0, |since| since.as_nanos());
-            let ground = Self(temporary.join(format!("rondo-self-test-{}-{nanos}", std::process::id())));
-            fs::create_dir(&ground.0)?;
-            fs::create_dir(ground.workspace())?;
-            fs::write(ground.workspace().join("hidden"), "hidden")?;
-            Ok(ground)
-        }
-
-        fn workspace(&self) -> PathBuf {
-            self.0.join("workspace")
-        }
-    }
-
-    impl Drop for Ground {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    /// A temporary folder with a workspace that contains a hidden file.
+    fn ground() -> std::io::Result<TempDir> {
+        let ground =
+            tempfile::Builder::new().prefix("rondo-self-test-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
+        fs::create_dir(ground.path().join("workspace"))?;
+        fs::write(ground.path().join("workspace/hidden"), "hidden")?;
+        Ok(ground)
     }
 }

@@ -1,4 +1,4 @@
-//! Namespaces made by bubblewrap, where it is installed: on some systems it may make them and we may not
+//! Namespaces made by bubblewrap, where installed: some systems allow it to make them and not us
 //! (<https://github.com/containers/bubblewrap>).
 
 use std::io;
@@ -10,7 +10,7 @@ use nix::unistd::{getgid, getuid};
 use super::super::plan::Plan;
 use super::{hidden, mounts, namespaces, private};
 
-/// Where it is looked for. Never in `PATH`, which may lead into the workspace.
+/// Where it is searched for. Not in `PATH`, which may contain folders of the workspace.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 pub(in super::super) fn is_installed() -> bool {
@@ -21,7 +21,7 @@ fn program() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
-/// Bubblewrap, asked for what `namespaces::enter` does, up to the launcher that it is to start.
+/// The bubblewrap command that does what `namespaces::enter` does and starts the launcher.
 pub(super) fn command(plan: &Plan) -> io::Result<Command> {
     let program = program().ok_or_else(|| io::Error::other("bubblewrap is not installed"))?;
     let (folder, file) = hidden::make_masks(&private::void(&plan.private))?;

@@ -1,8 +1,8 @@
-//! The paths that a program is declared to write, in a workspace that it otherwise only reads.
+//! The declared writable paths of a program, in a workspace that it otherwise only reads.
 //!
-//! A declared path that does not exist is made before the sandbox goes up, with the folders above it: granting the nearest one
-//! that exists would grant everything beside it. One whose name has an extension is taken for a file, others for folders. All is done beneath the open workspace,
-//! so that a link that leads out is refused by the kernel, also one that is made this moment.
+//! A missing declared path is created before the sandbox is set up, with its parents: granting the nearest existing
+//! folder would grant everything in it. A name with an extension becomes a file, any other a folder. Everything happens
+//! beneath the open workspace, so that the kernel refuses a link that leads out, also one created meanwhile.
 
 use std::fs;
 use std::io;
@@ -67,12 +67,12 @@ pub(super) fn open(plan: &Plan, path: &Path) -> io::Result<OwnedFd> {
     opened(&workspace, &at, path)?.ok_or_else(|| refused(path, "it was removed this moment"))
 }
 
-/// Where an open file or folder lies.
+/// The path of an open file or folder.
 pub(super) fn real(file: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Opens what there is `at` a place beneath the workspace.
+/// Opens the path `at` beneath the workspace.
 fn opened(workspace: &OwnedFd, at: &Path, path: &Path) -> io::Result<Option<OwnedFd>> {
     match openat2(workspace, at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH) {
         Ok(file) => Ok(Some(file)),
@@ -91,7 +91,7 @@ fn check(plan: &Plan, real: &Path, path: &Path) -> io::Result<()> {
     if is_held { Err(refused(path, "it may be read but not written")) } else { Ok(()) }
 }
 
-/// The error for a path that is not granted. Its kind tells that nothing is wrong with the sandbox.
+/// The error for a path that is not granted. Its kind shows that the sandbox itself is fine.
 pub(super) fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be written: {why}", path.display()))
 }

@@ -1,7 +1,7 @@
-//! Where a program finds its proxy: a port of its own loopback, and the way from there out of the sandbox.
+//! The program's end of its proxy: a port on its own loopback, and the way from there out of the sandbox.
 //!
-//! Each connection is given a pair of sockets, of which one end goes out with a frame. What is said is passed on between
-//! the port and the other end; who is spoken to, and whether, is decided outside.
+//! Each connection gets a socket pair, of which one end is sent out with a frame; data is forwarded between the port
+//! and the other end. The decision about the host is made outside.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -19,12 +19,12 @@ use rustix::net::{
 use super::super::apart::{self, PART_MAX_BYTES, Stream};
 use super::super::proxy::CONNECTIONS_MAX;
 
-/// What names a proxy to programs. The last one has Node look at the others
+/// The variables that name a proxy. `NODE_USE_ENV_PROXY` makes Node use the others
 /// (<https://nodejs.org/api/cli.html#node_use_env_proxy1>).
 const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"];
 const NODE: (&str, &str) = ("NODE_USE_ENV_PROXY", "1");
 
-/// A port that nobody but the program reaches. It is opened before the sandbox stands.
+/// A port that only the program can connect to, opened before the sandbox is set up.
 pub(super) struct Entrance {
     listener: TcpListener,
     pub port: u16,
@@ -37,7 +37,7 @@ impl Entrance {
         Ok(Self { listener, port })
     }
 
-    /// Tells a program of it, unless the operator's variables say otherwise.
+    /// Sets the proxy variables of a program.
     pub fn name_to(&self, command: &mut Command) {
         let address = format!("http://127.0.0.1:{}", self.port);
         command.env(NODE.0, NODE.1);
@@ -46,12 +46,12 @@ impl Entrance {
         }
     }
 
-    /// Passes connections on for as long as this process lives.
+    /// Forwards connections while this process lives.
     pub fn serve(self) {
         std::thread::spawn(move || {
             let places = Arc::new(());
             for connection in self.listener.incoming().map_while(Result::ok) {
-                // Each connection holds its place twice, once for each way.
+                // Each connection holds two references, one per direction.
                 if Arc::strong_count(&places) > 2 * CONNECTIONS_MAX {
                     continue;
                 }
@@ -64,7 +64,7 @@ impl Entrance {
 fn pass_on(connection: TcpStream, places: &Arc<()>) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     {
-        // One frame at a time, whoever writes it.
+        // The lock keeps frames whole.
         let stderr = io::stderr().lock();
         let frame = apart::frame(Stream::Connection, &[])?;
         let sockets = [theirs.as_fd()];
@@ -72,7 +72,7 @@ fn pass_on(connection: TcpStream, places: &Arc<()>) -> io::Result<()> {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&sockets));
         let sent = sendmsg(stderr.as_fd(), &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL)?;
-        // A socket takes so few bytes whole, or none.
+        // A socket writes so few bytes at once or not at all.
         debug_assert_eq!(sent, frame.len());
     }
     let (to_server, to_program) = (ours.try_clone()?, connection.try_clone()?);
@@ -90,7 +90,9 @@ fn pass_on(connection: TcpStream, places: &Arc<()>) -> io::Result<()> {
     Ok(())
 }
 
-fn pump<'a, F, T>(mut from: &'a F, mut to: &'a T)
+/// Copies until either side is closed. Not `io::copy`, which would splice: a reader would then get nothing until more
+/// data arrives.
+pub(super) fn pump<'a, F, T>(mut from: &'a F, mut to: &'a T)
 where
     &'a F: Read,
     &'a T: Write,
@@ -103,8 +105,7 @@ where
     }
 }
 
-/// Switches the loopback of a network namespace of our own on
-/// (<https://man7.org/linux/man-pages/man7/rtnetlink.7.html>).
+/// Brings up the loopback device of our network namespace (<https://man7.org/linux/man-pages/man7/rtnetlink.7.html>).
 pub(super) fn switch_loopback_on() -> io::Result<()> {
     const NEW_LINK: u16 = 16;
     const REQUEST_AND_ACK: u16 = 1 | 4;
@@ -124,7 +125,7 @@ pub(super) fn switch_loopback_on() -> io::Result<()> {
     sendto(&socket, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 64];
     recv(&socket, &mut answer, rustix::net::RecvFlags::empty())?;
-    // Behind the header of 16 bytes stands the error, 0 for none.
+    // The error follows the header of 16 bytes; 0 means none.
     match answer.get(16..20).and_then(|error| <[u8; 4]>::try_from(error).ok()).map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-error)),

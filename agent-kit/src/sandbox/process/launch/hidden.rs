@@ -1,9 +1,8 @@
-//! Hidden and read-only paths in a program's own mount namespace: how their places are kept, and how they are masked or
-//! held.
+//! Masks hidden paths and holds read-only paths in a program's mount namespace, and reserves missing ones.
 //!
-//! A mask can only lie on what exists. Where such a path does not exist and the program could make it, an empty folder
-//! keeps its place for as long as a program runs, so that no program can make a `rondo.toml` that the next run would
-//! believe. Each run holds a shared lock on the folder; the last one removes it, and removes nothing but an empty folder.
+//! Only an existing path can be masked. A missing hidden path that the program could create is reserved by an empty
+//! folder while a program runs, so that no program can create a `rondo.toml` that the next run would use. Each run
+//! holds a shared lock on the folder; the last one removes it, if it is still empty.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -14,17 +13,18 @@ use std::time::SystemTime;
 use nix::mount::{MsFlags, mount};
 use rustix::fs::{FlockOperation, flock};
 
+use super::super::is_empty;
 use super::super::plan::{Plan, Report};
 use super::mounts;
 
-/// How often the place is taken again when another run removes it meanwhile.
+/// How often to retry when another run removes the folder meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// The places of hidden paths that did not exist.
+/// The reserved paths.
 pub(super) struct Places(Vec<(PathBuf, File)>);
 
 impl Places {
-    /// Keeps the place of each path that does not exist and could be made, or that another run keeps.
+    /// Reserves each path that is missing and could be created, or that another run reserves.
     pub fn keep(plan: &Plan) -> Result<Self, Report> {
         let mut places = Vec::new();
         let writable = mounts::writable(plan);
@@ -39,13 +39,13 @@ impl Places {
                 }
                 continue;
             }
-            // One empty folder keeps the places of all that would be below it.
+            // One empty folder reserves everything below it.
             if places.iter().any(|(place, _): &(PathBuf, File)| path.starts_with(place)) {
                 continue;
             }
             match keep(path, is_writable(path)) {
                 Ok(place) => places.extend(place),
-                // Where we cannot create anything, the program cannot either.
+                // What we cannot create, the program cannot either.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS)) => {}
                 Err(error) => return Err(refused(&error)),
             }
@@ -53,7 +53,7 @@ impl Places {
         Ok(Self(places))
     }
 
-    /// Gives the places free, if nobody else keeps them.
+    /// Releases the paths that no other run reserves.
     pub fn clear(self) {
         for (path, place) in self.0.into_iter().rev() {
             if flock(&place, FlockOperation::NonBlockingLockExclusive).is_ok() {
@@ -63,7 +63,7 @@ impl Places {
     }
 }
 
-/// Keeps the place of one path: of the first part of it that is missing.
+/// Reserves one path: the first missing component of it.
 fn keep(path: &Path, is_writable: bool) -> io::Result<Option<(PathBuf, File)>> {
     for _ in 0..ATTEMPTS {
         let missing = path.ancestors().take_while(|part| !part.exists()).last();
@@ -76,7 +76,7 @@ fn keep(path: &Path, is_writable: bool) -> io::Result<Option<(PathBuf, File)>> {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-        } else if !is_empty_folder(place) {
+        } else if !is_empty(place) {
             return Ok(None);
         }
         let Ok(folder) = File::open(place) else { continue };
@@ -90,12 +90,8 @@ fn keep(path: &Path, is_writable: bool) -> io::Result<Option<(PathBuf, File)>> {
     Err(io::Error::other("others make and remove it all the time"))
 }
 
-fn is_empty_folder(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// The folders between a writable root and what is hidden or held in it. Each is to be a mount of its own: what is one
-/// cannot be moved away together with the mask that lies in it.
+/// The folders between a writable root and a hidden or held path in it. Each becomes a mount, so that it cannot be
+/// moved away together with the mask inside.
 pub(super) fn pinned(plan: &Plan) -> Vec<PathBuf> {
     let mut pinned: Vec<PathBuf> = Vec::new();
     for root in mounts::writable(plan) {
@@ -105,18 +101,18 @@ pub(super) fn pinned(plan: &Plan) -> Vec<PathBuf> {
             pinned.extend(between.filter(|folder| folder.exists()).map(Path::to_path_buf));
         }
     }
-    // From the outside in, so that no mount covers an earlier one.
+    // Outermost first, so that no mount covers an earlier one.
     pinned.sort_by_key(|folder| folder.components().count());
     pinned.dedup();
     pinned
 }
 
-/// What there is to mask: the hidden paths, and where one does not exist, what keeps its place.
+/// The paths to mask: hidden ones, and the folders that reserve missing ones.
 pub(super) fn masked(plan: &Plan) -> Vec<&Path> {
     there(plan.hidden.iter())
 }
 
-/// What is held: what is read-only or kept, as far as it could be written and is not masked.
+/// The paths to hold read-only: those that are writable and not masked.
 pub(super) fn held(plan: &Plan) -> Vec<&Path> {
     let (writable, masked) = (mounts::writable(plan), masked(plan));
     let mut held = there(plan.read_only.iter().chain(&plan.kept));
@@ -127,23 +123,23 @@ pub(super) fn held(plan: &Plan) -> Vec<&Path> {
 
 fn there<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<&'p Path> {
     let there = |path: &'p PathBuf| path.ancestors().find(|part| part.exists() && keeps(part, path));
-    // What a link leads to is listed by its own name.
+    // The target of a link is listed separately.
     let mut there: Vec<&Path> = paths.filter(|path| !path.is_symlink()).filter_map(there).collect();
     there.sort_unstable();
     there.dedup();
     there
 }
 
-/// What masks lie on, as it was before they were made. A mask falls off when somebody outside renames a file over what
-/// it lies on, as an editor does that saves, and cannot be put back from here.
+/// The masked paths as they were before. A mask is lost when the host renames a file over its path, as an editor does
+/// on saving, and cannot be restored from here.
 pub(super) struct Watched(Vec<(PathBuf, Option<Identity>)>);
 
-/// A file or folder, told from one that has its name or its number later.
+/// Identifies a file or folder: device, inode and creation time.
 type Identity = (u64, u64, Option<SystemTime>);
 
 impl Watched {
-    /// Watches what is masked or held of what programs reach, and what is hidden and missing. The places of missing
-    /// paths that could be made are kept by then.
+    /// Watches masked and held paths that programs can access, and missing hidden ones. Missing paths that could be
+    /// created are reserved by then.
     pub fn new(plan: &Plan) -> Self {
         let granted = plan.read.iter().chain(&plan.write).filter_map(|path| path.canonicalize().ok());
         let roots: Vec<PathBuf> = granted.chain([plan.workspace.clone()]).collect();
@@ -154,11 +150,11 @@ impl Watched {
         Self(watched.map(|path| (path.to_path_buf(), identity(path))).collect())
     }
 
-    /// One that is not what it was.
+    /// A path that was replaced.
     pub fn replaced(&self) -> Option<&Path> {
         let is_other = |path: &Path, before: &Option<Identity>| {
-            // An empty folder where nothing was keeps the place for another program.
-            identity(path) != *before && !(before.is_none() && is_empty_folder(path))
+            // A new empty folder reserves the path for another program.
+            identity(path) != *before && !(before.is_none() && is_empty(path))
         };
         self.0.iter().find(|(path, before)| is_other(path, before)).map(|(path, _)| path.as_path())
     }
@@ -169,12 +165,12 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((found.dev(), found.ino(), found.created().ok()))
 }
 
-/// Whether `part` is the hidden path or the empty folder that keeps its place.
+/// Whether `part` is the hidden path or the empty folder that reserves it.
 fn keeps(part: &Path, path: &Path) -> bool {
-    part == path || is_empty_folder(part)
+    part == path || is_empty(part)
 }
 
-/// An empty folder and an empty file that nobody may open, in `void`.
+/// Creates an inaccessible empty folder and file in `void`.
 pub(super) fn make_masks(void: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let (folder, file) = (void.join("folder"), void.join("file"));
     DirBuilder::new().mode(0o000).create(&folder)?;
@@ -182,7 +178,7 @@ pub(super) fn make_masks(void: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((folder, file))
 }
 
-/// Masks what is hidden, and makes what is held read-only, in a mount namespace of our own.
+/// Masks hidden paths and makes held ones read-only, in our mount namespace.
 pub(super) fn mask(plan: &Plan, void: &Path) -> io::Result<()> {
     const NONE: Option<&str> = None;
     let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;

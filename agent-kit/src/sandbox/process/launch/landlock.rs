@@ -14,7 +14,7 @@ use landlock::{
 use super::super::plan::{Plan, Writable};
 use super::{declared, private};
 
-/// What every program reads and executes: the system, without what is secret or personal in `/etc`, `/var`, `/run`.
+/// What every program may read and execute: the system, without secret or personal parts of `/etc`, `/var` and `/run`.
 const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",
@@ -67,14 +67,14 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// Devices without memory or effect.
+/// Devices without state or effect.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
-/// The versions that are enough, best first. Before 3, a file outside could be emptied; before 6, without a PID
-/// namespace, outside processes could be signalled.
+/// The sufficient versions, best first. Before 3, a file outside could be truncated; before 6, without a PID namespace,
+/// outside processes could be signalled.
 const VERSIONS: &[(u8, ABI)] = &[(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3)];
 
-/// Restricts this process, and tells the version in force. The port is the one that may be connected to.
+/// Restricts this process and returns the version in force. Only `port` can be connected to.
 pub(super) fn restrict(plan: &Plan, port: Option<u16>) -> io::Result<u8> {
     let mut missing = None;
     for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || plan.isolation.has_namespaces()) {
@@ -99,7 +99,7 @@ fn ruleset(abi: ABI) -> io::Result<RulesetCreated> {
     ruleset.create().map_err(io::Error::other)
 }
 
-/// A ruleset that grows.
+/// A ruleset under construction.
 struct Rules {
     ruleset: Option<RulesetCreated>,
     abi: ABI,
@@ -142,7 +142,7 @@ impl Rules {
         AccessFs::from_all(self.abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
     }
 
-    /// Grants what is beneath an open file or folder.
+    /// Grants access beneath an open file or folder.
     fn grant_open(&mut self, file: &OwnedFd, access: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode).is_dir();
         let access = if is_folder { access } else { access & AccessFs::from_file(self.abi) };
@@ -161,13 +161,14 @@ impl Rules {
         if path.exists() { self.grant(path, access) } else { Ok(()) }
     }
 
-    /// Grants a path that may hold hidden ones. In a mount namespace those are masked; without, they are left out.
+    /// Grants a path that may contain hidden ones. In a mount namespace those are masked; without one they are left
+    /// out.
     fn grant_around(&mut self, path: &Path, plan: &Plan, access: BitFlags<AccessFs>) -> io::Result<()> {
         let Ok(path) = path.canonicalize() else { return Ok(()) };
         if plan.isolation.has_namespaces() {
             return self.grant(&path, access);
         }
-        // No folder above what is hidden or held is a link: see `Processes`.
+        // No parent of a hidden or held path is a link: see `Processes`.
         let held = || plan.read_only.iter().chain(&plan.kept);
         let mut paths = vec![(path, access)];
         while let Some((path, mut access)) = paths.pop() {
@@ -184,7 +185,7 @@ impl Rules {
                 self.grant(&path, access & AccessFs::from_read(self.abi))?;
                 paths.extend(entries(&path)?.into_iter().map(|entry| (entry, access)));
             } else if let Ok(file) = open(&path, libc::O_NOFOLLOW) {
-                // A link to elsewhere would take its target along.
+                // A link would grant its target.
                 let is_link = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_symlink();
                 if !is_link {
                     self.grant_open(&file, access)?;
@@ -216,7 +217,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Opens a path for nothing but being named by it.
+/// Opens a path only as a reference.
 pub(super) fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path)?;
     Ok(OwnedFd::from(file))

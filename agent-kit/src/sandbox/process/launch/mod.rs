@@ -1,18 +1,17 @@
 //! The launcher: this binary, started again to become a program in the sandbox.
 //!
-//! Its stages are processes, each started by the one before with nothing but its three streams: the plan comes in on
-//! stdin, reports go out on stdout, and stderr is the output of the program.
+//! Its stages are processes, each started by the previous one with only its three streams: the plan on stdin, reports
+//! on stdout, and the program's output on stderr.
 //!
-//! - *outer*: makes the private folder and what is missing of declared paths, keeps the places of hidden files, waits,
-//!   clears up. It lives outside, and ends
-//!   everything when its stdin is closed: the process that wanted the program is gone.
-//! - *namespaces*: makes them and waits; or bubblewrap in its place. It has no threads, because none can be started by
-//!   whoever has asked for a PID namespace.
-//! - *inner*: is the first process of the namespaces, so that all others die with it. Where there are none, the outer
-//!   stage does its work, and kills every descendant that is left.
-//! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program, or what stands between it and
-//!   the output where its two streams are told apart.
-//! - *probe*: is the program of the self-test.
+//! - *outer*: creates the private folder and missing declared paths, reserves hidden paths, waits, cleans up. It runs
+//!   outside the sandbox and ends everything when its stdin is closed, because the caller is gone.
+//! - *namespaces*: makes them and waits; or bubblewrap instead. It has no threads, because a process that unshared its
+//!   PID namespace cannot start any.
+//! - *inner*: the first process in the namespaces, so that all others die with it. Without namespaces, the outer stage
+//!   does its work and kills every remaining descendant.
+//! - *program*: applies limits, Landlock and seccomp and becomes the program, or the relay that separates its two
+//!   streams.
+//! - *probe*: the program of the self-test.
 
 mod bubblewrap;
 mod declared;
@@ -42,7 +41,7 @@ use hidden::{Places, Watched};
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
 pub(super) use probe::{Escape, probe};
 
-/// How long the private folder is cleared after the end of a program.
+/// The maximum time to remove the private folder.
 const CLEARING_MAX: Duration = Duration::from_mins(10);
 
 const VERB: &str = "__sandboxed";
@@ -75,9 +74,9 @@ pub(super) fn entered() -> Option<ExitCode> {
 
 fn outer() -> Result<(), Report> {
     close_all_others()?;
-    // The plan holds the variables of the program, among them keys of a server.
+    // The plan contains the program's variables, among them keys of a server.
     super::undumpable();
-    // A session of its own: no terminal, and a group that can be ended as one.
+    // A new session: no terminal, and one process group.
     let _ = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o022));
     let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
@@ -89,7 +88,7 @@ fn outer() -> Result<(), Report> {
     let ended = supervised(&plan, &stdin);
     // Nobody listens any more when this cannot be written.
     let _ = ended.err().map(|report| report.write(&mut io::stdout()));
-    // The end of these streams tells the caller that the process tree is dead; it need not wait for what follows.
+    // Closing these streams shows the caller that the processes are dead; the removal need not be waited for.
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(not_started)?;
     let _ = nix::unistd::dup2_stdout(&nowhere).and_then(|()| nix::unistd::dup2_stderr(&nowhere));
     std::thread::spawn(|| {
@@ -129,7 +128,7 @@ fn in_namespaces() -> Result<(), Report> {
     let (plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
     namespaces::enter(&plan).map_err(no_sandbox)?;
     let mut inner = start(Command::new(&plan.launcher).args(INNER), &plan, &stdin)?;
-    // Its lifeline is closed by the end of this process, which holds the other end.
+    // The end of this process closes the lifeline.
     let lifeline = inner.stdin.take();
     inner.wait().map_err(no_sandbox)?;
     drop(lifeline);
@@ -144,7 +143,7 @@ fn inner() -> Result<(), Report> {
     supervise::as_first(&plan, &stdin)
 }
 
-/// Starts the next stage, and gives it the plan. Its stdin stays open as its lifeline.
+/// Starts the next stage with the plan. Its stdin stays open as its lifeline.
 fn start(command: &mut Command, plan: &Plan, stdin: &[u8]) -> Result<Child, Report> {
     let spawned = command.env_clear().stdin(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| {
@@ -153,18 +152,18 @@ fn start(command: &mut Command, plan: &Plan, stdin: &[u8]) -> Result<Child, Repo
     })?;
     let frame = plan.frame(stdin).map_err(not_started)?;
     if let Some(to) = &mut child.stdin {
-        // One that does not read has ended, and tells why by itself.
+        // A stage that does not read has ended and reports why.
         let _ = to.write_all(&frame);
     }
     Ok(child)
 }
 
-/// Closes every inherited descriptor but the three streams.
+/// Closes every inherited descriptor except the three streams.
 fn close_all_others() -> Result<(), Report> {
     let entries = std::fs::read_dir("/proc/self/fd").map_err(no_sandbox)?;
     let open: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in open.into_iter().filter(|number| *number > 2) {
-        // The list held itself open and is closed already.
+        // The list's own descriptor is closed already.
         let _ = nix::unistd::close(number);
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Everything but what a program may write becomes read-only, in a mount namespace of our own.
+//! Makes everything read-only except what a program may write, in our mount namespace.
 //!
-//! Landlock says which files are opened, made and removed, but not whose rights, owners and times are changed.
+//! Landlock does not restrict changes of permissions, owners and times.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,22 +17,22 @@ use super::{declared, private};
 
 const NONE: Option<&str> = None;
 
-/// The folders and files that stay writable, without links.
+/// The writable folders and files, without links.
 pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
     let workspace = (plan.writable == Writable::Workspace).then(|| plan.workspace.clone());
     let granted = plan.write.iter().filter_map(|path| path.canonicalize().ok());
-    // What leads elsewhere meanwhile is refused by Landlock, with a reason.
+    // Landlock refuses links created meanwhile, with a reason.
     let declared = declared::paths(plan).iter().filter_map(|path| plan.workspace.join(path).canonicalize().ok());
     let declared = declared.filter(|path| path.starts_with(&plan.workspace));
     let mut writable: Vec<PathBuf> =
         granted.chain(workspace).chain(declared).chain([private::home(&plan.private)]).collect();
-    // From the outside in, so that no mount covers an earlier one.
+    // Outermost first, so that no mount covers an earlier one.
     writable.sort_by_key(|path| path.components().count());
     writable.dedup();
     writable
 }
 
-/// Makes every mount read-only, and what is writable a mount of its own that is not.
+/// Makes every mount read-only, and each writable path a writable mount.
 pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     let writable = writable(plan);
     for Mount { point, flags } in mounts()? {
@@ -40,7 +40,7 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
             continue;
         }
         match remount(&point, flags | MsFlags::MS_RDONLY) {
-            // What we cannot reach, or what lies under another mount, the program does not reach either.
+            // Mounts that we cannot access, or that are covered, the program cannot access either.
             Ok(()) | Err(Errno::ENOENT | Errno::EACCES | Errno::EINVAL) => {}
             Err(error) => return Err(error.into()),
         }
@@ -49,7 +49,7 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
         mount(Some(root), root, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
         let flags = mounts()?.into_iter().rev().find(|mount| mount.point == *root).map(|mount| mount.flags);
         match remount(root, flags.unwrap_or(MsFlags::empty()) & !MsFlags::MS_RDONLY) {
-            // It was read-only before us, and stays so.
+            // It was read-only before and stays so.
             Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
         }
@@ -57,7 +57,7 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes each of these mounts, and what is mounted in it, read-only.
+/// Makes these mounts and the mounts inside them read-only.
 pub(super) fn make_read_only_below(paths: &[&Path]) -> io::Result<()> {
     if paths.is_empty() {
         return Ok(());
@@ -75,7 +75,7 @@ fn remount(point: &PathBuf, flags: MsFlags) -> nix::Result<()> {
     mount(NONE, point, NONE, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags, NONE)
 }
 
-/// A mount and the flags that a change must repeat, or it is refused.
+/// A mount and its flags, which every remount must repeat.
 struct Mount {
     point: PathBuf,
     flags: MsFlags,
@@ -102,7 +102,7 @@ fn mounts() -> io::Result<Vec<Mount>> {
     Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }
 
-/// The path of a field, in which blanks stand as octal numbers: `\040`.
+/// Unescapes the path of a field, in which blanks are octal: `\040`.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut parts = field.split(|byte| *byte == b'\\');
     let mut path = parts.next().unwrap_or_default().to_vec();

@@ -15,18 +15,18 @@ use rustix::thread::{
 use super::super::plan::{Isolation, Plan};
 use super::{entrance, hidden, mounts, private};
 
-/// The user id of root inside. Other users keep theirs.
+/// Root's user id inside. Other users keep theirs.
 const ROOT_INSIDE: u32 = 1000;
 
-/// The kernel gives out no process number below this after the first round.
+/// The kernel reuses only process ids above this.
 const RESERVED_PIDS: u64 = 300;
 
-/// The number of a user or group inside: never 0, so that becoming a program gives up every privilege.
+/// The id of a user or group inside: never 0, so that executing a program drops all privileges.
 pub(super) fn number_inside(outside: u32) -> u32 {
     if outside == 0 { ROOT_INSIDE } else { outside }
 }
 
-/// Enters new namespaces and masks what is hidden. The next child is the first process inside.
+/// Enters new namespaces and masks hidden paths. The next child is the first process inside.
 pub(super) fn enter(plan: &Plan) -> io::Result<()> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     unshare(
@@ -46,22 +46,22 @@ pub(super) fn enter(plan: &Plan) -> io::Result<()> {
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     mounts::make_read_only(plan)?;
     hidden::mask(plan, &private::void(&plan.private))?;
-    // Becoming the next stage would give up this too, and it has a `/proc` to mount.
+    // Executing the next stage would drop this capability, which it needs to mount `/proc`.
     let sets = capabilities(None)?;
     set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::SYS_ADMIN, ..sets })?;
     configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?;
     Ok(())
 }
 
-/// Sets things up as the first process inside, and gives up what privilege is left.
+/// Sets up the namespaces as the first process inside, and drops the remaining privileges.
 pub(super) fn settle(plan: &Plan) -> io::Result<()> {
     if plan.isolation == Isolation::Namespaces {
         let none: Option<&str> = None;
         let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        // In some containers parts of `/proc` are masked and a whole one cannot be had; what the old one shows of
-        // outside processes is little, because their memory and variables are those of another user namespace.
+        // In some containers parts of `/proc` are masked and it cannot be mounted. The old one reveals little of
+        // outside processes: their memory and variables belong to another user namespace.
         let _ = mount(Some("proc"), "/proc", Some("proc"), harmless, none);
-        // Root is exempt from the limit on processes, but not from running out of numbers.
+        // Root is exempt from the process limit, but not from this one.
         if has_pid_max_of_its_own() {
             let most = RESERVED_PIDS.saturating_add(plan.limits.processes);
             let _ = fs::write("/proc/sys/kernel/pid_max", most.to_string());
@@ -72,19 +72,19 @@ pub(super) fn settle(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the highest process number is one of the namespace. Before Linux 6.14 it is one of the whole machine, and the
-/// supervisor alone counts.
+/// Whether `pid_max` belongs to the namespace. Before Linux 6.14 it is global, and only the supervisor counts
+/// processes.
 fn has_pid_max_of_its_own() -> bool {
     fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| version(&release) >= Some((6, 14)))
 }
 
-/// The first two numbers of a kernel's release: of `6.14.0-rc1+`, 6 and 14.
+/// The first two numbers of a kernel release: 6 and 14 of `6.14.0-rc1+`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Gives up every capability for good, given that no new privileges are to be had.
+/// Drops every capability permanently, given that `no_new_privs` is set.
 pub(super) fn give_up_privileges() -> io::Result<()> {
     clear_ambient_capability_set()?;
     let nothing = CapabilitySet::empty();

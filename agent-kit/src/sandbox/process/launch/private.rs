@@ -1,5 +1,4 @@
-//! What is in the private folder of a run: what the program has for `TMPDIR` and `HOME`, and what hidden files are
-//! masked with.
+//! The private folder of a run: `TMPDIR` and `HOME` of the program, and the masks of hidden files.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -19,12 +18,12 @@ pub(super) fn make(temporary: &Path) -> io::Result<Private> {
     Ok(private)
 }
 
-/// What the program has of it.
+/// The part for the program.
 pub(super) fn home(private: &Path) -> PathBuf {
     private.join("home")
 }
 
-/// Where masks are made; the program is not granted it.
+/// The part for masks; the program cannot access it.
 pub(super) fn void(private: &Path) -> PathBuf {
     private.join("void")
 }

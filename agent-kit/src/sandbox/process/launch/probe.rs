@@ -1,4 +1,4 @@
-//! The program of the self-test: it tries to get out and tells how far it got.
+//! The program of the self-test: tries to escape and reports how.
 
 use std::io;
 use std::net::UdpSocket;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::PROBE;
 
-/// A way in which the probe got out.
+/// A way in which the probe escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) enum Escape {
     /// It wrote a file outside.
     Wrote,
-    /// It read what is hidden.
+    /// It read a hidden file.
     Read,
     /// It opened a socket.
     Connected,
-    /// It could have signalled the process that wanted it.
+    /// It could have signalled our process.
     Signalled,
 }
 

@@ -1,4 +1,4 @@
-//! The last stage: confines itself, and becomes the program.
+//! The last stage: confines itself and becomes the program.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
@@ -13,12 +13,12 @@ use super::super::plan::{Isolation, Plan, Report, Streams};
 use super::entrance::Entrance;
 use super::{close_all_others, landlock, limits, namespaces, no_sandbox, not_started, private, relay, seccomp};
 
-/// Becomes the program, or says why not.
+/// Becomes the program, or reports why not.
 pub(super) fn become_program() -> Result<(), Report> {
     close_all_others()?;
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (plan, input) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    // Closed by becoming the program: what it writes is no report.
+    // Closed on exec: the program cannot write reports.
     let mut reports = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(not_started)?);
     let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from).map_err(not_started);
 
@@ -29,7 +29,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));
     command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
 
-    // Opened before the sandbox stands, which lets nothing be opened.
+    // Opened before the sandbox forbids it.
     let entrance = plan.has_proxy.then(Entrance::open).transpose().map_err(no_sandbox)?;
     if let Some(entrance) = &entrance {
         entrance.name_to(&mut command);
@@ -39,7 +39,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     if plan.isolation != Isolation::Off {
         let port = entrance.as_ref().map(|entrance| entrance.port);
         let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
-            // What was asked for cannot be granted; the sandbox itself is fine.
+            // The request cannot be granted; the sandbox itself is fine.
             ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
             _ => no_sandbox(error),
         })?;
@@ -66,7 +66,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     Ok(())
 }
 
-/// What the program reads: a file in memory, so that nobody has to write while it reads.
+/// The program's standard input: a file in memory, so that no process has to write while it reads.
 fn stdin(input: &[u8]) -> io::Result<Stdio> {
     if input.is_empty() {
         return Ok(Stdio::null());

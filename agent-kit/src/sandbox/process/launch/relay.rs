@@ -1,14 +1,14 @@
-//! Standing between a program and the pipe that leads out, to tell its two streams apart.
+//! Runs between a program and the socket that leads out of the sandbox, to separate its two streams.
 //!
-//! Where the program goes on and is spoken to, the pipe is a pair of sockets, and what comes in by it is passed on to
-//! the program, which has none itself.
+//! For a program that keeps running, input arrives through the same socket and is forwarded, because the program has no
+//! socket itself.
 //!
-//! The relay stands behind the same sandbox as the program and ends as the program ended. What is written after that by
-//! processes that the program left behind is waited for only a moment: they are ended with it.
+//! The relay is in the same sandbox as the program and ends as it ended. Output of processes that the program left
+//! behind is read only briefly, because they are ended with it.
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,18 +19,18 @@ use nix::sys::signal::{self, Signal};
 
 use super::super::apart::{self, PART_MAX_BYTES, Stream};
 use super::super::plan::Streams;
-use super::entrance::Entrance;
+use super::entrance::{Entrance, pump};
 
-/// How often it is looked whether a program has ended whose streams are still open.
+/// The interval of checking whether a program with open streams has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long streams are read after the program has ended.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
-/// The exit code of a relay that nobody listens to.
+/// The exit code of a relay whose output is not read.
 const UNHEARD: i32 = 125;
 
-/// How many parts may wait to be written.
+/// The maximum number of queued parts.
 const PARTS: usize = 4;
 
 /// Starts the program and ends as it ends.
@@ -56,7 +56,7 @@ pub(super) fn become_relay(
         read(reader, Stream::Stdout, sender.clone());
     }
     let mut child = command.spawn()?;
-    // It holds ends of pipes that are the program's now.
+    // It holds the program's ends of the pipes.
     drop(command);
     if let Some(entrance) = entrance {
         entrance.serve();
@@ -68,35 +68,26 @@ pub(super) fn become_relay(
         read(stderr, Stream::Stderr, sender.clone());
     }
     drop(sender);
-    if let (Some(mut said), Some(mut stdin)) = (said, child.stdin.take()) {
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; PART_MAX_BYTES];
-            // By hand: `io::copy` would splice, which keeps the program from reading for as long as nothing more comes.
-            while let Ok(count @ 1..) = said.read(&mut buffer) {
-                // A program that does not read any more is no fault.
-                if stdin.write_all(buffer.get(..count).unwrap_or_default()).is_err() {
-                    break;
-                }
-            }
-        });
+    if let (Some(said), Some(stdin)) = (said, child.stdin.take()) {
+        std::thread::spawn(move || pump(&said, &stdin));
     }
-    // When what it puts out cannot be passed on, it was started all the same: this is no failure to start it.
+    // An error after the start is no failure to start.
     let Ok(status) = passed_on(&mut child, &parts) else { std::process::exit(UNHEARD) };
     if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
-        // Twice: the first one only takes away the handler by which the language's runtime tells an overflowed stack.
+        // Twice: the first one only removes the runtime's handler for stack overflows.
         let _ = signal::raise(signal);
         let _ = signal::raise(signal);
     }
-    // A signal that this process does not die of is told as a shell tells it.
+    // A signal that does not end this process is reported as a shell does.
     std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
 }
 
-/// Passes on what the program puts out until it has ended.
+/// Forwards the program's output until it has ended.
 fn passed_on(child: &mut Child, parts: &Receiver<(Stream, Vec<u8>)>) -> io::Result<ExitStatus> {
     let mut ended: Option<(ExitStatus, Instant)> = None;
     loop {
         match parts.recv_timeout(LOOK) {
-            // Nobody reads any more when it cannot be written, and then everything is about to end.
+            // A failed write means that no process reads it, and everything is about to end.
             Ok((stream, part)) => apart::write(&mut io::stderr(), stream, &part)?,
             Err(RecvTimeoutError::Disconnected) => return child.wait(),
             Err(RecvTimeoutError::Timeout) if ended.is_some() => break,

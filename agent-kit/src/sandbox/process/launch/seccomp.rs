@@ -1,4 +1,4 @@
-//! A filter of system calls: what no build and no test needs, and what would lead round the other layers.
+//! A system call filter: refuses calls that no build or test needs, and calls that would bypass the other layers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,10 +12,10 @@ use super::super::plan::{Plan, Writable};
 
 /// Refused whatever the arguments.
 const REFUSED: &[i64] = &[
-    // The network, and every socket of another process. Landlock alone lets UDP, netlink and named sockets out.
+    // The network, and sockets of other processes. Landlock alone allows UDP, netlink and named sockets.
     libc::SYS_bind,
     libc::SYS_listen,
-    // Opens, connects and sends without any of the calls above.
+    // Opens, connects and sends without the calls above.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -30,7 +30,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // Namespaces and mounts: no privilege in a namespace of one's own, and no mask taken off.
+    // Namespaces and mounts: no privileges in a new namespace, and no mask removed.
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_chroot,
@@ -46,7 +46,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_mount_setattr,
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
-    // Large and often broken parts of the kernel.
+    // Parts of the kernel with many vulnerabilities.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -72,15 +72,15 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// The rest of the network, but for a program that has a proxy: that makes streams of IPv4 and connects them. In its
-/// network namespace there is nothing but the proxy to connect to, and no socket of these finds one that has a name.
+/// The rest of the network, except for a program with a proxy: it may create and connect IPv4 streams. Its network
+/// namespace contains nothing but the proxy, and such a socket cannot connect to a named one.
 const CONNECTING: &[i64] = &[libc::SYS_socket, libc::SYS_connect];
 const INTERNET_FAMILY: u64 = 2;
 const STREAM_KIND: u64 = 1;
-/// Of such a stream: the usual protocol, and the same by its name.
+/// The default protocol of such a stream, and TCP.
 const STREAM_PROTOCOLS: [u64; 2] = [0, 6];
 
-/// What changes the attributes of a file by its name.
+/// Calls that change the attributes of a file by name.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_fchmodat,
     SYS_FCHMODAT2,
@@ -106,40 +106,38 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_utimes,
 ];
 
-/// What changes the attributes of an open file.
+/// Calls that change the attributes of an open file.
 const OPEN_ATTRIBUTES: &[i64] =
     &[libc::SYS_fchmod, libc::SYS_fchown, libc::SYS_fremovexattr, libc::SYS_fsetxattr, libc::SYS_utimensat];
 
-/// Calls that are newer than the table of the crate is for every architecture. Since 403 they have the same number everywhere.
+/// Calls that the crate lacks on some architectures. From 403 on numbers are the same everywhere.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
 const SYS_REMOVEXATTRAT: i64 = 466;
 const SYS_FILE_SETATTR: i64 = 469;
 
-/// The bit of a system call of the x32 interface, which has the same architecture in a filter's eyes
+/// The bit of x32 system calls, which have the same architecture in a filter
 /// (<https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html>).
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Calls that have a number of their own there, among them `ioctl`, `execve` and `ptrace`.
+/// Calls with separate x32 numbers, among them `ioctl`, `execve` and `ptrace`.
 #[cfg(target_arch = "x86_64")]
 const X32_OWN: std::ops::RangeInclusive<i64> = 512..=547;
 
-/// Requests that put bytes into a terminal as if they were typed: `TIOCSTI` and `TIOCLINUX`.
+/// Requests that insert input into a terminal: `TIOCSTI` and `TIOCLINUX`.
 const TYPING: [u64; 2] = [0x5412, 0x541C];
 
-/// A pair of sockets that stays one: of the machine, and a stream or a sequence of packets. Any other kind can be
-/// connected a second time, or to elsewhere at once.
+/// A socket pair that stays one: Unix, stream or seqpacket. Other kinds can be reconnected or send elsewhere.
 const PAIRED_FAMILY: u64 = 1;
 const PAIRED_KINDS: [u64; 2] = [1, 5];
-/// The bits of the argument that the kind stands in; beside it stand `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+/// The bits of the kind; the others are `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 const SOCKET_KIND: u64 = 0xF;
 
-/// The bits by which a program runs as its owner or group: `S_ISUID` and `S_ISGID`. Left behind in the workspace it
-/// would do so for everybody.
+/// `S_ISUID` and `S_ISGID`: a program left in the workspace would run as its owner or group for every user.
 const RUNS_AS_OWNER: [u64; 2] = [0o4000, 0o2000];
 
-/// Calls that take a mode, and which argument it is.
+/// Calls with a mode, and the index of that argument.
 const MODES: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -153,18 +151,18 @@ const MODES: &[(i64, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// Calls that take a mode when they create a file, and which arguments the flags and the mode are.
+/// Calls that create a file with a mode, and the indices of the flags and the mode.
 const OPENING: &[(i64, u8, u8)] = &[
     (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
 ];
 
-/// The flags by which a file is created: `O_CREAT`, and the bit of `O_TMPFILE` that is its own.
+/// The flags that create a file: `O_CREAT`, and the bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 const CREATING: [u64; 2] = [0o100, 0o20_000_000];
 
-/// Calls about a process by its number, and which argument that is: 0 is the caller. Refused for any other where there
-/// is no PID namespace.
+/// Calls on a process id, and the index of that argument; 0 is the caller. Other processes are refused without a PID
+/// namespace.
 const OF_PROCESSES: &[(i64, u8)] = &[
     (libc::SYS_sched_setaffinity, 0),
     (libc::SYS_sched_setattr, 0),
@@ -174,10 +172,10 @@ const OF_PROCESSES: &[(i64, u8)] = &[
     (libc::SYS_ioprio_set, 1),
 ];
 
-/// The value by which the first argument of two of them means all processes of a user: `PRIO_USER`, `IOPRIO_WHO_USER`.
+/// The first argument by which two of them mean all processes of a user: `PRIO_USER`, `IOPRIO_WHO_USER`.
 const OF_USERS: [(i64, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
 
-/// What stays behind in the kernel and is shared with everybody, where there is no IPC namespace.
+/// Shared kernel objects that outlive a program, refused without an IPC namespace.
 const SHARED: &[i64] = &[
     libc::SYS_mq_getsetattr,
     libc::SYS_mq_notify,
@@ -210,20 +208,19 @@ const NEW_NAMESPACES: [i32; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// Whose rights, owners and times can be changed. Landlock does not know these calls.
+/// The files whose permissions, owners and times can be changed. Landlock does not restrict these calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attributes {
-    /// Those that the mounts leave writable.
+    /// Those on writable mounts.
     ByMounts,
-    /// Those of open files: without a mount namespace, a name would reach every file of the user. A file that can only
-    /// be read can be opened too.
+    /// Open files: without a mount namespace, a name could be any file of the user. A read-only file can be opened too.
     OfOpenFiles,
-    /// None, where there is neither a mount namespace nor a whole workspace to write.
+    /// None: there is no mount namespace, and not the whole workspace is writable.
     OfNone,
 }
 
 impl Attributes {
-    /// What is left of them to a program.
+    /// Those that a program may change.
     fn of(plan: &Plan) -> Self {
         match plan.writable {
             _ if plan.isolation.has_namespaces() => Self::ByMounts,
@@ -233,10 +230,10 @@ impl Attributes {
     }
 }
 
-/// Restricts this process. It must have given up new privileges.
+/// Restricts this process, which must have `no_new_privs` set.
 pub(super) fn restrict(plan: &Plan) -> io::Result<()> {
-    // As if the kernel did not have them: their flags and modes lie in memory where no filter sees them, and the C
-    // libraries then take the older calls.
+    // As if they did not exist: their flags and modes are in memory, which a filter cannot read, and C libraries fall
+    // back to the older calls.
     let not_there = BTreeMap::from([(libc::SYS_clone3, Vec::new()), (libc::SYS_openat2, Vec::new())]);
     apply(not_there, libc::ENOSYS)?;
     apply(refused(plan).map_err(io::Error::other)?, libc::EPERM)
@@ -250,7 +247,7 @@ fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-/// What is refused: each call, with the rules of which one is enough, or without any.
+/// The refused calls: any of its rules suffices; no rules means always.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn refused(plan: &Plan) -> Result<Rules, BackendError> {
@@ -298,10 +295,10 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
     }
     let attributes = Attributes::of(plan);
     if attributes == Attributes::OfOpenFiles {
-        // Without a name it changes the times of an open file.
+        // Without a name it changes an open file.
         add(libc::SYS_utimensat, vec![SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?])?;
     }
-    // Last, because a call that is refused whatever the arguments has no rules.
+    // Last, because a call that is always refused has no rules.
     let whole: &[&[i64]] = match attributes {
         Attributes::ByMounts => &[],
         Attributes::OfOpenFiles => &[ATTRIBUTES, SHARED],
@@ -320,12 +317,12 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The argument has this bit. The upper half of an argument is not looked at: the kernel does not either.
+/// The argument has this bit. The kernel ignores the upper half of an argument, too.
 fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
     has_of(argument, bit, bit)
 }
 
-/// These bits of the argument are this value.
+/// These bits of the argument have this value.
 fn has_of(argument: u8, bits: u64, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), value)
 }

@@ -1,4 +1,4 @@
-//! Watching over a program until it ends, and ending what it leaves behind.
+//! Supervises a program until it ends, and ends the processes that it left behind.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,14 +17,14 @@ use super::super::plan::{Exit, Plan, Report};
 use super::hidden::Watched;
 use super::{PROGRAM, no_sandbox, start};
 
-/// How often the number of processes, and what masks lie on, is looked at.
+/// The interval of checking the number of processes and the masks.
 const LOOK: Duration = Duration::from_millis(50);
-/// The pause between two rounds of ending processes that may have started others meanwhile.
+/// The pause between two rounds of killing processes, which may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(2);
-/// How many rounds there are before we give up.
+/// The maximum number of rounds.
 const ROUNDS: u32 = 1000;
 
-/// The program had too many processes and was ended for it.
+/// The program was ended because it had too many processes.
 static MULTIPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Supervises the program as the first process of a PID namespace: the kernel ends all others with it.
@@ -41,7 +41,7 @@ pub(super) fn as_first(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     report(wait_for(child)?)
 }
 
-/// Supervises the program where there are no namespaces: whatever leaves its parent becomes a child of this process.
+/// Supervises the program without namespaces: orphans become children of this process.
 pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     set_child_subreaper(Some(getpid())).map_err(|error| no_sandbox(error.into()))?;
     let child = start(Command::new(&plan.launcher).args(PROGRAM), plan, stdin)?;
@@ -58,7 +58,7 @@ pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     if MULTIPLIED.load(Ordering::SeqCst) { Err(Report::Multiplied) } else { report(ended?) }
 }
 
-/// Waits for the inner stage, and ends it when this process is told to, or when a mask has fallen off.
+/// Waits for the inner stage, and ends it on request or when a mask was lost.
 pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Report> {
     let lifeline = child.stdin.take();
     let handle = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -73,7 +73,7 @@ pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Repo
     at_each_look(move || {
         let Some(path) = watched.replaced() else { return };
         if !told.swap(true, Ordering::SeqCst) {
-            // First, so that it is what ended the program.
+            // First, so that this is the reason of the end.
             let _ = Report::Unmasked(path.to_path_buf()).write(&mut io::stdout());
         }
         let _ = end(&handle);
@@ -82,7 +82,7 @@ pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Repo
     Ok(())
 }
 
-/// Does `end` when stdin is closed.
+/// Calls `end` when stdin is closed.
 fn at_end_of_lifeline(end: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
@@ -101,7 +101,7 @@ fn at_each_look(look: impl Fn() + Send + 'static) {
 
 /// Waits for the program, and for every orphan that ends before it.
 fn wait_for(mut child: Child) -> Result<Exit, Report> {
-    // Dropping its stdin tells the stage that the plan is complete.
+    // Closing its stdin marks the end of the plan.
     drop(child.stdin.take());
     let program = i32::try_from(child.id()).unwrap_or_default();
     loop {
@@ -120,8 +120,8 @@ fn report(exit: Exit) -> Result<(), Report> {
     Report::Ended(exit).write(&mut io::stdout()).map_err(no_sandbox)
 }
 
-/// Ends every descendant of this process, round by round, until there is none. `reap` is for the thread that waits for
-/// them, and for no other: one that is waited for twice would be missed.
+/// Kills every descendant of this process, in rounds, until there is none. Only the thread that waits for them may pass
+/// `reap`: a child waited for twice would be missed.
 fn end_descendants(reap: impl Fn()) {
     for _ in 0..ROUNDS {
         let descendants = descendants();
@@ -140,14 +140,14 @@ fn reap() {
     while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
-/// Every process with its parent that `/proc` shows.
+/// Every process in `/proc` with its parent.
 fn processes() -> BTreeMap<i32, i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let parent = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in brackets and may hold anything, brackets too; the state and the parent follow. A process
-        // counts whatever its state: one whose first thread has ended looks like a zombie and goes on.
+        // The name is in brackets and may contain brackets; the state and the parent follow. The state is ignored: a
+        // process whose main thread has ended looks like a zombie and continues.
         let (_, rest) = stat.rsplit_once(')')?;
         Some((pid, rest.split_whitespace().nth(1)?.parse().ok()?))
     };
@@ -160,7 +160,7 @@ fn descendants() -> Vec<i32> {
     let us = getpid().as_raw_nonzero().get();
     let descends = |pid: i32| {
         let mut at = pid;
-        // A chain is not longer than there are processes, also when it changed while it was read.
+        // A chain is no longer than the number of processes, even if it changed while being read.
         for _ in 0..processes.len() {
             match processes.get(&at) {
                 Some(parent) if *parent == us => return true,
