@@ -12,29 +12,14 @@ use super::{Round, StepLocation};
 pub struct Rounds {
     /// The last step of each lane.
     last: BTreeMap<LanePath, (Digest, StepLocation)>,
-    /// The step that first opened each lane.
-    first: BTreeMap<LanePath, u64>,
 }
 
 impl Rounds {
     /// Adds the next step and returns its location.
     pub fn step(&mut self, seq: u64, digest: Digest, lane: &LanePath, prev: &[Digest]) -> StepLocation {
         let place = StepLocation { seq, round: Round { lane: lane.clone(), opened_by: self.opened_by(lane, prev) } };
-        let mut within = Some(lane.clone());
-        for opened_by in place.round.opened_by.iter().rev() {
-            let Some(lane) = within.filter(|lane| !lane.is_trunk()) else { break };
-            within = lane.parent();
-            self.first.entry(lane).or_insert(*opened_by);
-        }
         self.last.insert(lane.clone(), (digest, place.clone()));
         place
-    }
-
-    /// For each part of a lane's path, the step that first opened it.
-    pub fn first_opened(&self, lane: &LanePath) -> Vec<u64> {
-        let mut first: Vec<u64> = lane.outward().filter_map(|lane| self.first.get(&lane).copied()).collect();
-        first.reverse();
-        first
     }
 
     fn opened_by(&self, lane: &LanePath, prev: &[Digest]) -> Vec<u64> {

@@ -56,14 +56,19 @@ impl ClientHandler for Client {
 /// A connection after its handshake.
 pub struct Connection {
     service: RunningService<RoleClient, Client>,
-    /// `None` for an address.
-    process: Option<Process>,
-    watch: Watch,
+    remote: Remote,
     /// No more requests are possible, although the transport is open.
     is_broken: AtomicBool,
     /// The tools that differ from their pins, with a description of the change.
     changed: Mutex<BTreeMap<String, String>>,
+}
+
+/// The server, as errors describe it.
+struct Remote {
     server: String,
+    /// `None` for an address.
+    process: Option<Process>,
+    watch: Watch,
     redactor: Redactor,
 }
 
@@ -86,22 +91,20 @@ impl Connection {
                 (None, timeout_at(deadline, Client.serve(transport)).await)
             }
         };
-        let server = settings.name.clone();
+        let remote = Remote { server: settings.name.clone(), process, watch, redactor };
         let service = match handshake {
             Ok(Ok(service)) => service,
-            Ok(Err(error)) => return Err(not_ready(&server, &error, process.as_ref(), &watch, &redactor).await),
+            Ok(Err(error)) => return Err(remote.not_ready(&error).await),
             Err(_) => {
-                let wrote = process.as_ref().map(Process::wrote).unwrap_or_default();
-                let wrote = bound::line(&redactor.text(&wrote), MAX_CAUSE_CHARS);
+                let wrote = remote.words(&remote.process.as_ref().map(Process::wrote).unwrap_or_default());
                 let limit = settings.start_timeout;
-                let message = format!("the MCP server {server} was not ready within {limit:?}{wrote}");
+                let message = format!("the MCP server {} was not ready within {limit:?}{wrote}", remote.server);
                 return Err(Error::new(Code::McpStart, message));
             }
         };
         // A cached answer must not hide a change.
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
-        let (is_broken, changed) = (AtomicBool::new(false), Mutex::default());
-        Ok(Self { service, process, watch, is_broken, changed, server, redactor })
+        Ok(Self { service, remote, is_broken: AtomicBool::new(false), changed: Mutex::default() })
     }
 
     pub fn peer(&self) -> &Peer<RoleClient> {
@@ -109,7 +112,7 @@ impl Connection {
     }
 
     pub fn watch(&self) -> &Watch {
-        &self.watch
+        &self.remote.watch
     }
 
     /// Whether requests are possible.
@@ -121,7 +124,7 @@ impl Connection {
     pub fn end(&self) -> Option<oneshot::Receiver<()>> {
         self.is_broken.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
-        self.process.as_ref().map(Process::end)
+        self.remote.process.as_ref().map(Process::end)
     }
 
     /// How a tool changed since it was pinned; `None` = not at all.
@@ -135,10 +138,10 @@ impl Connection {
 
     /// The error for a request that rmcp could not complete.
     pub async fn fault(&self, error: &ServiceError) -> Error {
-        let server = &self.server;
+        let server = &self.remote.server;
         match error {
             ServiceError::McpError(error) => {
-                let message = self.words(&error.message);
+                let message = self.remote.words(&error.message);
                 Error::new(Code::McpToolFailed, format!("the MCP server {server} answered with an error: {message}"))
             }
             ServiceError::TransportClosed => self.ended().await,
@@ -146,11 +149,11 @@ impl Connection {
             ServiceError::TransportSend(error) => {
                 // A lost session does not come back; the next call opens another.
                 self.is_broken.store(true, Ordering::SeqCst);
-                let cause = self.words(&web::root_cause(error));
+                let cause = self.remote.words(&web::root_cause(error));
                 Error::new(Code::McpEnded, format!("the MCP server {server} could not be asked: {cause}"))
             }
             other => {
-                let cause = self.words(&other.to_string());
+                let cause = self.remote.words(&other.to_string());
                 Error::new(
                     Code::McpUnreadable,
                     format!("the answer of the MCP server {server} cannot be used: {cause}"),
@@ -161,13 +164,40 @@ impl Connection {
 
     /// The error for a connection that has ended. Also ends what is left of the server.
     pub async fn ended(&self) -> Error {
-        let error = ended(&self.server, Code::McpEnded, self.process.as_ref(), &self.watch, &self.redactor).await;
+        let error = self.remote.ended(Code::McpEnded).await;
         drop(self.end());
         error
     }
+}
 
+impl Remote {
     fn words(&self, text: &str) -> String {
         bound::line(&self.redactor.text(text), MAX_CAUSE_CHARS)
+    }
+
+    /// The error for a failed handshake.
+    async fn not_ready(&self, error: &ClientInitializeError) -> Error {
+        let is_closed =
+            matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });
+        if self.process.is_some() && is_closed {
+            return self.ended(Code::McpStart).await;
+        }
+        let cause = self.words(&web::root_cause(error));
+        Error::new(Code::McpStart, format!("the MCP server {} did not get ready: {cause}", self.server))
+    }
+
+    async fn ended(&self, code: Code) -> Error {
+        let server = &self.server;
+        let words = match (self.watch.fault(), &self.process) {
+            (Some(fault), _) => {
+                let message = format!("the connection to the MCP server {server} was closed: {fault}");
+                return Error::new(Code::McpUnreadable, message);
+            }
+            (None, Some(process)) => process.last_words().await,
+            (None, None) => "closed the connection".to_owned(),
+        };
+        let words = bound::line(&self.redactor.text(&words), 2 * MAX_CAUSE_CHARS);
+        Error::new(code, format!("the MCP server {server} {words}"))
     }
 }
 
@@ -225,33 +255,4 @@ fn over_http(
         config = config.auth_header(&bearer.value);
     }
     Ok(Guarded::new(StreamableHttpClientTransport::with_client(client, config), watch.clone()))
-}
-
-/// The error for a failed handshake.
-async fn not_ready(
-    server: &str,
-    error: &ClientInitializeError,
-    process: Option<&Process>,
-    watch: &Watch,
-    redactor: &Redactor,
-) -> Error {
-    if process.is_some()
-        && matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. })
-    {
-        return ended(server, Code::McpStart, process, watch, redactor).await;
-    }
-    let cause = bound::line(&redactor.text(&web::root_cause(error)), MAX_CAUSE_CHARS);
-    Error::new(Code::McpStart, format!("the MCP server {server} did not get ready: {cause}"))
-}
-
-async fn ended(server: &str, code: Code, process: Option<&Process>, watch: &Watch, redactor: &Redactor) -> Error {
-    let words = match (watch.fault(), process) {
-        (Some(fault), _) => {
-            let message = format!("the connection to the MCP server {server} was closed: {fault}");
-            return Error::new(Code::McpUnreadable, message);
-        }
-        (None, Some(process)) => process.last_words().await,
-        (None, None) => "closed the connection".to_owned(),
-    };
-    Error::new(code, format!("the MCP server {server} {}", bound::line(&redactor.text(&words), 2 * MAX_CAUSE_CHARS)))
 }

@@ -36,20 +36,9 @@ impl Pin {
     }
 }
 
-/// The tools that differ from their pins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
-    /// By tool name.
-    changes: BTreeMap<String, Change>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
-    Added,
-    Removed,
-    /// With the difference.
-    Edited(String),
-}
+/// The tools that differ from their pins, by name, with the change in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changed(pub BTreeMap<String, String>);
 
 /// Compares two sets of tools.
 ///
@@ -57,56 +46,34 @@ enum Change {
 /// The added, removed and changed tools.
 pub fn compare(old: &BTreeMap<String, Pin>, new: &BTreeMap<String, Pin>) -> Result<(), Changed> {
     let change = |name: &String| match (old.get(name), new.get(name)) {
-        (Some(_), None) => Some(Change::Removed),
-        (None, Some(_)) => Some(Change::Added),
-        (Some(before), Some(now)) if before.digest != now.digest => Some(Change::Edited(diff(before, now))),
+        (Some(_), None) => Some("was removed".to_owned()),
+        (None, Some(_)) => Some("was added".to_owned()),
+        (Some(before), Some(now)) if before.digest != now.digest => {
+            Some(format!("has changed:\n{}", diff(before, now)))
+        }
         _ => None,
     };
     let names = old.keys().chain(new.keys());
-    let changes: BTreeMap<String, Change> = names.filter_map(|name| Some((name.clone(), change(name)?))).collect();
-    if changes.is_empty() { Ok(()) } else { Err(Changed { changes }) }
-}
-
-impl Changed {
-    /// The names of the tools.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.changes.keys().map(String::as_str)
-    }
-
-    /// The change of one tool, in words; `None` = unchanged.
-    pub fn of(&self, name: &str) -> Option<String> {
-        self.changes.get(name).map(ToString::to_string)
-    }
+    let changes: BTreeMap<String, String> = names.filter_map(|name| Some((name.clone(), change(name)?))).collect();
+    if changes.is_empty() { Ok(()) } else { Err(Changed(changes)) }
 }
 
 impl fmt::Display for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        for (name, change) in &self.changes {
+        for (name, change) in &self.0 {
             if text.len() > MAX_DIFF_BYTES {
                 break;
             }
             let gap = if text.is_empty() { "" } else { "\n" };
             text.push_str(gap);
-            text.push_str(name);
-            text.push(' ');
-            text.push_str(&change.to_string());
+            text.extend([name, " ", change]);
         }
         f.write_str(&bound::cut(text, MAX_DIFF_BYTES))
     }
 }
 
 impl std::error::Error for Changed {}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Added => f.write_str("was added"),
-            Self::Removed => f.write_str("was removed"),
-            Self::Edited(diff) => write!(f, "has changed:\n{diff}"),
-        }
-    }
-}
 
 fn diff(old: &Pin, new: &Pin) -> String {
     let (before, after) = (readable(old), readable(new));
@@ -146,8 +113,8 @@ mod tests {
         ]);
         assert_eq!(compare(&old, &old), Ok(()));
         let changed = compare(&old, &new).unwrap_err();
-        assert_eq!(changed.names().collect::<Vec<_>>(), ["gone", "more", "read"]);
-        assert_eq!(changed.of("same"), None);
+        assert_eq!(changed.0.keys().collect::<Vec<_>>(), ["gone", "more", "read"]);
+        assert_eq!(changed.0.get("same"), None);
         insta::assert_snapshot!(changed, @r#"
         gone was removed
         more was added

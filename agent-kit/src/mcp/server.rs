@@ -236,11 +236,8 @@ impl Shared {
 
     /// Compares a server's current tools with the pins.
     fn notice(&self, connection: &Connection, now: &Catalogue) {
-        let changed = pins::compare(&self.catalogue().pins, &now.pins).err();
-        let of = |changed: &pins::Changed| {
-            changed.names().filter_map(|name| Some((name.to_owned(), changed.of(name)?))).collect()
-        };
-        connection.set_changed(changed.as_ref().map(of).unwrap_or_default());
+        let changed = pins::compare(&self.catalogue().pins, &now.pins).err().unwrap_or_default();
+        connection.set_changed(changed.0);
     }
 
     /// Waits for an answer, up to the call timeout. A call that takes longer is cancelled at the server.

@@ -9,10 +9,8 @@ mod uses;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, Effect, Fault, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply};
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::Head;
 
 use crate::answer::Contract;
 use crate::effects::Effects;
@@ -65,7 +63,17 @@ pub async fn run(
     loop {
         match turn.next()? {
             Next::Ask(conversation) => {
-                let call = model_call(agent, place.next(), head_digest, &head, conversation);
+                // The first attempt; a retry sets attempt, ordinal, model and time.
+                let call = ModelCall {
+                    site: place.next(),
+                    attempt: 0,
+                    ordinal: 0,
+                    model: agent.model.clone(),
+                    head_digest,
+                    head: Arc::clone(&head),
+                    conversation,
+                    time_left: Duration::MAX,
+                };
                 let performed = effects.perform(Call::Model(call)).await?;
                 let verdict = turn.replied(performed)?;
                 effects.settle(verdict).await;
@@ -92,26 +100,6 @@ impl CallSites {
         let site = Site { position: self.position, ..self.site.clone() };
         self.position = self.position.saturating_add(1);
         site
-    }
-}
-
-/// The first attempt of a model call. A retry sets attempt, ordinal, model and time.
-fn model_call(
-    agent: &Agent,
-    site: Site,
-    head_digest: Digest,
-    head: &Arc<Head>,
-    conversation: Arc<Conversation>,
-) -> ModelCall {
-    ModelCall {
-        site,
-        attempt: 0,
-        ordinal: 0,
-        model: agent.model.clone(),
-        head_digest,
-        head: Arc::clone(head),
-        conversation,
-        time_left: Duration::MAX,
     }
 }
 

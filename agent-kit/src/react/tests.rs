@@ -1,16 +1,16 @@
 use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, FaultClass, ModelAnswer, Reply, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::message::{Parts, ToolUse};
-use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
+use rondo_protocol::object::{AnsweredBy, Entry, Finish, Head, ModelReply, Parameters};
 use rondo_protocol::read_set::{FileStamp, ReadEntry, ReadKind, ReadSet};
 use rondo_protocol::workflow::AnswerFormat;
+use rondo_protocol::{Digest, Value};
 
 use super::*;
 use crate::effects::{Performed, Sent, Verdict};

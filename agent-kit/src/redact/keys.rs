@@ -1,5 +1,8 @@
 //! Finds secret values in a text, in every encoding in which they may appear.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
 use super::mark;
 use super::spelling::{self, Alphabet, INTRODUCERS, Match};
 
@@ -221,14 +224,7 @@ fn hex(bytes: &[u8]) -> String {
 /// The base64 of a key with `before` bytes (0, 1 or 2) before it in its group of three: only the characters that the
 /// key alone determines.
 fn base64(key: &[u8], before: usize) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let first = (before * 8).div_ceil(6);
-    let end = (before + key.len()) * 8 / 6;
-    let byte = |at: usize| at.checked_sub(before).and_then(|at| key.get(at)).copied().unwrap_or_default();
-    let sextet = |index: usize| {
-        let bit = index * 6;
-        let pair = u16::from_be_bytes([byte(bit / 8), byte(bit / 8 + 1)]);
-        usize::from(pair >> (10 - bit % 8) & 63)
-    };
-    (first..end).filter_map(|index| ALPHABET.get(sextet(index)).copied().map(char::from)).collect()
+    let (first, end) = ((before * 8).div_ceil(6), (before + key.len()) * 8 / 6);
+    let encoded = STANDARD_NO_PAD.encode([&vec![0; before], key].concat());
+    encoded.get(first..end).unwrap_or_default().to_owned()
 }

@@ -18,10 +18,6 @@
 use rondo_protocol::call::ModelCall;
 use serde::{Deserialize, Serialize};
 
-/// The maximum length of a key at OpenAI.
-#[cfg(test)]
-pub(super) const KEY_MAX_BYTES: usize = 64;
-
 /// How many hexadecimal digits of the head's digest a key contains: 128 bits.
 const HEAD_DIGITS: usize = 32;
 
@@ -240,6 +236,9 @@ mod tests {
     use rondo_protocol::id::{LanePath, ThreadId};
 
     use super::*;
+
+    /// The maximum length of a key at OpenAI.
+    const KEY_MAX_BYTES: usize = 64;
     use crate::model::test_call;
 
     #[test]
