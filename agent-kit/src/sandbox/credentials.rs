@@ -1,7 +1,7 @@
-//! Where programs keep keys, and what people have typed, below the home of a user.
+//! The places below a home folder where programs store keys and typed input.
 
-/// Relative to the home. Each is out of reach with all below it, within whatever is granted, whether it exists yet or
-/// not; see [`reached`](super::reached).
+/// Relative to the home folder. Each is inaccessible with everything below, whatever is granted and whether or not it
+/// exists; see [`reached`](super::reached).
 pub const CREDENTIALS: &[&str] = &[
     // Keys and logins of the shell's own tools.
     ".ssh",
@@ -112,7 +112,7 @@ pub const CREDENTIALS: &[&str] = &[
     ".mylogin.cnf",
     ".mongodb",
     ".config/redis",
-    // What was typed or seen, keys among it.
+    // Histories, which may contain keys.
     ".bash_history",
     ".zsh_history",
     ".histfile",

@@ -1,20 +1,19 @@
-//! Where the programs that are started look for other programs and for modules.
+//! The search paths for programs and modules.
 //!
-//! What lies in the folder that a program starts in was written by the author of the project, or by a tool. It must not
-//! become a part of a program only because that looks there.
+//! The working folder of a program was written by the author of the project, or by a tool. Its contents must not become
+//! part of a program just because the program searches there.
 
 use std::path::Path;
 
-/// The path that is searched for programs when none is allowed from outside.
+/// The default `PATH`.
 pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Tells Python to import neither from the folder that it starts in nor from that of its script
-/// (<https://docs.python.org/3/using/cmdline.html#envvar-PYTHONSAFEPATH>). `PYTHONNOUSERSITE` is not set beside it: the
-/// user's own site is no place where a project writes, and programs that the user installed live there.
+/// Makes Python import neither from the working folder nor from the folder of its script
+/// (<https://docs.python.org/3/using/cmdline.html#envvar-PYTHONSAFEPATH>). `PYTHONNOUSERSITE` is not set: projects do
+/// not write to the user site, and the user's programs are installed there.
 pub const PYTHON_SAFE_PATH: (&str, &str) = ("PYTHONSAFEPATH", "1");
 
-/// A search path without what depends on the folder that a program starts in: empty parts, `.` and other relative
-/// ones. One that has nothing else is the usual one.
+/// Removes empty, `.` and other relative parts from a search path; the default path if nothing is left.
 pub fn absolute_path(path: &str) -> String {
     let parts: Vec<&str> = path.split(':').filter(|part| Path::new(part).is_absolute()).collect();
     if parts.is_empty() { DEFAULT_PATH.to_owned() } else { parts.join(":") }

@@ -1,11 +1,11 @@
-//! Sandboxes: what tools reach the world through.
+//! Sandboxes: the only access of tools to the outside.
 //!
-//! Each sandbox is given what the operator grants and lets nothing else through: [`files`] beneath a folder, [`process`]
-//! around a program, [`http`] to named hosts. A sandbox has one way in, so that a tool cannot go round it; what it turns
-//! away is a typed error. `tests/escapes` tries each from within, with the sandbox and without. What is out of reach by its
-//! name is in two tables, [`PROTECTED`] and [`CREDENTIALS`].
+//! Each sandbox allows what the operator grants and nothing else: [`files`] beneath a folder, [`process`] for programs,
+//! [`http`] to named hosts. A sandbox has one entry point, so that a tool cannot bypass it; what it refuses is a typed
+//! error. `tests/escapes` attacks each from within, with and without the sandbox. The names that are always
+//! inaccessible are in two tables, [`PROTECTED`] and [`CREDENTIALS`].
 //!
-//! This module knows nothing of tools, models, roles or who asked.
+//! This module knows nothing of tools, models, roles or callers.
 
 mod credentials;
 pub(crate) mod environment;

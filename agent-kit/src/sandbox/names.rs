@@ -1,4 +1,4 @@
-//! Path patterns, and which of them a path meets.
+//! Matches paths against patterns of protected names.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,10 @@ use std::path::Path;
 use super::protected::{Kept, PROTECTED, Protection};
 use crate::wildcard;
 
-/// Longer names are no disguise of a listed one.
+/// No disguise of a listed name is longer.
 const NAME_MAX_BYTES: usize = 128;
 
-/// The patterns that are in force.
+/// The patterns in force.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names(Vec<Pattern>);
 
@@ -18,14 +18,14 @@ pub(crate) struct Names(Vec<Pattern>);
 pub(crate) struct Pattern {
     /// Lowercase.
     parts: Vec<String>,
-    /// What it keeps off: as the table says, and to write where it is not listed there.
+    /// Its protection: from the table, else read-only.
     pub(crate) protection: Protection,
-    /// Where it is kept from being made.
+    /// Where it cannot be created.
     pub(crate) kept: Kept,
 }
 
 impl Names {
-    /// Patterns as an operator writes them. One without a name in it means nothing.
+    /// Parses an operator's patterns. One without a name is ignored.
     pub(crate) fn new(patterns: &[String]) -> Self {
         let pattern = |text: &String| {
             let parts: Vec<String> =
@@ -38,8 +38,8 @@ impl Names {
         Self(patterns.iter().filter_map(pattern).collect())
     }
 
-    /// What protects a path by a name among its parts, or by one of a folder above it. What may not be written counts
-    /// after the first `granted` parts only: to grant a folder of such a name is to know it.
+    /// The protection of a path by the name of one of its parts. Read-only names count after the first `granted` parts
+    /// only: granting such a folder by name overrides them.
     pub(crate) fn protection(&self, path: &Path, granted: usize) -> Option<Protection> {
         let parts: Vec<&OsStr> = path.iter().collect();
         let mut found = None;
@@ -59,12 +59,12 @@ impl Names {
     /// Whether a path is closed by a name.
     pub(crate) fn closes(&self, path: &Path) -> bool {
         let closed = || self.0.iter().filter(|pattern| pattern.protection == Protection::Closed);
-        // Nearly every name that is looked at is no such one.
+        // Nearly no name is one.
         let may_end = |name: &OsStr| closed().any(|pattern| pattern.last_is(name));
         path.iter().any(may_end) && self.protection(path, usize::MAX) == Some(Protection::Closed)
     }
 
-    /// What protects the name of an entry of a folder, whatever protects that folder.
+    /// The protection of an entry's own name in a folder.
     pub(crate) fn of_entry(&self, folder: &Path, name: &OsStr) -> Option<Protection> {
         let mut ending = self.0.iter().filter(|pattern| pattern.last_is(name)).peekable();
         ending.peek()?;
@@ -74,12 +74,12 @@ impl Names {
         protections.min_by_key(|protection| *protection != Protection::Closed)
     }
 
-    /// Whether folders in the shape of a repository are closed.
+    /// Whether folders that look like a repository are closed.
     pub(crate) fn close_repositories(&self) -> bool {
         self.0.iter().any(|pattern| pattern.parts == [".git"])
     }
 
-    /// The patterns, each as a relative path. Those with a `*` name nothing that could be kept.
+    /// The patterns without `*`, each as a relative path.
     pub(crate) fn plain(&self) -> impl Iterator<Item = (String, &Pattern)> {
         let plain = self.0.iter().filter(|pattern| !pattern.parts.iter().any(|part| part.contains('*')));
         plain.map(|pattern| (pattern.parts.join("/"), pattern))
@@ -99,7 +99,7 @@ impl Pattern {
     }
 }
 
-/// Whether a name is meant on any file system: some ignore case, HFS+ also ignores invisible characters, and NTFS has a
+/// Whether a name matches on any file system: some ignore case, HFS+ also ignores invisible characters, and NTFS has a
 /// short name for `.git` (CVE-2014-9390).
 fn is_meant(part: &str, name: &OsStr) -> bool {
     let bytes = name.as_bytes();
@@ -127,7 +127,7 @@ fn matches(part: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Whether `name` is `pattern`, in which `*` stands for any bytes.
+/// Whether `name` matches `pattern`, in which `*` matches any bytes.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
     wildcard::matches(pattern, name, |byte| *byte == b'*', |wanted, byte| wanted == byte)
 }

@@ -1,14 +1,14 @@
-//! The names by which one file or folder is known: as it is written, each link on its way, and where it really is.
+//! All names of a file or folder: as written, each link on the way, and the real path.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most links that one name leads through, as Linux has it.
+/// The maximum number of links to follow, as on Linux.
 const LINKS_MAX: usize = 40;
 
-/// Where a path is: the name itself, the links that it leads through, and what they lead to, whether that exists or not.
-/// The folders above each are without links.
+/// The name itself, the links that it leads through, and their targets, whether or not they exist; with real parent
+/// folders.
 pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     let mut at = in_real_folder(path);
@@ -21,7 +21,7 @@ pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// A name in the folder where it really is.
+/// A name in its real folder.
 fn in_real_folder(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),
@@ -29,7 +29,7 @@ fn in_real_folder(path: &Path) -> PathBuf {
     }
 }
 
-/// Where a path really is, also when its end does not exist yet.
+/// The real path, also of a missing one.
 pub(crate) fn real(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -40,7 +40,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// As [`Path::starts_with`] without regard to case: what is out of reach may not exist yet, so that its inode is unknown.
+/// [`Path::starts_with`] ignoring case: an inaccessible path may not exist yet, so that its inode is unknown.
 pub(crate) fn starts_with_any_case(path: &Path, prefix: &Path) -> bool {
     let mut names = path.iter();
     prefix.iter().all(|wanted| names.next().is_some_and(|name| is_same(name, wanted)))
@@ -50,13 +50,13 @@ fn is_same(name: &OsStr, wanted: &OsStr) -> bool {
     if name.eq_ignore_ascii_case(wanted) {
         return true;
     }
-    // Beyond ASCII case is folded by few file systems, and asked for by few names.
+    // Few file systems fold case beyond ASCII, and few names need it.
     !wanted.as_bytes().is_ascii()
         && name.to_str().zip(wanted.to_str()).is_some_and(|(name, wanted)| name.to_lowercase() == wanted.to_lowercase())
 }
 
-/// Those of the paths that lie, by any of their names, in what is granted, or around it: what is to be hidden beside it.
-/// What lies elsewhere is not reached anyway, and each path that is hidden costs a program's start.
+/// Selects the paths that are, by any name, inside what is granted or around it. Others cannot be accessed anyway, and
+/// each hidden path slows down the start of a program.
 pub fn reached(paths: impl Iterator<Item = PathBuf>, granted: &[PathBuf]) -> Vec<PathBuf> {
     let granted: Vec<PathBuf> = granted.iter().map(|path| real(path)).collect();
     let is_granted = |name: &PathBuf| {

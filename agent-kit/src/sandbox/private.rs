@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// An empty folder that its owner alone can reach.
+/// An empty folder that only its owner can access.
 #[derive(Debug)]
 pub struct Private(PathBuf);
 
@@ -21,7 +21,7 @@ impl Private {
         Ok(Self(made.keep()))
     }
 
-    /// One that another process has made and does not remove.
+    /// Refers to a folder that another process created and does not remove.
     pub fn adopt(path: PathBuf) -> Self {
         Self(path)
     }
@@ -30,7 +30,7 @@ impl Private {
         &self.0
     }
 
-    /// Removes it with all that is in it, as far as that can be.
+    /// Removes it with its contents, as far as possible.
     pub fn remove(self) {
         if fs::remove_dir_all(&self.0).is_err() {
             open_up(&self.0);
@@ -39,7 +39,7 @@ impl Private {
     }
 }
 
-/// Gives back the rights on folders that a program took away. Links are not followed.
+/// Restores the permissions of folders that a program changed. Links are not followed.
 fn open_up(folder: &Path) {
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

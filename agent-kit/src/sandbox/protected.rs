@@ -1,42 +1,42 @@
-//! Names that tools may not write, or not reach at all, wherever below a granted folder they stand.
+//! Names that tools may not write, or not access at all, at any depth below a granted folder.
 //!
-//! A file of such a name is read by another program, which then starts what it names or believes what it says: whoever
-//! writes it acts with the rights of the user. What a developer's own commands read on purpose (`Makefile`,
-//! `package.json`, `build.rs`) is source like any other and is not listed; an operator who wants it held adds it.
+//! Another program reads a file of such a name and runs what it names or trusts its contents: writing it means acting
+//! with the rights of the user. Files that developers run deliberately (`Makefile`, `package.json`, `build.rs`) are
+//! source like any other and not listed; an operator can add them.
 
-/// What a protected name keeps off.
+/// The protection of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// It is neither read nor written.
+    /// Neither read nor written.
     Closed,
-    /// It is read and not written.
+    /// Read-only.
     ReadOnly,
 }
 
-/// Where a name that does not exist yet is kept from being made by a program. A program can be kept from making a name
-/// only by an empty folder in its place, so that this is done only where the name has an effect.
+/// Where a missing name cannot be created by a program. Only an empty folder in its place prevents that, so it is done
+/// only where the name has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// In each folder that is granted for writing.
     InFolders,
-    /// The same, with the folder that it would be in: where that exists, nothing in it is written.
+    /// The same, with its folder: if that exists, nothing in it is written.
     WithFolder,
     /// In the user's home, where that is granted for writing.
     InHome,
-    /// Nowhere: what is made is told when the program has ended.
+    /// Nowhere: a created one is reported when the program has ended.
     Nowhere,
 }
 
 /// A row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protected {
-    /// A name, or a relative path; `*` is any part of one name.
+    /// A name or a relative path; `*` matches any part of one name.
     pub pattern: &'static str,
     /// What it keeps off.
     pub protection: Protection,
     /// Where it is kept from being made.
     pub kept: Kept,
-    /// Who reads it, and what that comes to.
+    /// Which program reads it, and the effect.
     pub reason: &'static str,
 }
 
@@ -60,7 +60,7 @@ const fn held_in_home(pattern: &'static str, reason: &'static str) -> Protected 
     Protected { pattern, protection: Protection::ReadOnly, kept: Kept::InHome, reason }
 }
 
-/// The shipped list. With `.git` in the list, folders in the shape of a repository are treated like it.
+/// The default list. With `.git` in it, folders that look like a repository are treated the same.
 pub const PROTECTED: &[Protected] = &[
     closed(".git", "git starts hooks, filters and the file system monitor that it names; it may hold tokens"),
     closed(".rondo", "rondo's store, which answers for models and tools"),
@@ -80,7 +80,7 @@ pub const PROTECTED: &[Protected] = &[
     held(".githooks", "git hooks, by the usual name"),
     held(".pre-commit-config.yaml", "programs that pre-commit starts"),
     held(".lefthook.yml", "programs that lefthook starts"),
-    // A folder of this name would be seen in every list.
+    // A folder of this name would be visible in listings.
     held_where_it_is("lefthook.yml", "programs that lefthook starts"),
     held(".github", "jobs that GitHub runs with the project's secrets"),
     held(".gitlab-ci.yml", "jobs that GitLab runs with the project's secrets"),
@@ -147,7 +147,7 @@ pub const PROTECTED: &[Protected] = &[
     held_in_home(".local/share/applications", "the desktop starts it"),
 ];
 
-/// The shipped list as settings take it.
+/// The default list, as settings take it.
 pub fn protected() -> Vec<String> {
     PROTECTED.iter().map(|row| row.pattern.to_owned()).collect()
 }

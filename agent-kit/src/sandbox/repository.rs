@@ -1,10 +1,10 @@
-//! What git takes for a repository, whatever its name: a folder with `HEAD`, `objects` and `refs`, or with `HEAD` and a
-//! `commondir` that says where those are. Git takes hooks, filters and settings from it as from a `.git`
+//! What git accepts as a repository, whatever its name: a folder with `HEAD`, `objects` and `refs`, or with `HEAD` and
+//! a `commondir` that names their place. Git reads hooks, filters and settings from it as from a `.git`
 //! (<https://git-scm.com/docs/gitrepository-layout>).
 
 use std::ffi::OsStr;
 
-/// The names that it is known by.
+/// The names that identify it.
 const PARTS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
 /// Which of them a folder holds.
@@ -12,7 +12,7 @@ const PARTS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 pub(crate) struct Shape([bool; 4]);
 
 impl Shape {
-    /// Of a folder in which `holds` tells what there is.
+    /// The shape of a folder; `holds` says which names exist.
     pub(crate) fn of(holds: impl Fn(&OsStr) -> bool) -> Self {
         Self(PARTS.map(|part| holds(OsStr::new(part))))
     }
@@ -24,14 +24,14 @@ impl Shape {
         }
     }
 
-    /// Whether git takes it for a repository.
+    /// Whether git accepts it as a repository.
     pub(crate) fn is_repository(self) -> bool {
         let [head, objects, refs, commondir] = self.0;
         head && (objects && refs || commondir)
     }
 }
 
-/// Whether a name can be what a folder lacks to be a repository.
+/// Whether a name can complete a repository.
 pub(crate) fn is_part(name: &OsStr) -> bool {
     PARTS.iter().any(|part| name.eq_ignore_ascii_case(part))
 }

@@ -5,11 +5,11 @@ use rondo_protocol::digest::Digest;
 
 use super::Kind;
 
-/// Why a file was not reached. Paths are as the caller named them, or relative to the workspace: where a link leads
-/// outside is not told.
+/// Why a file could not be accessed. Paths are as the caller named them, or relative to the workspace: the target of a
+/// link that leads outside is not revealed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be a path.
+    /// An invalid path.
     #[error("{path:?} {why}")]
     Path {
         /// The path, shortened.
@@ -20,7 +20,7 @@ pub enum Error {
     /// It leads out of the workspace.
     #[error("{0:?} leads out of the workspace; name a path below the workspace's root, relative to it")]
     Outside(String),
-    /// It is not among what the operator grants.
+    /// The operator does not grant it.
     #[error("{path:?} may not be {access} here; stay within what is granted")]
     NotGranted {
         /// The path.
@@ -28,16 +28,16 @@ pub enum Error {
         /// `read` or `written`.
         access: &'static str,
     },
-    /// It is out of reach for good.
+    /// It is inaccessible.
     #[error("{0:?} is out of reach: it belongs to the operator or to version control; do without it")]
     Hidden(String),
-    /// It may be read and never written.
+    /// It is read-only.
     #[error(
         "{0:?} may be read but not written, because other programs take commands from it or this run is made of it; \
          leave it as it is and say what should be changed there"
     )]
     ReadOnly(String),
-    /// It is not what is needed.
+    /// It has the wrong kind.
     #[error("{path:?} is {kind}; {wanted}")]
     Kind {
         /// The path.
@@ -47,26 +47,26 @@ pub enum Error {
         /// What is needed instead.
         wanted: &'static str,
     },
-    /// A link stands in the way of writing.
+    /// A path to write contains a link.
     #[error("{0:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
     Link(String),
-    /// It is not there.
+    /// It does not exist.
     #[error("there is no {0:?}; list_files shows what there is")]
     Missing(String),
-    /// Links lead to links, or names are swapped faster than they can be walked.
+    /// Links form a loop, or names are replaced faster than they can be walked.
     #[error("{0:?} goes through too many links or names")]
     Endless(String),
-    /// It is larger than the caller can take.
+    /// It is larger than the caller's limit.
     #[error("{path:?} has {size_bytes} bytes, more than the {max_bytes} that can be changed at once")]
     TooLarge {
         /// The path.
         path: String,
         /// Its size.
         size_bytes: u64,
-        /// The most that is taken.
+        /// The limit.
         max_bytes: u64,
     },
-    /// Somebody else changed it between looking and writing.
+    /// Another process changed it between the check and the write.
     #[error("{0:?} was changed by somebody else meanwhile and was left as it is; read it again")]
     Changed(String),
     /// The system refused.
@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Why a file could not be opened, for a later look to be compared with; `None` = it is not there.
+    /// Identifies why a file could not be opened, to compare later; `None` = it does not exist.
     pub(super) fn reason(&self) -> Option<Digest> {
         let is_absent = match self {
             Self::Missing(_) => true,
@@ -92,7 +92,7 @@ impl Error {
         (!is_absent).then(|| Digest::sha256(self.to_string().as_bytes()))
     }
 
-    /// The code of its page.
+    /// Its diagnostic code.
     pub fn code(&self) -> Code {
         match self {
             Self::Path { .. } | Self::Endless(_) => Code::PathUnusable,

@@ -14,16 +14,16 @@ pub struct OpenFile {
     file: File,
     path: String,
     stamp: Stamp,
-    /// Where it is watched: what has been read of it.
+    /// The record of what was read, if it is watched.
     reading: Option<TrackedRead>,
 }
 
 impl OpenFile {
-    /// Opens a file of `parent`. `path` is what it is called.
+    /// Opens a file of `parent`; `path` is for display.
     pub(super) fn open(parent: &Dir, name: &OsStr, path: String, hidden: &Identities) -> Result<Self, Error> {
         let fault = |source| Error::System { path: path.clone(), doing: "open", source };
         let refused = |kind| Error::Kind { path: path.clone(), kind, wanted: "only regular files can be read" };
-        // Opening a device can have an effect by itself, so it is looked at first.
+        // Opening a device can have an effect, so it is checked first.
         let seen = step::look(parent, name).map_err(fault)?;
         if seen.kind != Kind::File {
             return Err(refused(seen.kind));
@@ -40,17 +40,17 @@ impl OpenFile {
         Ok(Self { file, path, stamp, reading: None })
     }
 
-    /// Has what is read of it noted.
+    /// Records what is read.
     pub(super) fn note_reading(&mut self, reading: TrackedRead) {
         self.reading = Some(reading);
     }
 
-    /// Its path in the words of the workspace.
+    /// Its path for display.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What it was when it was opened. It describes what is read, unless the file changes meanwhile.
+    /// Its stamp when it was opened. It describes what is read, unless the file changes meanwhile.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }

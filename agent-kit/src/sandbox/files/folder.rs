@@ -11,7 +11,7 @@ use rondo_protocol::read_set::ReadKind;
 use super::rules::Identities;
 use super::{Error, Kind, OpenFile, Stamp, Workspace, step};
 
-/// The most entries of one folder that are looked at.
+/// The maximum number of entries of one folder to look at.
 const ENTRIES_MAX: usize = 50_000;
 
 /// A folder, open for reading.
@@ -24,12 +24,12 @@ pub struct Folder<'a> {
     pub(super) hidden: Arc<Identities>,
 }
 
-/// What stands in a folder.
+/// The contents of a folder.
 #[derive(Debug)]
 pub struct Listing {
-    /// Sorted by the bytes of their names, without what is out of reach.
+    /// Sorted by the bytes of their names, without inaccessible ones.
     pub entries: Vec<Entry>,
-    /// Whether there are more than were looked at.
+    /// Whether there are more.
     pub is_cut: bool,
 }
 
@@ -38,20 +38,20 @@ pub struct Listing {
 pub struct Entry {
     /// The name.
     pub name: OsString,
-    /// What stands there.
+    /// What it is.
     pub stamp: Stamp,
-    /// Of a link: where it says that it leads, if it can be read.
+    /// The target of a link, if readable.
     pub target: Option<PathBuf>,
 }
 
 impl Listing {
-    /// The digest of what it tells: names, kinds, sizes of files and targets of links.
+    /// The digest of names, kinds, file sizes and link targets.
     pub(super) fn digest(&self) -> Digest {
         let mut hasher = Hasher::default();
         for Entry { name, stamp, target } in &self.entries {
-            // Folders grow in their own ways with what is in them.
+            // The size of a folder is not defined.
             let size_bytes = if stamp.kind == Kind::File { stamp.size_bytes } else { 0 };
-            // Neither a name nor a target holds a NUL, so that every list of entries has bytes of its own.
+            // Names and targets contain no NUL, so the encoding is unambiguous.
             hasher.update(name.as_bytes());
             hasher.update(&[0, stamp.kind.code()]);
             hasher.update(&size_bytes.to_le_bytes());
@@ -63,22 +63,22 @@ impl Listing {
 }
 
 impl<'a> Folder<'a> {
-    /// Its path in the words of the workspace.
+    /// Its path for display.
     pub fn path(&self) -> String {
         self.workspace.shown(&self.real)
     }
 
-    /// Where it really is. This is for comparing names: nothing is opened by it.
+    /// Its real path, for comparing names only: nothing is opened by it.
     pub fn real(&self) -> &Path {
         &self.real
     }
 
-    /// What it was when it was opened.
+    /// Its stamp when it was opened.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }
 
-    /// The path of one of its names, in the words of the workspace.
+    /// The path of one of its entries, for display.
     pub fn path_of(&self, name: &OsStr) -> String {
         self.workspace.shown(&self.real.join(name))
     }
@@ -99,7 +99,7 @@ impl<'a> Folder<'a> {
         listing
     }
 
-    /// Lists it without a note; what is not listed by then is cut off.
+    /// Lists it without recording; cut at `until`.
     pub(super) fn list_until(&self, until: Option<Instant>) -> Result<Listing, Error> {
         let fault = |source| Error::System { path: self.path(), doing: "list", source };
         let mut listing = Listing { entries: Vec::new(), is_cut: false };
@@ -114,7 +114,7 @@ impl<'a> Folder<'a> {
             if rules.hides(&path) || !(rules.may_read(&path) || rules.leads_to_readable(&path)) {
                 continue;
             }
-            // A name that is gone again is not listed.
+            // A name removed meanwhile is left out.
             let Ok(stamp) = step::look(&self.dir, &name) else { continue };
             if !self.hidden.hold(&stamp) {
                 let target = if stamp.kind == Kind::Link { self.dir.read_link_contents(&name).ok() } else { None };
@@ -125,10 +125,10 @@ impl<'a> Folder<'a> {
         Ok(listing)
     }
 
-    /// Opens a folder in it; a link is not followed.
+    /// Opens a subfolder. A link is not followed.
     ///
     /// # Errors
-    /// When it is not a folder, not granted or out of reach.
+    /// When it is no folder, not granted or inaccessible.
     pub fn folder(&self, name: &OsStr) -> Result<Folder<'a>, Error> {
         let folder = self.enter(name).inspect_err(|_| self.workspace.unnoted())?;
         self.workspace.note(&folder.real, ReadKind::Folder, Some(folder.stamp.mark()), None);
@@ -153,10 +153,10 @@ impl<'a> Folder<'a> {
         Ok(Folder { workspace: self.workspace, dir, real, stamp, hidden: Arc::clone(&self.hidden) })
     }
 
-    /// Opens a file in it; a link is not followed.
+    /// Opens a file in it. A link is not followed.
     ///
     /// # Errors
-    /// When it is not a regular file, not granted or out of reach.
+    /// When it is no regular file, not granted or inaccessible.
     pub fn file(&self, name: &OsStr) -> Result<OpenFile, Error> {
         let real = self.real.join(name);
         let file = self.open(name, &real);

@@ -1,33 +1,32 @@
-//! Files beneath a folder.
+//! Access to files beneath a folder.
 //!
-//! A [`Workspace`] is a folder and what the operator grants in it. Every path that a caller names is walked from the
-//! handle of that folder one name at a time. The system never follows a link: links are read here and walked in the same
-//! way, so that each rule is asked of the path that a name really leads to, and swapping a name for a link between two
-//! steps makes the next step fail.
+//! A [`Workspace`] is a folder and what the operator grants in it. Every path is walked from the handle of that folder
+//! one name at a time. The system never follows a link: links are read here and walked in the same way, so that each
+//! rule is checked on the real path, and replacing a name by a link between two steps makes the next step fail.
 //!
 //! Laws:
 //! - Nothing outside the workspace and the granted folders is opened, listed, created or removed.
-//! - What is hidden is out of reach under every name: by path whatever its case, and by device and inode, so that a hard
-//!   link and a second mount are known. A hidden path that is a link is hidden itself and where it leads.
-//! - Protected names ([`PROTECTED`](super::PROTECTED) unless the operator says otherwise) are held at any depth below
-//!   what is granted: `.git` and `.rondo` are hidden, with every folder that git would take for a repository, and no
-//!   folder is made one; the others, such as `rondo.toml`, are not written.
-//! - Only regular files are opened. A FIFO, a device or a socket is refused before it is opened; if one takes a file's
-//!   place in between, opening it does not wait and nothing is read from it.
-//! - What is written is what was named: no link is followed for writing, and a file is replaced as a whole or stays as
-//!   it was. Its other hard links keep the old text, so that a link made to a file elsewhere changes nothing there.
-//! - What is read is bounded by the caller, not by the size that a file claims.
+//! - A hidden path is inaccessible under every name: by path in any case, and by device and inode, so that a hard link
+//!   or a second mount does not help. A hidden link is hidden itself and so is its target.
+//! - Protected names ([`PROTECTED`](super::PROTECTED) by default) are protected at any depth below what is granted:
+//!   `.git` and `.rondo` are hidden, with every folder that git accepts as a repository, and no folder can be turned
+//!   into one; the others, such as `rondo.toml`, are read-only.
+//! - Only regular files are opened. A FIFO, a device or a socket is refused before it is opened; if one replaces a file
+//!   meanwhile, opening it does not block and nothing is read from it.
+//! - The named file is the one written: no link is followed for writing, and a file is replaced as a whole or stays as
+//!   it was. Its other hard links keep the old content, so that a hard link to a file elsewhere changes nothing there.
+//! - Reads are limited by the caller, not by the reported size of a file.
 //!
-//! Two things cannot be told: a hard link to a file *inside* a hidden folder, because whoever can make one has reached
-//! into that folder by other means; and a second mount of a folder that is protected by its name alone.
+//! Two things cannot be detected: a hard link to a file *inside* a hidden folder, because making one requires access to
+//! that folder; and a second mount of a folder that is protected by name alone.
 //!
-//! Whatever a caller gets to see has a [`Stamp`]: that of each file opened and each folder listed. A [`Watch`] notes
-//! them, and names that are not there, so that whoever keeps a result can ask later whether all of it
-//! [validity](Workspace::still) stands as it did. What a file system does not tell is not known: a program that changes a
-//! file through a page that it has mapped and changed before leaves the file's times as they are.
+//! Everything returned has a [`Stamp`]: that of each opened file and each listed folder. A [`Watch`] records them, and
+//! missing names, so that a cached result can be [checked](Workspace::validity) later. What a file system does not
+//! report is not detected: a program that changes a file through a memory map changed before leaves its times as they
+//! are.
 //!
-//! Opening a name without following it is not in cap-std's public interface, so that one step is rustix's `openat`; see
-//! `step.rs`. This module knows nothing of tools, and of no file's content.
+//! cap-std has no public way to open a name without following it, so that one step is rustix's `openat`; see `step.rs`.
+//! This module knows nothing of tools or of file contents.
 
 mod error;
 mod file;
@@ -66,48 +65,48 @@ use name::Lexical;
 use passage::Passage;
 use rules::Rules;
 
-/// What the operator grants, and what stays out of reach. Relative paths begin at the workspace's root.
+/// What the operator grants, and what is inaccessible. Relative paths begin at the workspace's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Folders and files that may be read. What lies outside the root is named by its absolute path; what does not exist
-    /// when the workspace is opened grants nothing.
+    /// Folders and files that may be read. Those outside the root are named by absolute path; missing ones are ignored
+    /// when the workspace is opened.
     pub read: Vec<PathBuf>,
     /// Folders and files that may be written.
     pub write: Vec<PathBuf>,
-    /// Out of reach with everything below, whether it exists yet or not. Of a link both it and what it leads to.
+    /// Inaccessible with everything below, whether or not it exists yet; a link and its target.
     pub hidden: Vec<PathBuf>,
-    /// Read as far as granted, and never written, with everything below, whether it exists yet or not.
+    /// Never written, with everything below, whether or not it exists yet.
     pub read_only: Vec<PathBuf>,
-    /// Names and relative paths that are protected at any depth below what is granted; `*` is any part of one name.
-    /// What [`PROTECTED`](super::PROTECTED) lists is held as it says there, any other is not written.
+    /// Names and relative paths that are protected at any depth below what is granted; `*` matches any part of one
+    /// name. Protected as [`PROTECTED`](super::PROTECTED) says, or else read-only.
     pub protected: Vec<String>,
 }
 
 impl Default for Access {
-    /// Nothing is granted, and the shipped names are protected.
+    /// Grants nothing and protects the default names.
     fn default() -> Self {
         let none = Vec::new;
         Self { read: none(), write: none(), hidden: none(), read_only: none(), protected: protected() }
     }
 }
 
-/// A folder, and what may be done in it.
+/// A folder and the access to it.
 #[derive(Debug)]
 pub struct Workspace {
-    /// The workspace's own folder first, then those that grants lead to elsewhere.
+    /// The workspace's own folder, then those that grants outside it name.
     roots: Arc<[Root]>,
     rules: Arc<Rules>,
-    /// Who notes what is looked at.
+    /// Records what is read.
     watch: Option<Watch>,
 }
 
-/// A folder that a walk begins at.
+/// A folder at which walks begin.
 #[derive(Debug)]
 struct Root {
     dir: Dir,
-    /// Where it really is.
+    /// Its real path.
     path: PathBuf,
-    /// How the operator wrote it.
+    /// As the operator wrote it.
     given: PathBuf,
 }
 
@@ -116,7 +115,7 @@ impl Root {
         let fault = |source| Error::System { path: escaped(given), doing: "open the folder", source };
         let path = given.canonicalize().map_err(fault)?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).map_err(fault)?;
-        // The handle that cap-std gives cannot be listed or synced, one opened from it can.
+        // A handle from cap-std cannot be listed or synced, one opened from it can.
         let dir = step::reopened(&dir).map_err(fault)?;
         Ok(Self { dir, path, given: given.to_owned() })
     }
@@ -126,7 +125,7 @@ impl Workspace {
     /// Opens a folder.
     ///
     /// # Errors
-    /// When there is no such folder, or when it is itself out of reach.
+    /// When it is missing or inaccessible.
     pub fn open(root: &Path, access: Access) -> Result<Self, Error> {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let mut roots = vec![Root::open(&root)?];
@@ -144,7 +143,7 @@ impl Workspace {
         let mut rules = Rules {
             read: granted(read),
             write: granted(write),
-            // The workspace's own `.git` is hidden whatever names are, and is known by its inode too.
+            // The workspace's own `.git` is always hidden, also by its inode.
             hidden: hidden.iter().map(PathBuf::as_path).chain([Path::new(".git")]).flat_map(names).collect(),
             read_only: read_only.iter().map(PathBuf::as_path).flat_map(names).collect(),
             names: Names::new(&protected),
@@ -155,11 +154,11 @@ impl Workspace {
             if real.starts_with(&home) {
                 continue;
             }
-            // A file is reached through its folder, in which nothing else is granted.
+            // A file is accessed through its folder, in which nothing else is granted.
             let folder = if real.is_dir() { Some(given.as_path()) } else { given.parent() };
             roots.extend(folder.map(Root::open).transpose()?);
         }
-        // One that is granted elsewhere grants nothing when it is out of reach: no path leads into it.
+        // A granted repository elsewhere stays inaccessible.
         let repositories = roots.iter().filter(|root| rules.closes_repository(&root.dir));
         let repositories: Vec<PathBuf> = repositories.map(|root| root.path.clone()).collect();
         rules.hidden.extend(repositories);
@@ -170,25 +169,25 @@ impl Workspace {
         Ok(Self { roots: roots.into(), rules: Arc::new(rules), watch: None })
     }
 
-    /// The folder, where it really is.
+    /// The real path of the folder.
     pub fn path(&self) -> &Path {
         self.roots.first().map_or(Path::new(""), |root| &root.path)
     }
 
-    /// What a caller's path means before any link is looked at: relative to the root, with `/` between its parts, `.`
-    /// for the root itself; absolute when it lies elsewhere.
+    /// Normalizes a caller's path without resolving links: relative to the root, with `/` between its parts, `.` for
+    /// the root itself; absolute if it is elsewhere.
     ///
     /// # Errors
-    /// When it cannot be a path here: empty, too long, with a NUL byte, or leading out.
+    /// When it is no valid path: empty, too long, with a NUL byte, or leading out.
     pub fn normalized(&self, path: &str) -> Result<String, Error> {
         let (root, parts) = self.lexical(path)?;
         Ok(self.shown(&root.path.join(parts.iter().collect::<PathBuf>())))
     }
 
-    /// Opens what a path leads to for reading: links are followed as long as they stay within what is granted.
+    /// Opens a path for reading. Links are followed within what is granted.
     ///
     /// # Errors
-    /// When it is not there, not granted, out of reach, or neither a file nor a folder.
+    /// When it is missing, not granted, inaccessible, or neither a file nor a folder.
     pub fn find(&self, path: &str) -> Result<Opened<'_>, Error> {
         let (root, parts) = self.lexical(path).inspect_err(|_| self.unnoted())?;
         let asked = root.path.join(parts.iter().collect::<PathBuf>());
@@ -210,24 +209,23 @@ impl Workspace {
         }
     }
 
-    /// Looks at where a file is to be written. Nothing is changed yet.
+    /// Prepares to write a file, without changing anything.
     ///
     /// # Errors
-    /// When it may not be written, when a part of its path is a link, or when something else than a regular file stands
-    /// there.
+    /// When it may not be written, a part of its path is a link, or it exists and is no regular file.
     pub fn target(&self, path: &str) -> Result<Target<'_>, Error> {
-        // A write is more than a look.
+        // A write cannot be recorded as a read.
         self.unnoted();
         let (root, parts) = self.lexical(path)?;
         Target::find(self, path, root, &parts)
     }
 
-    /// The same workspace, with nothing noted.
+    /// The same workspace without a record.
     fn unwatched(&self) -> Self {
         Self { roots: Arc::clone(&self.roots), rules: Arc::clone(&self.rules), watch: None }
     }
 
-    /// A path in the words of the workspace: relative where it can be, and printable.
+    /// A path for display: relative where possible, and printable.
     fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(self.path()) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
@@ -236,7 +234,7 @@ impl Workspace {
         }
     }
 
-    /// The root that a path begins at, and the names below it.
+    /// The root at which a path begins, and the names below it.
     fn lexical(&self, path: &str) -> Result<(&Root, Vec<std::ffi::OsString>), Error> {
         let outside = || Error::Outside(path.to_owned());
         match Lexical::read(path)? {

@@ -1,4 +1,4 @@
-//! The way from a root to what a path leads to.
+//! Walks a path from a root.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -9,12 +9,12 @@ use cap_std::fs::Dir;
 use super::rules::Identities;
 use super::{Error, Folder, Kind, OpenFile, Root, Workspace, step};
 
-/// The most links that one path goes through, as Linux has it.
+/// The maximum number of links of one path, as on Linux.
 const LINKS_MAX: usize = 40;
-/// The most steps of one walk, with those that links and races add.
+/// The maximum number of steps of one walk, including those of links and races.
 const STEPS_MAX: usize = 10_000;
 
-/// What a path led to.
+/// The result of a walk.
 #[derive(Debug)]
 pub enum Opened<'a> {
     /// A regular file.
@@ -23,17 +23,17 @@ pub enum Opened<'a> {
     Folder(Folder<'a>),
 }
 
-/// A walk under way.
+/// A walk in progress.
 pub(super) struct Passage<'a> {
     workspace: &'a Workspace,
     /// The path as the caller wrote it.
     named: String,
     root: &'a Root,
-    /// The folder that was reached; `None` = the root.
+    /// The current folder; `None` = the root.
     dir: Option<Dir>,
-    /// Where that folder really is.
+    /// Its real path.
     done: PathBuf,
-    /// The names that are left, the next one last.
+    /// The remaining names, the next one last.
     left: Vec<OsString>,
     links: usize,
     hidden: Arc<Identities>,
@@ -65,8 +65,8 @@ impl<'a> Passage<'a> {
         self.dir.as_ref().unwrap_or(&self.root.dir)
     }
 
-    /// One folder up: the walk begins anew and ends one name earlier. So no handle of a folder passed has to be kept, and
-    /// none is trusted to be still where it was.
+    /// Goes one folder up: restarts the walk and stops one name earlier, so that no handle of a passed folder is kept
+    /// or trusted to be in its old place.
     fn ascend(&mut self) -> Result<(), Error> {
         let below = self.done.strip_prefix(&self.root.path).unwrap_or(Path::new(""));
         let names: Vec<OsString> = below.iter().map(OsStr::to_owned).collect();
@@ -103,7 +103,7 @@ impl<'a> Passage<'a> {
                         // Where links are walked by hand a folder may be anything until it has been entered.
                         self.refuse_hidden()?;
                     }
-                    // It was swapped since it was looked at: look again.
+                    // It was replaced meanwhile: look again.
                     Err(error) if step::is_not_a_folder(&error) => self.left.push(name.to_owned()),
                     Err(source) => return Err(self.fault(&real, source)),
                 }
@@ -182,7 +182,7 @@ impl<'a> Passage<'a> {
         Err(Error::NotGranted { path: self.named.clone(), access: "read" })
     }
 
-    /// What the system said of a name. Whether something is there is told only where it may be read.
+    /// The error for a name. Whether it exists is revealed only where it may be read.
     fn fault(&self, real: &Path, source: std::io::Error) -> Error {
         let rules = &self.workspace.rules;
         if !rules.may_read(real) && !rules.leads_to_readable(real) {

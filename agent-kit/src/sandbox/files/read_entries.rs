@@ -18,7 +18,7 @@ struct Look {
 }
 
 impl ReadEntries {
-    /// Takes one in. `false` = the same name was seen otherwise before, so that nobody can tell what it was.
+    /// Adds an entry; `false` = the same name was seen in another state, so the state is unknown.
     #[must_use]
     pub(crate) fn add(&mut self, read_entry: ReadEntry) -> bool {
         let ReadEntry { path, kind, mark, digest, read_bytes } = read_entry;

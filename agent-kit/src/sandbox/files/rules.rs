@@ -11,7 +11,7 @@ use super::super::objects::starts_with_any_case;
 use super::super::repository::{Shape, is_part};
 use super::{Stamp, step};
 
-/// The granted and the hidden paths. Paths are absolute and, but for a link that is hidden itself, hold no links.
+/// The granted and the hidden paths: absolute, and without links except for hidden links.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) read: Vec<PathBuf>,
@@ -23,8 +23,8 @@ pub(super) struct Rules {
     pub(super) roots: Vec<PathBuf>,
 }
 
-/// What is hidden and what is only read, by device and inode, at one moment. It is taken anew for each walk, because
-/// such a file may be created or replaced by its owner at any time.
+/// The hidden and read-only files by device and inode. Taken for each walk, because their owner may create or replace
+/// them at any time.
 #[derive(Debug)]
 pub(super) struct Identities {
     hidden: Vec<(u64, u64)>,
@@ -32,12 +32,12 @@ pub(super) struct Identities {
 }
 
 impl Identities {
-    /// Whether this is something hidden under another name.
+    /// Whether this is a hidden file under another name.
     pub(super) fn hold(&self, stamp: &Stamp) -> bool {
         self.hidden.contains(&(stamp.device, stamp.inode))
     }
 
-    /// Whether this is something under another name that may not be written.
+    /// Whether this is a read-only file under another name.
     pub(super) fn hold_from_writing(&self, stamp: &Stamp) -> bool {
         self.read_only.contains(&(stamp.device, stamp.inode))
     }
@@ -58,12 +58,12 @@ impl Rules {
         self.read.iter().any(|granted| granted.starts_with(path))
     }
 
-    /// Whether its name is out of reach.
+    /// Whether it is inaccessible by name.
     pub(super) fn hides(&self, path: &Path) -> bool {
         self.names.closes(path) || self.hidden.iter().any(|hidden| starts_with_any_case(path, hidden))
     }
 
-    /// Whether its name may be read at most.
+    /// Whether it is read-only by name.
     pub(super) fn is_read_only(&self, path: &Path) -> bool {
         let above = self.roots.iter().filter(|root| path.starts_with(root));
         let granted = above.map(|root| root.iter().count()).min().unwrap_or(0);
@@ -91,7 +91,7 @@ impl Rules {
         self.names.close_repositories() && is_part(name)
     }
 
-    /// What is hidden, and what may only be read, now.
+    /// The current hidden and read-only files.
     pub(super) fn identities(&self) -> Identities {
         let known = |paths: &[PathBuf]| {
             let known = paths.iter().filter_map(|path| path.metadata().ok());

@@ -5,7 +5,7 @@ use std::fmt;
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
 use rondo_protocol::read_set::FileStamp;
 
-/// What stands under a name.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -20,12 +20,12 @@ pub enum Kind {
     Socket,
     /// A block or character device.
     Device,
-    /// Something that only this system knows.
+    /// Anything else.
     Other,
 }
 
 impl Kind {
-    /// Its byte in the digest of a listing.
+    /// Its code in the digest of a listing.
     pub(super) fn code(self) -> u8 {
         match self {
             Self::File => 1,
@@ -105,7 +105,7 @@ impl Stamp {
         }
     }
 
-    /// What a later look is compared with.
+    /// The part that is compared later.
     pub(super) fn mark(&self) -> FileStamp {
         let Self { size_bytes, modified, changed, device, inode, .. } = *self;
         FileStamp { size_bytes, modified, changed, device, inode }

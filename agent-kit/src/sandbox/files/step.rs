@@ -1,7 +1,7 @@
-//! One step down from a folder's handle, never through a link.
+//! Opens one name in a folder, never through a link.
 //!
-//! cap-std follows links that stay beneath a handle and has no public way to be told not to. Hidden folders lie beneath
-//! the root, so here every step is one name, opened with `O_NOFOLLOW`.
+//! cap-std follows links that stay beneath a handle and has no public way to prevent it. Hidden folders are beneath the
+//! root, so each step opens one name with `O_NOFOLLOW`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::Stamp;
 
-/// For what must neither wait nor become the process's terminal.
+/// Prevents blocking and acquiring a controlling terminal.
 const HARMLESS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn open(parent: &Dir, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<File> {
@@ -33,7 +33,7 @@ pub(super) fn reopened(dir: &Dir) -> io::Result<Dir> {
     folder(dir, OsStr::new("."))
 }
 
-/// Opens whatever stands under a name, for reading. What it is has to be looked at before it is read.
+/// Opens a name for reading, whatever it is; the caller checks the kind before reading.
 pub(super) fn for_reading(parent: &Dir, name: &OsStr) -> io::Result<File> {
     open(parent, name, OFlags::RDONLY, Mode::empty())
 }
@@ -42,7 +42,7 @@ pub(super) fn created(parent: &Dir, name: &OsStr, mode: Mode) -> io::Result<File
     open(parent, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
 }
 
-/// What stands under a name, without opening it.
+/// The stamp of a name, without opening it.
 pub(super) fn look(parent: &Dir, name: &OsStr) -> io::Result<Stamp> {
     Ok(Stamp::of(&parent.symlink_metadata(name)?))
 }
@@ -51,7 +51,7 @@ pub(super) fn stamp(dir: &Dir) -> io::Result<Stamp> {
     Ok(Stamp::of(&dir.dir_metadata()?))
 }
 
-/// Whether opening a folder failed because something else stands there: systems differ in what they say of a link.
+/// Whether opening failed because it is no folder: systems report links differently.
 pub(super) fn is_not_a_folder(error: &io::Error) -> bool {
     [Errno::LOOP, Errno::NOTDIR, Errno::MLINK].iter().any(|known| error.raw_os_error() == Some(known.raw_os_error()))
 }

@@ -1,4 +1,4 @@
-//! Where a file is written.
+//! Writes files.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
@@ -16,27 +16,27 @@ use rustix::io::Errno;
 use super::rules::Identities;
 use super::{Error, Kind, OpenFile, Root, Stamp, Workspace, step};
 
-/// How often another temporary name is tried. One that is taken by chance is not seen in a lifetime.
+/// How many temporary names to try. A random collision is practically impossible.
 const NAMES_TRIED: usize = 8;
-/// Of a file that is new: what the process's mask leaves of it.
+/// The mode of a new file, before the umask.
 const MODE_NEW: Mode = Mode::from_bits_retain(0o666);
-/// Of a file that takes another's place, until it has that one's permissions.
+/// The mode of a replacement until it gets the permissions of the old file.
 const MODE_PRIVATE: Mode = Mode::from_bits_retain(0o600);
-/// Permissions that are kept. Set-user-id and its like are not: they were given to the old content.
+/// The permissions to keep, without set-user-id etc., which were given to the old content.
 const MODE_KEPT: u32 = 0o777;
 
-/// Held while a name is made that can be what a folder lacks to be a repository of git.
+/// Held while creating a name that can complete a git repository.
 static PARTS: Mutex<()> = Mutex::new(());
 
-/// The path of a file to write, with what is there now.
+/// A file to write, and its current state.
 #[derive(Debug)]
 pub struct Target<'a> {
     workspace: &'a Workspace,
-    /// The deepest folder on its way that exists.
+    /// The deepest existing parent.
     parent: Dir,
-    /// The folders between, which are made when the file is.
+    /// The missing parents, created with the file.
     missing: Vec<OsString>,
-    /// The folders that were made, with what they stand in.
+    /// The created folders, with their parents.
     made: Vec<(Dir, OsString)>,
     name: OsString,
     real: PathBuf,
@@ -44,10 +44,10 @@ pub struct Target<'a> {
     existing: Option<Stamp>,
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// How much.
+    /// The size.
     pub bytes: u64,
     /// Whether there was no such file before.
     pub is_new: bool,
@@ -99,7 +99,7 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Enters a folder on the way, or notes that it has to be made.
+    /// Enters a parent folder, or records that it must be created.
     fn enter(&mut self, folder: &OsStr, at: &Path) -> Result<(), Error> {
         if !self.missing.is_empty() {
             self.missing.push(folder.to_owned());
@@ -134,7 +134,7 @@ impl<'a> Target<'a> {
         if self.hidden.hold_from_writing(&stamp) { Err(Error::ReadOnly(self.path())) } else { Ok(()) }
     }
 
-    /// Refuses a new name that would make a repository of the folder that it is in.
+    /// Refuses a new name that would turn its folder into a repository.
     fn refuse_making(&self, name: &OsStr) -> Result<(), Error> {
         if self.existing.is_none() && self.workspace.rules.closes_making(&self.parent, name) {
             return Err(Error::Hidden(self.path()));
@@ -142,7 +142,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// What stands under the name now.
+    /// The current stamp of the name.
     fn look(&self) -> Result<Option<Stamp>, Error> {
         let stamp = match step::look(&self.parent, &self.name) {
             Ok(stamp) => stamp,
@@ -158,12 +158,12 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Its path in the words of the workspace.
+    /// Its path for display.
     pub fn path(&self) -> String {
         self.workspace.shown(&self.real)
     }
 
-    /// What stands there, if anything does.
+    /// The existing file, if any.
     pub fn existing(&self) -> Option<&Stamp> {
         self.existing.as_ref()
     }
@@ -195,9 +195,9 @@ impl<'a> Target<'a> {
     /// The file and its folder have been synced.
     pub fn replace(&mut self, content: &[u8]) -> Result<Written, Error> {
         let is_part = |name: &OsString| self.workspace.rules.makes_part(name);
-        // What two writers make at once is looked at by one after the other.
+        // Two concurrent writers check one after the other.
         let _one = self.missing.iter().chain([&self.name]).any(is_part).then(|| {
-            // A panic while it was held leaves no file half written.
+            // A panic leaves no partial file.
             PARTS.lock().unwrap_or_else(PoisonError::into_inner)
         });
         let (temporary, mut file) = match self.make_parents().and_then(|()| self.temporary()) {
@@ -214,7 +214,7 @@ impl<'a> Target<'a> {
             renamed.map_err(|source| system(&self.path(), "put in its place", source))
         });
         if let Err(error) = written {
-            // What cannot be removed either is named like nothing that anybody looks for.
+            // A file that cannot be removed has a name that no program looks for.
             let _ = self.parent.remove_file(&temporary);
             self.unmake_parents();
             return Err(error);
@@ -254,7 +254,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Removes the folders that were made for nothing. One that somebody else uses by now stays.
+    /// Removes the folders created in vain, unless they are in use.
     fn unmake_parents(&mut self) {
         while let Some((parent, folder)) = self.made.pop() {
             if parent.remove_dir(&folder).is_err() {
@@ -265,13 +265,13 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// A new file beside it that nobody else can have prepared: its name cannot be guessed, and one that exists is not
-    /// taken.
+    /// A new file beside it that no other process can have prepared: its name is random, and an existing one is not
+    /// used.
     fn temporary(&self) -> Result<(OsString, File), Error> {
         let mode = if self.existing.is_some() { MODE_PRIVATE } else { MODE_NEW };
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..NAMES_TRIED {
-            // Keyed by the system's random numbers, once a process, and never the same twice.
+            // Keyed randomly by the system, once per process, and never repeated.
             let random = || RandomState::new().build_hasher().finish();
             let name = OsString::from(format!(".rondo-{:016x}{:016x}.tmp", random(), random()));
             match step::created(&self.parent, &name, mode) {
@@ -288,7 +288,8 @@ impl<'a> Target<'a> {
         file.write_all(content).map_err(fault)?;
         if let Some(existing) = &self.existing {
             let (user, group) = existing.owner;
-            // Only a privileged process may give files away. Without that a file becomes the writer's, as with any editor.
+            // Only a privileged process may change owners. Otherwise the file belongs to the writer, as with any
+            // editor.
             let _ = std::os::unix::fs::fchown(&*file, Some(user), Some(group));
             file.set_permissions(Permissions::from_mode(existing.mode & MODE_KEPT)).map_err(fault)?;
         }
@@ -299,7 +300,7 @@ impl<'a> Target<'a> {
         if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed(self.path())) }
     }
 
-    /// Makes the current state the expected one, and syncs the folder.
+    /// Records the current state and syncs the folder.
     fn settle(&mut self) -> Result<(), Error> {
         self.existing = self.look()?;
         self.sync_parent()

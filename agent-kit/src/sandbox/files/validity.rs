@@ -1,4 +1,4 @@
-//! Whether what was seen still stands as it did.
+//! Checks whether a read set is still valid.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use rondo_protocol::read_set::{ReadEntry, ReadKind, ReadSet};
 use super::read_entries::stands_alike;
 use super::{Error, Folder, OpenFile, Opened, Workspace};
 
-/// How much of a file is read between two looks at the clock.
+/// How much of a file is read between two checks of the time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Whether everything that was seen still stands as it did.
+/// Whether a read set is still valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadSetValidity {
     /// All of it does.
     Holds,
-    /// This one does not, or may not be seen any more.
+    /// This entry changed, or may no longer be read.
     Changed {
         /// The path of the read entry.
         path: String,
     },
-    /// Time was up before everything had been looked at.
+    /// The time was up before everything was checked.
     TooLate,
 }
 
-/// What writes to some paths may change.
+/// The paths that some writes may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
     /// The workspace's folder.
@@ -37,7 +37,7 @@ pub struct Reach {
 }
 
 impl Workspace {
-    /// Looks again at everything that was seen, by the rules of this workspace: what it does not grant has changed.
+    /// Checks every entry by the rules of this workspace: a path that is not granted has changed.
     pub fn validity(&self, seen: &ReadSet, until: Instant) -> ReadSetValidity {
         let workspace = self.unwatched();
         let mut again = Again { workspace: &workspace, until, folder: None };
@@ -56,7 +56,7 @@ impl Workspace {
     pub fn reach(&self, written: &[String]) -> Reach {
         let workspace = self.unwatched();
         let home = workspace.path().to_owned();
-        // Who writes and does not say where may write anywhere.
+        // A write without paths may change anything.
         let mut paths = (!written.is_empty()).then(Vec::new);
         for path in written {
             let named = workspace.normalized(path).ok();
@@ -72,12 +72,12 @@ impl Workspace {
         Reach { home, paths }
     }
 
-    /// Whether a write to one of these paths could change anything of what was seen. On doubt it could.
+    /// Whether a write to these paths could change a read entry. In doubt it could.
     pub fn touches(&self, seen: &ReadSet, written: &[String]) -> bool {
         self.reach(written).touches(seen)
     }
 
-    /// Where a path really leads, also when its end does not exist yet. `None` = nobody can tell.
+    /// The real path, also of a missing one; `None` = unknown.
     fn led_to(&self, path: &str) -> Option<PathBuf> {
         let (root, parts) = self.lexical(path).ok()?;
         let whole = root.path.join(parts.iter().collect::<PathBuf>());
@@ -108,8 +108,8 @@ impl Reach {
     fn touches_sight(&self, read_entry: &ReadEntry) -> bool {
         let Some(paths) = &self.paths else { return true };
         let seen = self.home.join(&read_entry.path);
-        // A folder that was entered stays that, whatever is put into it. To put something below anything else changes a
-        // listing, or what stands there.
+        // Creating something in a folder does not change that it could be entered. For other entries it changes the
+        // listing, or what exists.
         let has_below = read_entry.kind != ReadKind::Folder;
         paths.iter().any(|path| seen.starts_with(path) || (has_below && path.starts_with(&seen)))
     }
@@ -117,18 +117,18 @@ impl Reach {
 
 struct TooLate;
 
-/// The second look.
+/// A check in progress.
 struct Again<'a> {
     workspace: &'a Workspace,
     until: Instant,
-    /// The folder that was entered last. Read entries are sorted, so that the next one is likely to be in it too.
+    /// The last folder. Entries are sorted, so the next one is likely to be in it.
     folder: Option<Folder<'a>>,
 }
 
 impl Again<'_> {
     fn stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
         self.check_time()?;
-        // A path that is not as it would be noted was not noted here.
+        // A path in another form was not recorded here.
         if self.workspace.normalized(&read_entry.path).map_or(true, |path| path != read_entry.path) {
             return Ok(false);
         }
@@ -184,13 +184,13 @@ impl Again<'_> {
     fn absence_stands(&mut self, read_entry: &ReadEntry) -> bool {
         match self.open(&read_entry.path) {
             Ok(Some(Err(error))) => error.reason() == read_entry.digest,
-            // The folder that it would be in is not there either.
+            // Its folder does not exist either.
             Ok(None) => read_entry.digest.is_none(),
             Ok(Some(Ok(_))) | Err(()) => false,
         }
     }
 
-    /// Opens a file by its parent, so that no link is followed that was none before. `None` = there is no parent.
+    /// Opens a file by its parent, so that no new link is followed; `None` = there is no parent.
     fn open(&mut self, path: &str) -> Result<Option<Result<OpenFile, Error>>, ()> {
         let path = Path::new(path);
         let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else { return Err(()) };
@@ -230,7 +230,7 @@ impl Again<'_> {
     }
 }
 
-/// Whether a path leads to where it led: elsewhere if its read entry says so, else nowhere but to itself.
+/// Whether a path still leads to the recorded target, or to itself if none was recorded.
 fn leads_alike(read_entry: &ReadEntry, led_to: &str) -> bool {
     match read_entry.digest {
         Some(digest) => digest == Digest::sha256(led_to.as_bytes()),

@@ -1,4 +1,4 @@
-//! Who notes what is looked at.
+//! Records what is read.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,13 +14,12 @@ use super::read_entries::ReadEntries;
 use super::rules::Identities;
 use super::{Error, OpenFile, Opened, Workspace, escaped};
 
-/// The most names that one call may look at. What looked at more is cheaper done again than compared.
+/// The maximum number of names to record for one call. With more, repeating the call is cheaper than checking.
 const SIGHTS_MAX: usize = 10_000;
-/// Below this age a file's times do not tell every change: file systems count in ticks, some in steps of two seconds,
-/// and a second change within one leaves the times of the first.
+/// Within this age a file's times do not reveal every change: file systems have a resolution of up to two seconds.
 const YOUNG_SECONDS: i64 = 2;
 
-/// Notes everything that one call looks at through a [watched](Workspace::watched) workspace. Clones note into one list.
+/// Records everything that one call reads through a [watched](Workspace::watched) workspace. Clones share one record.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     state: Arc<Mutex<State>>,
@@ -36,16 +35,16 @@ struct State {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum WatchState {
-    /// Nobody has said that anything is noted.
+    /// Not started.
     #[default]
     Idle,
     Noting,
-    /// Nobody can tell any more, or it has been told.
+    /// Given up, or taken.
     Over,
 }
 
 impl Watch {
-    /// Starts noting: from here on the caller looks at files only through a watched workspace.
+    /// Starts recording: from here on the caller reads files only through a watched workspace.
     pub fn begin(&self) {
         let mut state = self.state();
         if state.phase == WatchState::Idle {
@@ -53,14 +52,14 @@ impl Watch {
         }
     }
 
-    /// Something was looked at that cannot be noted, or the result stands on something else besides, such as the time
-    /// that was left.
+    /// Gives up: something was read that cannot be recorded, or the result depends on something else, such as the time
+    /// left.
     pub fn give_up(&self) {
         self.state().give_up();
     }
 
-    /// Everything that was looked at; `None` = nobody can tell: it was not begun, was given up, has been taken already,
-    /// a file is still open, or a name was seen in two states.
+    /// Takes everything that was read; `None` = unknown: not begun, given up, already taken, a file is still open, or a
+    /// name was seen in two states.
     pub fn take(&self) -> Option<ReadSet> {
         let mut state = self.state();
         let State { phase, open, read_entries } = &mut *state;
@@ -70,7 +69,7 @@ impl Watch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while it was held leaves the list whole.
+        // A panic leaves the record consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,13 +94,13 @@ impl State {
 }
 
 impl Workspace {
-    /// The same workspace, with everything that is looked at through it noted.
+    /// The same workspace, recording everything that is read through it.
     #[must_use]
     pub fn watched(&self, watch: &Watch) -> Self {
         Self { watch: Some(watch.clone()), ..self.unwatched() }
     }
 
-    /// Notes how a name stands. One whose path is not what is shown of it cannot be found again.
+    /// Records the state of a name. A path that is not displayed unchanged cannot be found again.
     pub(super) fn note(&self, real: &Path, kind: ReadKind, mark: Option<FileStamp>, digest: Option<Digest>) {
         let Some(watch) = &self.watch else { return };
         match self.plain(real) {
@@ -117,7 +116,7 @@ impl Workspace {
         }
     }
 
-    /// Notes what a path led to. `asked` is that path before any link was looked at.
+    /// Records the result of a walk. `asked` is the path before links were resolved.
     pub(super) fn note_found(&self, asked: &Path, found: Result<&Opened<'_>, &Error>) {
         if self.watch.is_none() {
             return;
@@ -127,7 +126,7 @@ impl Workspace {
                 self.note(folder.real(), ReadKind::Folder, Some(folder.stamp().mark()), None);
                 (ReadKind::Folder, folder.stamp(), folder.path())
             }
-            // It was noted when it was opened.
+            // Recorded when it was opened.
             Ok(Opened::File(file)) => (ReadKind::File, file.stamp(), file.path().to_owned()),
             Err(Error::Missing(_)) => return self.note(asked, ReadKind::Absent, None, None),
             Err(_) => return self.unnoted(),
@@ -137,7 +136,7 @@ impl Workspace {
         }
     }
 
-    /// Opens a file, whose reading is noted as it goes on.
+    /// Opens a file and records what is read of it.
     pub(super) fn opened(
         &self,
         parent: &Dir,
@@ -145,7 +144,7 @@ impl Workspace {
         real: &Path,
         hidden: &Identities,
     ) -> Result<OpenFile, Error> {
-        // Taken before the file's times are, so that it never seems older than it is.
+        // Taken before the file's times, so that it never seems older than it is.
         let watched = self.watch.as_ref().map(|watch| (watch, SystemTime::now()));
         let mut file = OpenFile::open(parent, name, self.shown(real), hidden)?;
         if let Some((watch, now)) = watched {
@@ -156,7 +155,7 @@ impl Workspace {
         Ok(file)
     }
 
-    /// A path in the words of the workspace, where those are its name and not only what is shown of it.
+    /// A path for display, if that is its exact name.
     pub(super) fn plain(&self, path: &Path) -> Option<String> {
         let below = path.strip_prefix(self.path()).unwrap_or(path);
         (below.to_str()? == escaped(below)).then(|| self.shown(path))
@@ -169,7 +168,7 @@ pub(super) struct TrackedRead {
     watch: Watch,
     path: String,
     mark: FileStamp,
-    /// Of what was read; `None` = the file's mark tells every change.
+    /// Of the data read; `None` = the file's mark reveals every change.
     hasher: Option<Hasher>,
     read_bytes: u64,
     has_ended: bool,
@@ -184,7 +183,7 @@ impl TrackedRead {
         Self { watch: watch.clone(), path, mark, hasher, read_bytes: 0, has_ended: false }
     }
 
-    /// Takes in what one reading into `buffer` came to.
+    /// Records one read into `buffer`.
     pub(super) fn took(&mut self, read: &io::Result<usize>, buffer: &[u8]) {
         match read {
             Ok(0) => self.has_ended |= !buffer.is_empty(),
@@ -195,7 +194,7 @@ impl TrackedRead {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // That a disk fails is no state of the file.
+            // A disk failure is no state of the file.
             Err(_) => self.watch.give_up(),
         }
     }
@@ -205,7 +204,7 @@ impl Drop for TrackedRead {
     fn drop(&mut self) {
         let mut state = self.watch.state();
         state.open = state.open.saturating_sub(1);
-        // It was changed while it was read, or is one of those that a kernel makes up: their marks tell nothing.
+        // It changed while being read, or is generated by the kernel: the mark reveals nothing.
         let size_bytes = self.mark.size_bytes;
         if self.read_bytes > size_bytes || (self.has_ended && self.read_bytes < size_bytes) {
             return state.give_up();

@@ -1,8 +1,7 @@
-//! Which addresses are the public internet.
+//! Decides which addresses are public.
 //!
-//! The registries of special-purpose addresses of IANA say which are not
-//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, the same for IPv6). Of IPv6 only what is listed as
-//! public is let through, because a form that nobody thought of must not be a way in.
+//! IANA's registries list the special-purpose addresses (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
+//! the same for IPv6). For IPv6 only addresses listed as public are allowed, so that no unknown form is a way in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use super::address;
 
-/// A grant that cannot be used, and why.
+/// An invalid grant, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` cannot be granted: {why}")]
 pub struct HostError {
@@ -34,7 +34,7 @@ impl Host {
     }
 }
 
-/// What a grant says about a request.
+/// What a grant allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
     /// It may go to public addresses.
@@ -45,7 +45,7 @@ pub enum Granted {
     Loopback,
 }
 
-/// The hosts that may be asked.
+/// The granted hosts.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(Vec<Entry>);
 

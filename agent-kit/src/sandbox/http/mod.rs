@@ -1,17 +1,17 @@
-//! The sandbox around HTTP: requests to the hosts that the operator grants, and to nothing that stands behind them.
+//! HTTP requests to the hosts that the operator grants, and to no network behind them.
 //!
 //! Laws:
-//! - Only a host that is granted, with its port, is asked. Nothing granted = nothing reachable.
-//! - A name is looked up once, every address that comes back must be public, and the connection goes to these
-//!   addresses: a second answer to the same question changes nothing. Whatever is not public is reached only where the
-//!   operator names the address (or `localhost`) and the port.
-//! - A URL is parsed once, and only the parsed form is acted on.
-//! - A redirect is a new request and is checked as one. Headers do not cross to another origin, and https does not
-//!   become http.
-//! - Nothing of the environment has a say: no proxy, no cookies, no `.netrc`, no referer.
-//! - Bytes, headers, redirects and time end, and what is cut says so.
+//! - Only a granted host with its port is contacted. Without grants there is no network.
+//! - A name is resolved once, every returned address must be public, and the connection goes to these addresses, so a
+//!   different second answer has no effect. An address that is not public requires a grant of this address (or
+//!   `localhost`) and port.
+//! - A URL is parsed once, and only the parsed form is used.
+//! - A redirect is checked as a new request. Headers are not sent to another origin, and https is not downgraded to
+//!   http.
+//! - The environment has no effect: no proxy, cookies, `.netrc` or referer.
+//! - Bytes, headers, redirects and time are limited, and what is cut is marked.
 //!
-//! It knows nothing of tools; what a body means is for its caller.
+//! It knows nothing of tools; interpreting a body is up to the caller.
 
 mod address;
 mod hosts;
@@ -37,14 +37,14 @@ pub use resolver::{Resolver, SystemResolver};
 
 use hosts::{Granted, Host, Hosts};
 
-/// The most lines of the head of an answer.
+/// The maximum number of header lines of a response.
 const MAX_HEADERS: usize = 100;
-/// The most bytes of the head of an answer over HTTP/2. Over HTTP/1 hyper ends at about 400 KiB.
+/// The maximum size of the headers over HTTP/2. Over HTTP/1 hyper allows about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
-/// The most addresses of a name that are tried.
+/// The maximum number of addresses of a name to try.
 const MAX_ADDRESSES: usize = 16;
 
-/// What may be reached, and how much of it.
+/// The granted hosts and the limits.
 #[derive(Clone)]
 pub struct GateSettings {
     /// The hosts that the operator grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
@@ -57,7 +57,7 @@ pub struct GateSettings {
     pub max_bytes: usize,
     /// The most redirects of a request.
     pub max_redirects: usize,
-    /// Who looks names up.
+    /// Resolves names.
     pub resolver: Arc<dyn Resolver>,
 }
 
@@ -74,35 +74,35 @@ impl Default for GateSettings {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// The status in words, such as `404 Not Found`.
+    /// The status line, such as `404 Not Found`.
     pub status_line: String,
-    /// What the body is, as the server says; `None` = it does not say.
+    /// The content type, if given.
     pub content_type: Option<String>,
-    /// How the body is packed, as the server says. Nothing is unpacked here.
+    /// The content encoding, if given. Nothing is decoded here.
     pub content_encoding: Option<String>,
     /// The body, or its beginning.
     pub body: Vec<u8>,
-    /// Whether the body goes on.
+    /// Whether the body was cut.
     pub cut: bool,
-    /// How long the whole body is, as the server says.
+    /// The content length, if given.
     pub length_bytes: Option<u64>,
-    /// Where the answer came from, after redirects.
+    /// The final URL, after redirects.
     pub url: String,
 }
 
-/// The one way to the network.
+/// The only access to the network.
 #[derive(Clone)]
 pub struct Gate {
     settings: GateSettings,
     hosts: Hosts,
 }
 
-/// A request that has passed every check: a connection to these addresses may be made.
+/// A request that passed every check, with its addresses.
 struct Passed {
     url: Url,
     addresses: Vec<SocketAddr>,
@@ -124,16 +124,16 @@ impl Gate {
         Ok(Self { settings, hosts })
     }
 
-    /// The most bytes of a body that are read.
+    /// The maximum size of a body.
     pub fn max_bytes(&self) -> usize {
         self.settings.max_bytes
     }
 
-    /// Asks for `url` and follows redirects. `max_bytes` only lowers what the settings allow.
+    /// Requests `url` and follows redirects. `max_bytes` can only lower the limit of the settings.
     ///
     /// # Errors
-    /// What stands in the way: a host that is not granted, an address that is not public, a redirect that leads there,
-    /// an answer that does not come or cannot be read. An answer without success is no error here.
+    /// A host that is not granted, an address that is not public, a redirect to such, or a response that does not
+    /// arrive or cannot be read. An unsuccessful status is no error.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -145,7 +145,7 @@ impl Gate {
             .unwrap_or_else(|_| Err(Error::new(Code::HttpSilent, format!("the request took longer than {limit:?}"))))
     }
 
-    /// Connects to the host of `url` as a request to it would, for somebody who then speaks for himself.
+    /// Connects to the host of `url` as a request would; the caller then uses the connection.
     ///
     /// # Errors
     /// As of [`get`](Self::get), up to the connection.
@@ -179,7 +179,7 @@ impl Gate {
         Err(Error::new(Code::HttpRedirect, format!("there were more than {most} redirects, the last one to {url}")))
     }
 
-    /// Whether `url` may be asked, and at which addresses.
+    /// Checks `url` and resolves its addresses.
     async fn check(&self, url: Url) -> Result<Passed, Error> {
         let host = Host::of(&url).ok_or_else(|| target::refused(&url, "it names no host"))?;
         let Some(granted) = self.hosts.grant(&host, &url) else {
@@ -220,8 +220,8 @@ impl Gate {
         Ok(addresses)
     }
 
-    /// Sends one request to the addresses that were checked. Each has a client of its own, so that no connection is
-    /// used twice and no name is looked up again.
+    /// Sends one request to the checked addresses. Each has its own client, so that no connection is reused and no name
+    /// is resolved again.
     async fn send(&self, passed: &Passed, headers: HeaderMap) -> Result<reqwest::Response, Error> {
         let url = &passed.url;
         let mut builder = web::client()
@@ -244,7 +244,7 @@ impl Gate {
             let code = if silent { Code::HttpSilent } else { Code::HttpUnreachable };
             Error::new(code, format!("{url} could not be asked: {}", bound::line(&web::root_cause(error), 300)))
         };
-        // It reads the root certificates of the system.
+        // Building reads the system's root certificates.
         let built = tokio::task::spawn_blocking(move || builder.build()).await;
         let built =
             built.map_err(|error| Error::new(Code::HttpUnreachable, format!("{url} could not be asked: {error}")))?;
@@ -253,7 +253,7 @@ impl Gate {
     }
 }
 
-/// Where an answer leads; `None` = it is the answer itself.
+/// The target of a redirect; `None` = no redirect.
 fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Error> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -262,7 +262,7 @@ fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Err
     target::of_redirect(from, location.to_str().unwrap_or("\0")).map(Some)
 }
 
-/// Reads the body as far as it may go.
+/// Reads the body up to the limit.
 async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Result<Response, Error> {
     let status = response.status();
     let text_of = |name: &HeaderName| {

@@ -1,11 +1,11 @@
-//! From names to addresses.
+//! Name resolution.
 
 use std::io;
 use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
 
-/// Looks names up.
+/// Resolves names.
 pub trait Resolver: Send + Sync {
     /// Every address of `host`, which is a name and no address.
     ///
@@ -14,7 +14,7 @@ pub trait Resolver: Send + Sync {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Looks names up as the system does.
+/// Resolves names by the system's resolver.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 

@@ -1,4 +1,4 @@
-//! URLs that may be asked at all, whatever is granted.
+//! The URLs that are allowed at all, whatever is granted.
 
 use reqwest::Url;
 use rondo_protocol::diagnostic::Code;
@@ -6,7 +6,7 @@ use rondo_protocol::diagnostic::Code;
 use crate::bound;
 use crate::error::Error;
 
-/// The longest URL that is read.
+/// The maximum length of a URL.
 const MAX_URL_BYTES: usize = 8 << 10;
 
 /// Parses the URL of a request.
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Url, Error> {
     }
 }
 
-/// What must hold of each URL, the first and those that redirects lead to.
+/// Checks a URL: of a request or of a redirect.
 fn permissible(url: Url) -> Result<Url, Error> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refused(&url, "only http and https are"));
@@ -42,12 +42,12 @@ fn permissible(url: Url) -> Result<Url, Error> {
 
 pub fn refused(url: &Url, why: &str) -> Error {
     let mut shown = url.clone();
-    // What was meant as a password is shown to nobody.
+    // A password is never shown.
     let _ = shown.set_password(None);
     Error::new(Code::HttpUrl, format!("{} cannot be asked: {why}", bound::line(shown.as_str(), 200)))
 }
 
-/// The URL that a redirect means by `location`.
+/// The URL of a redirect to `location`.
 pub fn of_redirect(from: &Url, location: &str) -> Result<Url, Error> {
     let fault = |why: &str| Error::new(Code::HttpRedirect, format!("a redirect of {from} cannot be followed: {why}"));
     if !location.chars().all(|c| c.is_ascii_graphic() || c == ' ') {

@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::super::plan::Limits;
 
-/// Takes the limits upon this process, as far as lower ones do not hold already.
+/// Sets the limits of this process, unless lower ones apply already.
 pub(super) fn set(limits: &Limits) -> io::Result<()> {
     let Limits { cpu, memory_bytes, file_bytes, open_files, processes, output_bytes: _ } = limits;
     for (resource, most) in [
@@ -14,11 +14,11 @@ pub(super) fn set(limits: &Limits) -> io::Result<()> {
         (Resource::RLIMIT_DATA, *memory_bytes),
         (Resource::RLIMIT_FSIZE, *file_bytes),
         (Resource::RLIMIT_NOFILE, *open_files),
-        // Counted for the user, and within a user namespace for the user there.
+        // Counted per user, and within a user namespace per user there.
         (Resource::RLIMIT_NPROC, *processes),
-        // A core file would hold what the program had in memory.
+        // A core file would contain the program's memory.
         (Resource::RLIMIT_CORE, 0),
-        // Queues and locked memory are the kernel's, and count against nobody else.
+        // Queues use kernel memory, which is not counted elsewhere.
         (Resource::RLIMIT_MSGQUEUE, 0),
     ] {
         let (_, hard) = getrlimit(resource)?;
