@@ -128,7 +128,7 @@ impl<T> Guarded<T> {
         }
         self.unasked += 1;
         if self.unasked > MAX_UNASKED {
-            self.watch.end(format!("it sent more than {MAX_UNASKED} messages that nobody asked for"));
+            self.watch.end(format!("it sent more than {MAX_UNASKED} unsolicited messages"));
         }
         self.unasked <= MAX_UNASKED
     }

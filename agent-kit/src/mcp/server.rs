@@ -272,8 +272,7 @@ impl Shared {
 
     /// The error for a server that answers with a question or a promise.
     pub fn asks_back(&self) -> Error {
-        let message =
-            format!("the MCP server {} asks back instead of answering, and nobody answers it here", self.name());
+        let message = format!("the MCP server {} asks back instead of answering, which is not supported", self.name());
         Error::new(Code::McpUnreadable, message)
     }
 

@@ -125,7 +125,7 @@ fn size(response: &Response) -> String {
 /// The body as text, or why it is not text.
 fn text_of(response: &Response) -> Result<String, &'static str> {
     if response.content_encoding.as_deref().is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        return Err("it is packed although nobody asked for that");
+        return Err("it is compressed although that was not requested");
     }
     let content_type = response.content_type.as_deref().unwrap_or_default();
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -133,7 +133,7 @@ fn text_of(response: &Response) -> Result<String, &'static str> {
         return Err("it is no text");
     }
     let encoding = charset(content_type).map_or(Some(UTF_8), |label| Encoding::for_label(label.as_bytes()));
-    let encoding = encoding.ok_or("nobody knows its character set")?;
+    let encoding = encoding.ok_or("its character set is unknown")?;
     // A character split by the cut is not the body's fault.
     let is_begun = response.cut && encoding == UTF_8;
     let end = response.body.len() - if is_begun { bound::begun_character(&response.body) } else { 0 };
@@ -199,7 +199,7 @@ mod tests {
         for (answer, part) in [
             (response(Some("image/png"), b"\x89PNG"), "is image/png, 4 bytes: it is no text"),
             (response(Some("text/plain"), b"MZ\0\0"), "it holds zero bytes"),
-            (response(Some("text/plain; charset=klingon"), b"x"), "nobody knows its character set"),
+            (response(Some("text/plain; charset=klingon"), b"x"), "its character set is unknown"),
             (packed, "it is packed"),
         ] {
             let error = present(&answer, &Redactor::default()).unwrap_err();

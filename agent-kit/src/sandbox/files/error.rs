@@ -67,7 +67,7 @@ pub enum Error {
         max_bytes: u64,
     },
     /// Another process changed it between the check and the write.
-    #[error("{0:?} was changed by somebody else meanwhile and was left as it is; read it again")]
+    #[error("{0:?} was changed by another process meanwhile and was left as it is; read it again")]
     Changed(String),
     /// The system refused.
     #[error("cannot {doing} {path:?}: {source}")]

@@ -96,13 +96,13 @@ impl Entry {
         };
         let (is_below, name) = name.strip_prefix("*.").map_or((false, name), |name| (true, name));
         if name.contains('*') {
-            return refuse("a `*` stands only at the beginning, as in `*.example.com`");
+            return refuse("a `*` is allowed only at the beginning, as in `*.example.com`");
         }
         let host = Url::parse(&format!("http://{name}/")).ok().and_then(|url| Host::of(&url));
         let pattern = match host {
             None => return refuse("it is not the name of a host"),
             Some(Host::Name(name)) if name.ends_with('.') => return refuse("write it without the dot at its end"),
-            Some(Host::Address(_)) if is_below => return refuse("nothing stands below an address"),
+            Some(Host::Address(_)) if is_below => return refuse("an address has no subdomains"),
             Some(Host::Name(name)) if is_below => Pattern::Below(format!(".{name}")),
             Some(Host::Name(name)) if is_localhost(&name) && port.is_none() => {
                 return refuse("write the port too: only `localhost` with a port is granted");

@@ -47,7 +47,7 @@ impl Running {
         let mut ended = self.ended.clone();
         async move {
             let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
-            ended.unwrap_or_else(|| Err(super::not_started("nobody watches over the program any more")))
+            ended.unwrap_or_else(|| Err(super::not_started("the supervisor of the program has ended")))
         }
     }
 }

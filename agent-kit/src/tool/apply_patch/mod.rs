@@ -70,7 +70,7 @@ fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Pat
             return Err(fault(message));
         }
         if changes.iter().any(|known: &Change<'_>| known.target.path() == change.target.path()) {
-            return Err(fault(format!("{} stands in the patch under two names", change.target.path())));
+            return Err(fault(format!("{} is in the patch under two names", change.target.path())));
         }
         changes.push(change);
     }

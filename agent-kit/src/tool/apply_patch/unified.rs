@@ -42,7 +42,7 @@ pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
         if line.starts_with("--- ") && reader.peek().is_some_and(|next| next.starts_with("+++ ")) {
             let file = reader.file(line)?;
             if files.iter().any(|known| known.path() == file.path()) {
-                return Err(format!("{} stands in the patch twice; put its hunks under one header", file.path()));
+                return Err(format!("{} is in the patch twice; put its hunks under one header", file.path()));
             }
             files.push(file);
             if files.len() > FILES_MAX {
