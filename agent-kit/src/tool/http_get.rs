@@ -195,12 +195,12 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_refused_with_type_and_size() {
-        let packed = Response { content_encoding: Some("gzip".to_owned()), ..response(Some("text/plain"), b"x") };
+        let compressed = Response { content_encoding: Some("gzip".to_owned()), ..response(Some("text/plain"), b"x") };
         for (answer, part) in [
             (response(Some("image/png"), b"\x89PNG"), "is image/png, 4 bytes: it is no text"),
             (response(Some("text/plain"), b"MZ\0\0"), "it holds zero bytes"),
             (response(Some("text/plain; charset=klingon"), b"x"), "its character set is unknown"),
-            (packed, "it is packed"),
+            (compressed, "it is compressed"),
         ] {
             let error = present(&answer, &Redactor::default()).unwrap_err();
             assert_eq!(error.code, Code::HttpNotText);
