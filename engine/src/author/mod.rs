@@ -3,10 +3,10 @@
 //!
 //! Everything here returns values. It must never know terminals: `cli` prints what it returns.
 
-pub mod lint;
+pub(crate) mod lint;
 pub mod prefix;
 pub mod scenario;
-pub mod simulate;
+pub(crate) mod simulate;
 
 /// The role in `role`, or in `role[2]` or `a[0]/role[2]` with a lane.
 pub(crate) fn role_of(name: &str) -> &str {

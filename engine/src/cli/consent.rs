@@ -156,9 +156,8 @@ impl ConsentRequest {
 
     /// The changes since the agreement, one line each.
     pub fn changed(&self) -> Vec<String> {
-        let line = |sign: char, ask: &Ask| {
-            format!("{sign} {} {}: {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()))
-        };
+        let line =
+            |sign: char, ask: &Ask| format!("{sign} {} {}: {}", ask.kind, one_line(&ask.name), one_line(&ask.shown()));
         let mut lines = Vec::new();
         for part in self.parts().filter(|part| !part.is_agreed) {
             let Some(before) = &part.agreed else { continue };
@@ -183,7 +182,7 @@ impl ConsentRequest {
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
             for ask in &part.asks {
                 let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));
-                let line = format!("  {:<10} {name:<width$}  {value}", ask.kind.word());
+                let line = format!("  {:<10} {name:<width$}  {value}", ask.kind);
                 let _ = writeln!(text, "{}{}", line.trim_end(), remark(ask));
             }
         }
@@ -296,7 +295,7 @@ impl ConsentRequest {
             .filter(|ask| !matches!(ask.kind, Kind::Limits | Kind::File))
             .map(|ask| match (ask.kind, ask.value.as_str()) {
                 (Kind::Tool, Some(roles)) => format!("{} ({roles})", ask.name),
-                _ => format!("{} {}", ask.kind.word(), ask.name),
+                _ => format!("{} {}", ask.kind, ask.name),
             })
             .collect();
         let asks = asks.join(", ");

@@ -177,7 +177,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
             Ok(asked) if asked.is_agreed() => (false, "you agreed to it as it is: all of it counts".to_owned()),
             Ok(asked) => {
                 let ignored: Vec<String> =
-                    asked.asks().iter().map(|ask| format!("{} {}", ask.kind.word(), ask.name)).collect();
+                    asked.asks().iter().map(|ask| format!("{} {}", ask.kind, ask.name)).collect();
                 let why = if asked.changed().is_empty() { "nobody agreed" } else { "it changed since you agreed" };
                 (true, format!("{why}, so this is ignored: {}; `rondo trust` shows it", ignored.join(", ")))
             }

@@ -4,6 +4,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
 use super::failure::Failure;
+use super::output::word;
 use super::store_access::{DrivenThreads, StoreView};
 use crate::store::{Read, Row, Status};
 
@@ -72,7 +73,7 @@ fn listed(rows: &[(ThreadId, Row)]) -> String {
             format!(
                 "{id}  {}  {}",
                 super::lines::name(row),
-                super::lines::standing(super::lines::status(id, row, &DrivenThreads::Unknown))
+                word(&super::lines::status(id, row, &DrivenThreads::Unknown))
             )
         })
         .collect();

@@ -103,17 +103,6 @@ pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
     }
 }
 
-pub fn standing(status: Status) -> &'static str {
-    match status {
-        Status::Running => "running",
-        Status::Waiting => "waiting",
-        Status::Stopped => "stopped",
-        Status::Done => "done",
-        Status::Failed => "failed",
-        Status::Cancelled => "cancelled",
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepLine {
     event: &'static str,

@@ -122,6 +122,16 @@ pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// The word that stands for a value in JSON.
+pub fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A count with its noun: `1 step`, `2 steps`.
+pub fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How text is formatted for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use rondo_agent_kit::prefix::tokens;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::History;
 use serde::Serialize;
 
@@ -12,12 +13,12 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::lines::who;
-use super::output::Output;
+use super::output::{Output, plural, word};
 use super::run_config::price_of;
 use super::settings_files::settings;
 use super::store_access::view_store_at;
 use super::{JsonArgs, StoreArgs};
-use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Visit, VisitPair};
+use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Shared, Visit, VisitPair};
 use crate::config::Flags;
 use crate::conversation::rebuild;
 
@@ -51,22 +52,28 @@ pub struct PrefixArgs {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "visit")]
 struct VisitLine<'a> {
-    event: &'static str,
     role: &'a RoleName,
     lane: &'a LanePath,
     visit: u64,
     seq: u64,
-    requests: u64,
-    request_bytes: u64,
-    shared_bytes: u64,
+    #[serde(flatten)]
+    figures: Figures,
+    broke: Option<BrokeLine<'a>>,
+    against: Option<AgainstLine<'a>>,
+}
+
+/// What was sent and counted, in a visit or in all visits of a role.
+#[derive(Debug, Serialize)]
+struct Figures {
+    #[serde(flatten)]
+    shared: Shared,
     shared_tokens: u64,
     prompt_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     expected_share: Option<f64>,
     cost_usd: Option<f64>,
-    broke: Option<BrokeLine<'a>>,
-    against: Option<AgainstLine<'a>>,
 }
 
 /// A broken prefix within its visit's line.
@@ -88,19 +95,13 @@ struct AgainstLine<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "role")]
 struct RoleLine<'a> {
-    event: &'static str,
     role: &'a RoleName,
     history: History,
     visits: u64,
-    requests: u64,
-    request_bytes: u64,
-    shared_bytes: u64,
-    shared_tokens: u64,
-    prompt_tokens: Option<u64>,
-    cached_tokens: Option<u64>,
-    expected_share: Option<f64>,
-    cost_usd: Option<f64>,
+    #[serde(flatten)]
+    figures: Figures,
     breaks: u64,
     lost_tokens: u64,
     lost_usd: Option<f64>,
@@ -108,14 +109,13 @@ struct RoleLine<'a> {
 
 /// The cost of a history for a role on the same steps.
 #[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "strategy")]
 struct StrategyLine<'a> {
-    event: &'static str,
     role: &'a RoleName,
     history: History,
     is_chosen: bool,
-    requests: u64,
-    request_bytes: u64,
-    shared_bytes: u64,
+    #[serde(flatten)]
+    shared: Shared,
     prompt_tokens_estimated: u64,
     served_tokens_estimated: u64,
     cost_usd: Option<f64>,
@@ -239,57 +239,41 @@ fn visit_line<'a>(visit: &'a Visit, against: Option<AgainstLine<'a>>) -> VisitLi
         lost_tokens: broke.lost_tokens,
         lost_usd: broke.lost_usd,
     });
-    VisitLine {
-        event: "visit",
-        role: &visit.role,
-        lane: &visit.lane,
-        visit: visit.visit,
-        seq: visit.seq,
-        requests: visit.shared.requests,
-        request_bytes: visit.shared.request_bytes,
-        shared_bytes: visit.shared.shared_bytes,
-        shared_tokens: tokens(visit.shared.shared_bytes),
-        prompt_tokens: visit.usage.map(|usage| usage.prompt_tokens),
-        cached_tokens: visit.usage.map(|usage| usage.cached_tokens),
-        expected_share: visit.shared.share(),
-        cost_usd: visit.cost_usd,
-        broke,
-        against,
+    let Visit { role, lane, visit: number, seq, shared, usage, cost_usd, .. } = visit;
+    let figures = Figures::of(*shared, *usage, *cost_usd);
+    VisitLine { role, lane, visit: *number, seq: *seq, figures, broke, against }
+}
+
+impl Figures {
+    fn of(shared: Shared, usage: Option<Usage>, cost_usd: Option<f64>) -> Self {
+        Self {
+            shared,
+            shared_tokens: tokens(shared.shared_bytes),
+            prompt_tokens: usage.map(|usage| usage.prompt_tokens),
+            cached_tokens: usage.map(|usage| usage.cached_tokens),
+            expected_share: shared.share(),
+            cost_usd,
+        }
     }
 }
 
 fn role_line(sum: &RoleSum) -> RoleLine<'_> {
-    RoleLine {
-        event: "role",
-        role: &sum.role,
-        history: sum.history,
-        visits: sum.visits,
-        requests: sum.shared.requests,
-        request_bytes: sum.shared.request_bytes,
-        shared_bytes: sum.shared.shared_bytes,
-        shared_tokens: tokens(sum.shared.shared_bytes),
-        prompt_tokens: sum.usage.map(|usage| usage.prompt_tokens),
-        cached_tokens: sum.usage.map(|usage| usage.cached_tokens),
-        expected_share: sum.shared.share(),
-        cost_usd: sum.cost_usd,
-        breaks: sum.breaks,
-        lost_tokens: sum.lost_tokens,
-        lost_usd: sum.lost_usd,
-    }
+    let RoleSum { role, history, visits, shared, usage, cost_usd, breaks, lost_tokens, lost_usd, costs: _ } = sum;
+    let figures = Figures::of(*shared, *usage, *cost_usd);
+    let (history, visits, breaks) = (*history, *visits, *breaks);
+    RoleLine { role, history, visits, figures, breaks, lost_tokens: *lost_tokens, lost_usd: *lost_usd }
 }
 
 fn strategy_line<'a>(sum: &'a RoleSum, cost: &Cost) -> StrategyLine<'a> {
+    let Cost { history, shared, cost_usd } = *cost;
     StrategyLine {
-        event: "strategy",
         role: &sum.role,
-        history: cost.history,
-        is_chosen: cost.history == sum.history,
-        requests: cost.shared.requests,
-        request_bytes: cost.shared.request_bytes,
-        shared_bytes: cost.shared.shared_bytes,
-        prompt_tokens_estimated: tokens(cost.shared.request_bytes),
-        served_tokens_estimated: tokens(cost.shared.shared_bytes),
-        cost_usd: cost.cost_usd,
+        history,
+        is_chosen: history == sum.history,
+        shared,
+        prompt_tokens_estimated: tokens(shared.request_bytes),
+        served_tokens_estimated: tokens(shared.shared_bytes),
+        cost_usd,
     }
 }
 
@@ -308,9 +292,8 @@ fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
         (Some(share), true) => bar(share),
         (None, true) => "not asked".to_owned(),
     };
-    let counted = |tokens: Option<u64>| tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
-    let prompt = counted(visit.usage.map(|usage| usage.prompt_tokens));
-    let served = counted(visit.usage.map(|usage| usage.cached_tokens));
+    let counted = |of: fn(Usage) -> u64| visit.usage.map_or_else(|| "-".to_owned(), |usage| of(usage).to_string());
+    let (prompt, served) = (counted(|usage| usage.prompt_tokens), counted(|usage| usage.cached_tokens));
     let broken = if visit.broke.is_some() { "  !" } else { "" };
     format!(
         "{name:<columns$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
@@ -359,11 +342,7 @@ fn sum_text(sum: &RoleSum) -> String {
     }
     text.push('\n');
     for cost in &sum.costs {
-        let name = match cost.history {
-            History::Condensed => "condensed",
-            History::Exact => "exact",
-            History::None => "none",
-        };
+        let name = word(&cost.history);
         let mark = if cost.history == sum.history { "*" } else { " " };
         let (sent, served) = (tokens(cost.shared.request_bytes), tokens(cost.shared.shared_bytes));
         let share = bar(cost.shared.share().unwrap_or_default());
@@ -374,10 +353,6 @@ fn sum_text(sum: &RoleSum) -> String {
         );
     }
     text
-}
-
-fn plural(count: u64, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 fn dollars(amount: Option<f64>) -> String {

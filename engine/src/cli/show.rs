@@ -11,8 +11,8 @@ use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote,
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line, who};
-use super::output::Output;
+use super::lines::{StepLine, ThreadLine, origin, step_line, thread_line, who};
+use super::output::{Output, plural, word};
 use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
@@ -94,8 +94,7 @@ impl HookFigures {
         for (node, of_node) in &self.by_node {
             let mut said = Vec::new();
             if of_node.answered > 0 {
-                let calls = if of_node.answered == 1 { "call" } else { "calls" };
-                let mut answered = format!("answered {} {calls}", of_node.answered);
+                let mut answered = format!("answered {}", plural(of_node.answered, "call"));
                 if of_node.saved_usd > 0.0 {
                     let _ = write!(answered, ", saved ${:.4}", of_node.saved_usd);
                 }
@@ -140,10 +139,9 @@ pub(super) fn steps(
 }
 
 pub(super) fn thread_text(line: &ThreadLine) -> String {
-    let mut text = format!("{}  {}  {}", line.thread, line.name, standing(line.status));
+    let mut text = format!("{}  {}  {}", line.thread, line.name, word(&line.status));
     let totals = &line.totals;
-    let _ = write!(text, "  {} step{}", totals.steps, if totals.steps == 1 { "" } else { "s" });
-    let _ = writeln!(text, "{}", spending(Some(totals.usage()), totals.cost_usd));
+    let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), spending(Some(totals.usage()), totals.cost_usd));
     if let Some(head) = line.head {
         let _ = writeln!(text, "head {head}");
     }
@@ -156,9 +154,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
     let _ = write!(text, ", visit {}: {}", step.visit, step.status);
     let _ = write!(text, "{}", spending(step.note.usage, step.note.cost_usd));
     let _ = write!(text, "  {}", seconds(took_ms));
-    if let Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) = &step.note.answered_by {
-        let _ = write!(text, "  by {}", by.as_str());
-    }
+    text.push_str(&step.note.answered_by.as_ref().map_or_else(String::new, by));
     if let Some(person) = &step.note.person {
         let _ = write!(text, "  by {person}");
     }
@@ -258,7 +254,7 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     let Some(origin) = origin(row) else { return text };
     if let Some(ending) = origin.ending {
         if let Some(reason) = ending.reason {
-            let _ = writeln!(text, "\n{}: {reason}", standing(line.status));
+            let _ = writeln!(text, "\n{}: {reason}", word(&line.status));
         }
         if !ending.result.is_null() {
             let _ = write!(text, "\n{}", pretty(&ending.result));
@@ -301,6 +297,14 @@ pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
         let _ = write!(text, "  ${cost:.4}");
     }
     text
+}
+
+/// What answered in place of a provider or a tool, after two blanks; else empty.
+pub(super) fn by(answered_by: &AnsweredBy) -> String {
+    match answered_by {
+        AnsweredBy::Port => String::new(),
+        by => format!("  by {}", by.as_str()),
+    }
 }
 
 pub(super) fn seconds(milliseconds: u64) -> String {

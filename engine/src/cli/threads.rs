@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{ThreadLine, origin, standing, thread_line};
-use super::output::Output;
+use super::lines::{ThreadLine, origin, thread_line};
+use super::output::{Output, word};
 use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
@@ -67,7 +67,7 @@ pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
             text,
             "{}  {name:<width$}  {:<9}  {:>6}  {:>8}",
             line.thread,
-            standing(line.status),
+            word(&line.status),
             line.totals.steps,
             age(*age_ms),
         );

@@ -200,7 +200,7 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
         output.show(&AgreedLine { event: "trusted", what, path, digest, own, agreed_at_ms }, || {
             let mut text = format!("{what}  {path}{}\n", if own { ", yours" } else { "" });
             for ask in &agreed.asks {
-                let line = format!("    {:<10} {}  {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()));
+                let line = format!("    {:<10} {}  {}", ask.kind, one_line(&ask.name), one_line(&ask.shown()));
                 let _ = writeln!(text, "{}", line.trim_end());
             }
             text

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::consent::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::output::{Output, Style, tell};
+use super::output::{Output, Style, plural, tell};
 use super::settings_files::settings;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::lint;
@@ -75,9 +75,8 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
         }
     }
     if !output.is_json() {
-        let files = if checked == 1 { "1 file".to_owned() } else { format!("{checked} files") };
-        let many = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-        tell(&format!("{files}: {}, {}\n", many(errors, "error"), many(warnings, "warning")));
+        let (files, errors, warnings) = (plural(checked, "file"), plural(errors, "error"), plural(warnings, "warning"));
+        tell(&format!("{files}: {errors}, {warnings}\n"));
     }
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
@@ -121,8 +120,8 @@ fn count(
     found: Result<workflow::Loaded, Failure>,
     about: &About<'_>,
     output: &mut Output,
-    errors: &mut usize,
-    warnings: &mut usize,
+    errors: &mut u64,
+    warnings: &mut u64,
 ) -> Result<(), Failure> {
     let faulty = match found {
         Ok(loaded) => {
@@ -143,8 +142,9 @@ fn count(
             return Ok(());
         }
     };
-    *errors += faulty.faults.iter().filter(|fault| fault.severity == Severity::Error).count();
-    *warnings += faulty.faults.iter().filter(|fault| fault.severity == Severity::Warning).count();
+    for fault in &faulty.faults {
+        *if fault.severity == Severity::Error { &mut *errors } else { &mut *warnings } += 1;
+    }
     if output.is_json() {
         for diagnostic in &faulty.faults {
             output.line(&DiagnosticLine::new(diagnostic))?;

@@ -371,8 +371,7 @@ mod tests {
         let stated = project(EVERYTHING);
         let harmless = without_asking(&stated, &Stated::default());
         let asks = asks(&stated, &Stated::default());
-        let shown: Vec<String> =
-            asks.iter().map(|ask| format!("{} {}: {}", ask.kind.word(), ask.name, ask.shown())).collect();
+        let shown: Vec<String> = asks.iter().map(|ask| format!("{} {}: {}", ask.kind, ask.name, ask.shown())).collect();
         insta::assert_snapshot!(shown.join("\n"));
         // No value that needs consent is among those that apply.
         let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } =

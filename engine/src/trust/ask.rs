@@ -1,5 +1,7 @@
 //! A single ask of a folder's settings or of a workflow.
 
+use std::fmt;
+
 use rondo_protocol::canonical;
 use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
@@ -48,30 +50,9 @@ pub enum Kind {
     Owner,
 }
 
-impl Kind {
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Program => "program",
-            Self::Server => "server",
-            Self::Hook => "hook",
-            Self::Impose => "impose",
-            Self::Provider => "provider",
-            Self::Model => "model",
-            Self::Host => "host",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Grant => "grant",
-            Self::Deny => "deny",
-            Self::Approve => "approve",
-            Self::Sandbox => "sandbox",
-            Self::Store => "store",
-            Self::Durability => "durability",
-            Self::File => "file",
-            Self::Limits => "limits",
-            Self::Owner => "owner",
-        }
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

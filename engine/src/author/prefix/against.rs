@@ -72,18 +72,7 @@ pub fn against(
         }
         RebuildEvent::Visit(visited) => {
             let (shared, broke, has_counterpart) = first.take().unwrap_or_default();
-            let (stored, note) = (visited.stored, visited.note);
-            let visit = Visit {
-                seq: stored.seq,
-                role: stored.step.role.clone(),
-                lane: stored.step.lane.clone(),
-                visit: stored.visit,
-                shared,
-                usage: note.usage,
-                cost_usd: note.cost_usd,
-                broke,
-            };
-            each(VisitPair { visit, has_counterpart })
+            each(VisitPair { visit: Visit::of(&visited, shared, broke), has_counterpart })
         }
     })
 }

@@ -23,8 +23,9 @@ use rondo_agent_kit::prefix::{self, Break};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::{History, Workflow};
+use serde::Serialize;
 
-use crate::conversation::rebuild::{self, RebuildEvent};
+use crate::conversation::rebuild::{self, RebuildEvent, RebuiltVisit};
 use crate::models::Price;
 use crate::store::{Read, Row};
 use requests::RoleRequests;
@@ -53,8 +54,17 @@ pub struct Visit {
     pub broke: Option<PrefixBreak>,
 }
 
+impl Visit {
+    fn of(visited: &RebuiltVisit<'_>, shared: Shared, broke: Option<PrefixBreak>) -> Self {
+        let (stored, note) = (visited.stored, visited.note);
+        let (role, lane) = (stored.step.role.clone(), stored.step.lane.clone());
+        let (usage, cost_usd) = (note.usage, note.cost_usd);
+        Self { seq: stored.seq, role, lane, visit: stored.visit, shared, usage, cost_usd, broke }
+    }
+}
+
 /// Sizes of requests, and how much of them was sent before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Shared {
     /// The number of requests.
     pub requests: u64,

@@ -193,18 +193,8 @@ impl RoleRequests {
 
     /// Adds the end of a visit.
     pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> Visit {
-        let (stored, note) = (visited.stored, visited.note);
         self.strategies.visit(visited);
-        let visit = Visit {
-            seq: stored.seq,
-            role: stored.step.role.clone(),
-            lane: stored.step.lane.clone(),
-            visit: stored.visit,
-            shared: std::mem::take(&mut self.shared),
-            usage: note.usage,
-            cost_usd: note.cost_usd,
-            broke: self.broke.take(),
-        };
+        let visit = Visit::of(visited, std::mem::take(&mut self.shared), self.broke.take());
         self.sum.add(&visit);
         visit
     }

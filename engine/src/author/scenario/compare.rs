@@ -25,15 +25,10 @@ const MAX_COMPARED: usize = 200;
 /// The longest line that it shows, in characters.
 const MAX_LINE: usize = 160;
 
-/// Finds and explains differences.
 pub struct Comparer<'a> {
-    /// Explains differences of the two runs.
     pub explainer: Explainer<'a>,
-    /// The workflow, for places.
     pub definition: &'a Definition,
-    /// The scenario, for places.
     pub scenario: &'a Scenario,
-    /// Its file.
     pub file: &'a str,
 }
 

@@ -24,7 +24,6 @@ pub struct Location {
 /// The expectations of a scenario, each with its location, in file order.
 pub type Expectations = Vec<(Expectation, Location)>;
 
-/// An expectation of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expectation {
     /// The steps, as `role.status`, or `role[0].status` in a lane.
@@ -33,19 +32,21 @@ pub enum Expectation {
     Outcome(String),
     /// The exit code that `rondo run` would have.
     Exit(u8),
-    /// The result.
     Result(Value),
-    /// The reason for a failure.
     Reason(String),
     /// A value of the run.
     At(Path, Predicate),
     /// A line for the user contains this text.
     Said(String),
     /// A text in a role's requests or answers, in one visit or in any.
-    TextContains { selector: RoleSelector, visit: Option<u64>, direction: Direction, contains: String },
+    TextContains {
+        selector: RoleSelector,
+        visit: Option<u64>,
+        direction: Direction,
+        contains: String,
+    },
     /// The number of model replies to each of these roles.
     Calls(BTreeMap<RoleSelector, u64>),
-    /// The number of model replies.
     ModelCalls(u64),
     /// The number of calls of each of these tools.
     ToolCalls(BTreeMap<String, u64>),
@@ -58,7 +59,6 @@ pub enum Expectation {
 /// A role, in all lanes or in one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoleSelector {
-    /// The role.
     pub role: RoleName,
     /// As written if it selects a lane: `role[2]` is each lane of that index, `a[0]/role[2]` a single lane.
     pub lane: Option<String>,
@@ -79,16 +79,13 @@ impl fmt::Display for RoleSelector {
     }
 }
 
-/// The condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// It equals this value.
     Equals(Value),
     /// It is a text that contains this, or a list with this item.
     Contains(String),
 }
 
-/// The direction of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the model.

@@ -13,33 +13,28 @@ use rondo_protocol::workflow::{History, Workflow};
 
 use super::cause::Cause;
 use super::parts::is_within;
-use super::snapshot::RunTrace;
+use super::snapshot::{RouteStep, RunTrace};
 use crate::author::role_of;
 
 /// What differs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum At {
-    /// The model of a role's requests.
     Model,
-    /// Its parameters.
     Parameters,
     /// A tool that they offer.
     Tool(String),
-    /// The schema of their response format.
     ResponseFormat,
-    /// The system text.
     System,
     /// A message: its speaker, and the visit it opens, if any.
-    Message { speaker: Speaker, opens: Option<u64> },
+    Message {
+        speaker: Speaker,
+        opens: Option<u64>,
+    },
     /// The number of requests.
     Requests,
-    /// The steps.
     Route,
-    /// How the run ends.
     Outcome,
-    /// Why it fails.
     Reason,
-    /// Its result.
     Result,
     /// The lines for the user.
     Said,
@@ -58,9 +53,7 @@ pub struct Explainer<'a> {
     pub changed: Option<BTreeSet<String>>,
     /// The accepted course.
     pub old: Option<&'a RunTrace>,
-    /// The new course.
     pub new: &'a RunTrace,
-    /// The new workflow.
     pub workflow: &'a Workflow,
 }
 
@@ -132,7 +125,7 @@ impl Explainer<'_> {
     /// input on what the workflow asks for.
     pub fn unplayed(&self) -> Option<(Cause, &str)> {
         let changed = self.changed.as_ref()?;
-        let suspects = [Suspect::OfRoles("output"), Suspect::Part("input".to_owned())];
+        let suspects = [Suspect::OfRoles("output"), part("input")];
         let suspected = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
         let path = suspected.or_else(|| changed.first())?;
         Some((self.cause_of_part(path, &At::Outcome, None), path))
@@ -151,17 +144,7 @@ impl Explainer<'_> {
         if at.is_of_head() {
             return false;
         }
-        let visits = self
-            .new
-            .route
-            .iter()
-            .enumerate()
-            .filter(|(_, stop)| stop.step.split_once('.').is_some_and(|(name, _)| name == seat));
-        let Some((reached, _)) =
-            visits.enumerate().find(|(n, _)| u64::try_from(*n).is_ok_and(|n| n + 1 == visit)).map(|(_, v)| v)
-        else {
-            return true;
-        };
+        let Some((reached, _)) = self.step_of(seat, visit) else { return true };
         // A message of the diverging step precedes its status, unless the step was entered by another edge.
         step < reached || (step == reached && self.edge(step, true) != self.edge(step, false))
     }
@@ -179,27 +162,33 @@ impl Explainer<'_> {
         let mut suspects = vec![Suspect::Edges(place, &DIRECTIONS)];
         let step = self.new.route.get(step).map(|stop| of_role(&stop.step));
         if let Some((role, _)) = step.as_ref().and_then(|step| step.split_once('.')) {
-            suspects.push(Suspect::Part(format!("roles.{role}.output")));
+            suspects.push(part(&format!("roles.{role}.output")));
         }
         suspects.push(Suspect::Edges("graph".to_owned(), &DIRECTIONS));
         suspects
     }
 
     fn of_request(&self, (role, seat): (&RoleName, &str), at: &At, broke: Option<prefix::Cause>) -> Vec<Suspect> {
-        let own = |name: &str| Suspect::Part(format!("roles.{role}.{name}"));
+        let own = |name: &str| part(&format!("roles.{role}.{name}"));
         let model = self.workflow.role(role.as_str()).and_then(|role| role.kind.model());
         let model = model.map_or("", |model| model.model.as_str());
-        let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
         match at {
             // The scenario's answers also decide whether a request is sent to a fallback.
             At::Model | At::Parameters => {
-                let rest = ["models", "scenario"].map(|part| Suspect::Part(part.to_owned()));
-                let nearest = if *at == At::Model { model(".model") } else { model("") };
-                [own("model"), nearest, own("fallback"), own("retry"), own("limits")].into_iter().chain(rest).collect()
+                let nearest = part(&format!("models.{model}{}", if *at == At::Model { ".model" } else { "" }));
+                vec![
+                    own("model"),
+                    nearest,
+                    own("fallback"),
+                    own("retry"),
+                    own("limits"),
+                    part("models"),
+                    part("scenario"),
+                ]
             }
             At::Tool(name) => {
                 let name = name.replace("__", ".");
-                vec![own("tools"), Suspect::Part(format!("tools.{name}")), Suspect::Part("tools".to_owned())]
+                vec![own("tools"), part(&format!("tools.{name}")), part("tools")]
             }
             At::ResponseFormat => vec![own("output"), own("format")],
             At::System if broke == Some(prefix::Cause::SchemaChanged) => {
@@ -207,45 +196,42 @@ impl Explainer<'_> {
             }
             At::System => vec![own("system"), own("output"), own("format")],
             At::Message { speaker: Speaker::User, opens } => {
-                let edge = opens.and_then(|visit| self.edge_of(seat, visit));
-                let prompt = edge.map(|edge| Suspect::Part(format!("{edge}.prompt")));
-                let is_summary = broke.is_some_and(is_of_summary);
-                let (first, second) =
-                    if is_summary { (Some(own("context")), prompt) } else { (prompt, Some(own("context"))) };
-                let rest = [own("history"), own("output"), own("format")];
-                first.into_iter().chain(second).chain(rest).collect()
+                let step = opens.and_then(|visit| self.step_of(seat, visit));
+                let prompt = step.map(|(_, step)| part(&format!("{}.prompt", step.edge)));
+                let mut nearest: Vec<Suspect> = prompt.into_iter().chain([own("context")]).collect();
+                if broke.is_some_and(is_of_summary) {
+                    nearest.reverse();
+                }
+                nearest.into_iter().chain([own("history"), own("output"), own("format")]).collect()
             }
             At::Message { speaker: Speaker::Assistant, .. } | At::Requests => {
                 vec![own("history"), own("format"), own("output"), own("tools")]
             }
             At::Message { speaker: Speaker::Tool, .. } => {
-                let scenario =
-                    ["scenario.tools", "scenario.workspace", "tools"].map(|part| Suspect::Part(part.to_owned()));
-                scenario.into_iter().chain([own("history"), own("tools")]).collect()
+                vec![part("scenario.tools"), part("scenario.workspace"), part("tools"), own("history"), own("tools")]
             }
             At::Route | At::Outcome | At::Reason | At::Result | At::Said => Vec::new(),
         }
     }
 
-    /// The edge that entered a visit.
-    fn edge_of(&self, seat: &str, visit: u64) -> Option<&str> {
+    /// The step of a visit in the new route, with its index.
+    fn step_of(&self, seat: &str, visit: u64) -> Option<(usize, &RouteStep)> {
         let is_own = |step: &str| step.split_once('.').is_some_and(|(name, _)| name == seat);
         let at = usize::try_from(visit.checked_sub(1)?).ok()?;
-        self.new.route.iter().filter(|stop| is_own(&stop.step)).nth(at).map(|stop| stop.edge.as_str())
+        self.new.route.iter().enumerate().filter(|(_, step)| is_own(&step.step)).nth(at)
     }
 
     fn of_course(&self, at: &At) -> Vec<Suspect> {
-        let end =
-            |name: &str| self.new.end.iter().map(|edge| Suspect::Part(format!("{edge}.{name}"))).collect::<Vec<_>>();
+        let end = |name: &str| self.new.end.as_ref().map(|edge| part(&format!("{edge}.{name}"))).into_iter();
         match at {
-            At::Reason => end("reason"),
-            At::Result => end("result").into_iter().chain([Suspect::Part("result".to_owned())]).collect(),
+            At::Reason => end("reason").collect(),
+            At::Result => end("result").chain([part("result")]).collect(),
             At::Said => vec![Suspect::Edges("graph".to_owned(), &["say"])],
             // A run also stops if a text of the workflow cannot be rendered.
             At::Outcome => vec![
                 Suspect::Edges("graph".to_owned(), &DIRECTIONS),
                 Suspect::Edges("graph".to_owned(), &["result", "reason", "say"]),
-                Suspect::Part("result".to_owned()),
+                part("result"),
             ],
             _ => Vec::new(),
         }
@@ -305,6 +291,10 @@ impl Explainer<'_> {
     }
 }
 
+fn part(path: &str) -> Suspect {
+    Suspect::Part(path.to_owned())
+}
+
 /// A step of a route as `role.status`, without its lane.
 fn of_role(step: &str) -> String {
     let (seat, status) = step.split_once('.').unwrap_or((step, ""));
@@ -319,13 +309,11 @@ fn is_of_summary(cause: prefix::Cause) -> bool {
 /// Parts that may affect any message and the course: inputs, the scenario's values, how answers are read, and prompts.
 fn everywhere() -> impl Iterator<Item = Suspect> {
     // What a scenario does not provide comes from the workflow, whose change is then the cause.
-    let given = ["scenario.script", "scenario.recorded", "scenario.tools", "input", "scenario"]
-        .map(|part| Suspect::Part(part.to_owned()));
+    let given = ["scenario.script", "scenario.recorded", "scenario.tools", "input", "scenario"].map(part);
     let roles =
         ["output", "format", "args", "tool", "retry", "limits", "fallback", "history", "tools"].map(Suspect::OfRoles);
-    let rest = ["limits", "hooks"].map(|part| Suspect::Part(part.to_owned()));
-    let edges = [Suspect::Edges("graph".to_owned(), &DIRECTIONS), Suspect::Edges("graph".to_owned(), &["prompt"])];
-    given.into_iter().chain(roles).chain(rest).chain(edges)
+    let edges = [&DIRECTIONS[..], &["prompt"]].map(|tails| Suspect::Edges("graph".to_owned(), tails));
+    given.into_iter().chain(roles).chain(["limits", "hooks"].map(part)).chain(edges)
 }
 
 fn cause_of_place(at: &At) -> Cause {

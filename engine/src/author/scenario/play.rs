@@ -43,53 +43,38 @@ const SCRIPTED: &str = "scripted";
 /// The seed for ids, so that they are the same in each run.
 const SEED: u64 = 5;
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// Its course.
     pub trace: RunTrace,
     /// Its steps, oldest first; lanes in declared order.
     pub steps: Vec<Step>,
-    /// The committed requests of each role.
     pub requests: BTreeMap<RoleName, Requests>,
-    /// Why it stopped.
     pub fault: Option<Fault>,
     /// The exit code that `rondo run` would have.
     pub exit: u8,
-    /// The number of calls of each tool.
     pub tool_calls: BTreeMap<String, u64>,
     /// US dollars, if a recording has them.
     pub cost_usd: Option<f64>,
-    /// The input.
     pub input: Value,
     /// Tool calls that the scenario does not answer.
     pub unanswered: Vec<String>,
-    /// Notes for a person about the run.
     pub notices: Vec<String>,
 }
 
-/// A step of a run.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Its number.
     seq: u64,
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
     /// For each part of the lane's path the step that opened its first round.
     first_opened_by: Vec<u64>,
     /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
-    /// The status.
     pub status: String,
-    /// The declared fields.
     pub output: Value,
-    /// The body.
     pub body: String,
     /// The answer as it entered the thread.
     pub answer: String,
-    /// The edge by which the role was entered, and its prompt.
     pub edge: EdgeTaken,
 }
 

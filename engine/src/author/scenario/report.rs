@@ -113,7 +113,7 @@ pub enum SnapshotState {
 }
 
 /// The first difference between a snapshot and the accepted one.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Change {
     /// The name of the snapshot, as in [`SnapshotResult::name`].
     pub snapshot: String,
@@ -135,8 +135,10 @@ pub struct Change {
     /// The exact difference, in a few words.
     pub detail: String,
     /// The part of the workflow or of the scenario that caused it; `None` if neither explains it.
+    #[serde(skip)]
     pub part: Option<Part>,
     /// The accepted lines around the first difference, and the new ones.
+    #[serde(skip)]
     pub lines: Lines,
     /// Bytes of the accepted requests after their first differing byte: what a provider with a cache of them would
     /// have to read again.

@@ -88,7 +88,6 @@ struct ScenarioTest<'a> {
     written: &'a ScenarioFile,
 }
 
-/// The accepted snapshots of a scenario.
 #[derive(Default)]
 struct Accepted {
     trace: Option<RunTrace>,

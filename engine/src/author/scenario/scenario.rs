@@ -13,17 +13,13 @@ use super::parts::Parts;
 /// A scenario. If its file has faults, the readable parts.
 #[derive(Debug, Default)]
 pub struct Scenario {
-    /// A description for people.
     pub description: String,
     /// The checked input: an object, defaults filled in.
     pub input: Value,
-    /// The answers in place of models.
     pub answers: AnswerSource,
     /// The folder whose copy its tools work in, relative to the workflow's folder.
     pub workspace: Option<String>,
-    /// Canned results of tools, by name.
     pub tools: BTreeMap<String, Canned>,
-    /// The expected results.
     pub expect: Expectations,
     /// The digests' beginnings of those of its parts that affect requests.
     pub parts: Parts,
@@ -36,7 +32,6 @@ pub struct Scenario {
 pub enum AnswerSource {
     /// A script; it also answers for tool roles.
     Script(Script),
-    /// A recording.
     Recorded(Arc<Cassette>),
 }
 
@@ -57,14 +52,11 @@ pub struct Canned {
     pub results: Vec<CannedResult>,
 }
 
-/// The result of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CannedResult {
     /// The arguments that it applies to; `None` means any.
     pub args: Option<Value>,
-    /// The text for the model.
     pub text: String,
-    /// Whether the call failed.
     pub failed: bool,
 }
 

@@ -36,7 +36,6 @@ const MAX_SCENARIO_BYTES: usize = 4 << 20;
 pub struct Suite {
     /// The files that scenarios name, by path relative to the workflow's folder.
     pub(super) files: FolderFiles,
-    /// The workflow's folder.
     pub(super) folder: PathBuf,
     pub(super) scenarios: Vec<ScenarioFile>,
     /// By file name; the error for one that cannot be read.

@@ -30,9 +30,7 @@ const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
 /// How many characters of arguments a report shows.
 const SHOWN: usize = 200;
 
-/// The tools of one scenario.
 pub struct ToolFixtures {
-    /// All of them.
     pub set: ToolSet,
     /// The files that they see; `None` if no role has a tool.
     pub files: Option<Arc<Workspace>>,

@@ -42,7 +42,6 @@ impl WorkspaceCopy {
         Ok(Self { folder: copy, digest: Digest::of_bytes(Kind::Messages, &copying.seen) })
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -30,13 +30,10 @@ const MEMBER_BYTES: usize = 128;
 /// An answer that a role may give.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The status.
     pub status: Status,
-    /// The fields.
     pub output: Value,
     /// The body; equal bodies of a status are shared.
     pub body: Arc<str>,
-    /// The bytes of its text.
     pub text_bytes: usize,
     /// Renders its text; for a tool and a fault the body is the text.
     contract: Option<Arc<Contract>>,

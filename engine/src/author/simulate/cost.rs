@@ -24,7 +24,6 @@ use crate::resolved_roles;
 /// The cost of the roles of a route, or of one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Cost {
-    /// Visits.
     pub visits: u64,
     /// Estimated tokens of all requests.
     pub prompt_tokens: u64,

@@ -61,12 +61,9 @@ const MAX_FURTHER: usize = 64;
 /// Up to how many ways are counted: every JSON reader can hold this number exactly.
 pub const MAX_WAYS: u64 = 1_000_000_000_000_000;
 
-/// The input of a simulation.
 #[derive(Debug)]
 pub struct Subject<'a> {
-    /// The workflow.
     pub checked: &'a Checked,
-    /// The lowered graph.
     pub graph: &'a Arc<Graph>,
     /// The inputs to walk with; if empty, inputs are generated.
     pub inputs: Vec<Value>,
@@ -76,7 +73,6 @@ pub struct Subject<'a> {
     pub routes: usize,
 }
 
-/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The shortest routes, in order.
@@ -86,13 +82,10 @@ pub struct Report {
     pub ways: Option<u64>,
     /// Whether `routes` holds all routes.
     pub has_all_routes: bool,
-    /// The worst case of a run.
     pub worst: Worst,
-    /// Which edges were taken.
     pub coverage: Coverage,
     /// Faults and warnings, in source order.
     pub diagnostics: Vec<Diagnostic>,
-    /// The size of the exploration.
     pub progress: Progress,
 }
 
@@ -101,7 +94,6 @@ pub struct Report {
 pub struct Route {
     /// Its steps, as `role.status`, or `role[0].status` in a lane.
     pub steps: Vec<String>,
-    /// How it ends.
     pub end: End,
     /// Its costs with the longest answers, by role; `None` if earlier answers make it impossible to weigh.
     pub costs: Option<BTreeMap<RoleName, Cost>>,
@@ -150,7 +142,6 @@ fn steps_of<S: Serializer>(route: &Option<Route>, serializer: S) -> Result<S::Ok
     route.as_ref().map(|route| &route.steps).serialize(serializer)
 }
 
-/// Which edges were taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// How many there are.

@@ -38,7 +38,6 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// What `graph` reads.
     pub fn of(graph: &Graph) -> Self {
         let mut reads = Self::default();
         let roles: BTreeMap<&str, &RoleName> = graph.roles().map(|(name, _)| (name.as_str(), name)).collect();

@@ -21,7 +21,6 @@ pub struct Path {
     pub place: usize,
     /// Its transitions: the source state of each and its index there.
     pub ways: Vec<(StateId, usize)>,
-    /// How it ends.
     pub end: End,
 }
 
@@ -86,7 +85,6 @@ impl Reachability {
         ahead
     }
 
-    /// What can be reached from a state.
     pub fn at(&self, state: StateId) -> Option<&Reach> {
         self.states.get(state)
     }

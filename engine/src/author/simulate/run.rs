@@ -40,7 +40,6 @@ pub struct Next {
 }
 
 impl Run {
-    /// Starts a thread with an input.
     pub fn new(graph: &Arc<Graph>, input: &Arc<Value>) -> (Self, Next) {
         let limits = graph.policy().limits.clone();
         let definition = Definition { graph: Arc::clone(graph), start: NOWHERE, input: Arc::clone(input), limits };
@@ -61,17 +60,14 @@ impl Run {
         self.machine.lane(lane)?.visiting()
     }
 
-    /// How it ended.
     pub fn ending(&self) -> Option<&Ending> {
         self.machine.ending()
     }
 
-    /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The step with a number.
     pub fn episode(&self, seq: u64) -> Option<Arc<Episode>> {
         self.steps.episode(seq).ok()
     }
@@ -92,14 +88,7 @@ impl Run {
             transcript: None,
             observations: Vec::new(),
         };
-        let end = VisitEnd {
-            outcome: Ok(answered),
-            note: Note::default(),
-            objects: Vec::new(),
-            waited_ms: 0,
-            effect_unknown: None,
-        };
-        let next = run.on(Input::Ended { lane: lane.clone(), end: Box::new(end) });
+        let next = run.on(ended(lane.clone(), Ok(answered)));
         (run, next)
     }
 
@@ -120,7 +109,11 @@ impl Run {
                         }
                         inputs.insert(0, Input::Synced { version: commit.version });
                     }
-                    Action::CancelLane(lane) => inputs.insert(0, left(lane)),
+                    Action::CancelLane(lane) => {
+                        let what = "the lane is not needed any more";
+                        let fault = Fault::new(Code::Interrupted, FaultClass::Cancelled, what);
+                        inputs.insert(0, ended(lane, Err(fault)));
+                    }
                     Action::Stop(_) => has_stopped = true,
                     Action::Visit(_) | Action::Tell(_) | Action::Finish(_) => {}
                 }
@@ -135,17 +128,9 @@ impl Run {
     }
 }
 
-/// The end of a visit that is no longer needed.
-fn left(lane: LanePath) -> Input {
-    let fault = Fault::new(Code::Interrupted, FaultClass::Cancelled, "the lane is not needed any more");
-    let end = VisitEnd {
-        outcome: Err(fault),
-        note: Note::default(),
-        objects: Vec::new(),
-        waited_ms: 0,
-        effect_unknown: None,
-    };
-    Input::Ended { lane, end: Box::new(end) }
+fn ended(lane: LanePath, outcome: Result<Answered, Fault>) -> Input {
+    let (note, objects) = (Note::default(), Vec::new());
+    Input::Ended { lane, end: Box::new(VisitEnd { outcome, note, objects, waited_ms: 0, effect_unknown: None }) }
 }
 
 /// The steps of a simulated thread. Threads with a common beginning share them.

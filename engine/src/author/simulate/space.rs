@@ -29,9 +29,7 @@ pub struct StateSpace {
 /// A role about to be visited.
 #[derive(Debug)]
 pub struct State {
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
     /// The possible outcomes.
     pub ways: Vec<Transition>,
@@ -42,14 +40,12 @@ pub struct State {
 pub struct Transition {
     /// The step; `None` if a limit prevents it.
     pub step: Option<Taken>,
-    /// The target.
     pub target: Target,
 }
 
 /// The step of a transition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
-    /// The status.
     pub status: Status,
     /// The index of the first answer of that status that leads this way.
     pub answer: usize,
@@ -62,11 +58,8 @@ pub struct Taken {
 /// A step without a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImpliedStep {
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
-    /// Its status.
     pub status: Status,
 }
 
@@ -89,7 +82,6 @@ impl Transition {
 pub enum Target {
     /// Another visit.
     State(StateId),
-    /// An end.
     End(End),
 }
 
@@ -105,7 +97,6 @@ pub enum End {
 }
 
 impl End {
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",

@@ -73,7 +73,6 @@ pub struct Exploration {
     pub roots: Vec<(usize, StateId)>,
     /// The ends that `start` leads to directly.
     pub empty: BTreeMap<usize, End>,
-    /// Edges that were taken.
     pub taken: BTreeSet<EdgeId>,
     /// Failures, each place once, with the shortest route to it.
     pub faults: BTreeMap<(String, usize, usize), Failure>,
@@ -81,7 +80,6 @@ pub struct Exploration {
     pub cut: BTreeSet<String>,
     /// The limits that ended a route, as text, each with its role; `None` for a limit of the thread.
     pub limits: BTreeMap<String, Option<RoleName>>,
-    /// The size of the exploration.
     pub progress: Progress,
 }
 
@@ -90,7 +88,6 @@ pub struct Exploration {
 pub struct Progress {
     /// States found.
     pub states: usize,
-    /// Answers tried.
     pub tried: usize,
 }
 
@@ -101,11 +98,9 @@ pub struct Failure {
     pub part: String,
     /// Where in it.
     pub range: Range<usize>,
-    /// Why.
     pub why: FailureCause,
     /// The steps that lead there, as `role.status`, each with its answered fields.
     pub route: Vec<(Arc<str>, Value)>,
-    /// The input.
     pub input: Arc<Value>,
 }
 
@@ -198,7 +193,6 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// The result.
     pub fn found(self) -> Exploration {
         let progress = Progress { states: self.exploration.space.states.len(), ..self.exploration.progress };
         Exploration { progress, ..self.exploration }

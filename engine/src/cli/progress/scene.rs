@@ -10,8 +10,8 @@ use rondo_protocol::id::{LanePath, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Usage};
 
 use super::super::lines::who as who_in;
-use super::super::output::printable;
-use super::super::show::{seconds, spending};
+use super::super::output::{plural, printable, word};
+use super::super::show::{by, seconds, spending};
 use crate::local::WARNING;
 
 /// How many characters of an answer in progress are kept for a live line.
@@ -167,8 +167,8 @@ impl RunState {
                     speaking.hook = None;
                 }
                 let mark = if *failed { " failed" } else { "" };
-                let by = by(Some(answered_by));
-                Some(format!("     {}: {tool}{mark}  {}{by}", who(visit), seconds(*duration_ms)))
+                let took = seconds(*duration_ms);
+                Some(format!("     {}: {tool}{mark}  {took}{}", who(visit), by(answered_by)))
             }
             What::CallSettled { visit, usage, cost_usd, answered_by, .. } => {
                 if let (Some(speaking), AnsweredBy::Port) = (self.speaking.get_mut(&visit.lane), answered_by) {
@@ -231,37 +231,20 @@ impl RunState {
     fn lane_ended(&mut self, lane: &LanePath, how: LaneEnd) -> String {
         let within = format!("{lane}/");
         self.speaking.retain(|other, _| other != lane && !other.as_str().starts_with(&within));
-        let how = match how {
-            LaneEnd::Arrived => "arrived",
-            LaneEnd::Failed => "failed",
-            LaneEnd::Cancelled => "cancelled",
-        };
-        format!("     lane {lane} {how}")
+        format!("     lane {lane} {}", word(&how))
     }
 
     fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {
-        let word = match outcome {
-            Outcome::Done => "done",
-            Outcome::Failed => "failed",
-            Outcome::Cancelled => "cancelled",
-        };
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let mut line = format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)));
+        let (outcome, took) = (outcome.name(), seconds(at_ms.saturating_sub(self.begun_ms)));
+        let mut line = format!("{outcome}{reason}{}  {took}", self.spent.text());
         for (node, (calls, saved_usd)) in &self.hooks {
-            let noun = if *calls == 1 { "call" } else { "calls" };
-            let _ = write!(line, "\n     {node} answered {calls} {noun}");
+            let _ = write!(line, "\n     {node} answered {}", plural(*calls, "call"));
             if *saved_usd > 0.0 {
                 let _ = write!(line, ", ${saved_usd:.4} saved");
             }
         }
         line
-    }
-}
-
-fn by(answered_by: Option<&AnsweredBy>) -> String {
-    match answered_by {
-        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) => format!("  by {}", by.as_str()),
-        _ => String::new(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
 use crate::author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
@@ -36,23 +35,12 @@ struct FaultLine {
 
 #[derive(Serialize)]
 struct ChangeLine<'a> {
-    snapshot: &'a str,
-    role: Option<&'a RoleName>,
-    lane: Option<&'a LanePath>,
-    visit: Option<u64>,
-    request: Option<u64>,
-    message: Option<u64>,
-    block: &'a str,
-    cause: &'static str,
-    detail: &'a str,
+    #[serde(flatten)]
+    change: &'a Change,
     part: Option<&'a str>,
     file: Option<&'a str>,
     line: Option<u32>,
     column: Option<u32>,
-    lost_bytes: u64,
-    lost_tokens: u64,
-    share_before: f64,
-    share_after: f64,
 }
 
 #[derive(Serialize)]
@@ -129,25 +117,12 @@ fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'
 }
 
 fn change(change: &Change) -> ChangeLine<'_> {
-    let Change { snapshot, role, lane, visit, request, message, block, cause, detail, part, .. } = change;
-    let part = part.as_ref();
+    let part = change.part.as_ref();
     ChangeLine {
-        snapshot,
-        role: role.as_ref(),
-        lane: lane.as_ref(),
-        visit: *visit,
-        request: *request,
-        message: *message,
-        block,
-        cause: cause.phrase(),
-        detail,
+        change,
         part: part.map(|part| part.path.as_str()),
         file: part.map(|part| part.file.as_str()),
         line: part.map(|Part { line, .. }| *line),
         column: part.map(|Part { column, .. }| *column),
-        lost_bytes: change.lost_bytes,
-        lost_tokens: change.lost_tokens,
-        share_before: change.share_before,
-        share_after: change.share_after,
     }
 }

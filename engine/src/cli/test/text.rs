@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::Code;
 
 use super::snapshots::Mode;
 use crate::author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
-use crate::cli::output::{Style, printable};
+use crate::cli::output::{Style, printable, word};
 
 /// Clears the progress line.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";
@@ -144,13 +144,12 @@ const RED: &str = "31";
 
 impl Style {
     fn paint(self, verdict: Verdict) -> String {
-        let (word, colour) = match verdict {
-            Verdict::Passed => ("passed", "32"),
-            Verdict::Failed => ("failed", RED),
-            Verdict::Pending => ("pending", "33"),
-            Verdict::Invalid => ("invalid", RED),
+        let colour = match verdict {
+            Verdict::Passed => "32",
+            Verdict::Pending => "33",
+            Verdict::Failed | Verdict::Invalid => RED,
         };
-        self.paint_word(word, colour)
+        self.paint_word(&word(&verdict), colour)
     }
 
     /// A word padded to its column.

@@ -12,15 +12,12 @@ use super::{Error, FORMAT};
 
 const FENCE: &str = "---\n";
 
-/// The data of the front matter.
 pub struct Front<'a> {
     /// The scenario's file, relative to the workflow's folder.
     pub source: &'a str,
-    /// A description for people.
     pub description: &'a str,
     /// The role of the requests, or `course`.
     pub expression: &'a str,
-    /// The workflow's name.
     pub workflow: &'a str,
 }
 

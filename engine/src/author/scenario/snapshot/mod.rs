@@ -23,7 +23,6 @@ pub use json::pretty;
 pub use requests::{MAX_MESSAGES, Request, Requests};
 pub use trace::{RouteStep, RunTrace};
 
-/// The format version.
 pub const FORMAT: u32 = 1;
 
 /// How many digits of a digest a snapshot shows.
@@ -32,7 +31,6 @@ const DIGITS: usize = 16;
 /// Why a text is not a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The code of the fault.
     pub code: Code,
     /// The bytes of the text concerned.
     pub at: Range<usize>,

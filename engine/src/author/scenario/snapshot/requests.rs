@@ -31,7 +31,6 @@ const ANSWERS: &str = "answers";
 /// The text before the id of a call that failed.
 const FAILS: &str = "fails";
 
-/// The requests of one role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Requests {
     /// Oldest first; lanes in declared order.
@@ -41,16 +40,13 @@ pub struct Requests {
 /// A message with its label. Requests that share a message share its text.
 pub type Labelled = (Arc<Message>, String);
 
-/// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// The lane.
     pub lane: LanePath,
     /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
     /// What it holds besides messages.
     pub head: Arc<Head>,
-    /// The messages with their labels.
     pub messages: Vec<Labelled>,
 }
 

@@ -14,13 +14,11 @@ use super::Error;
 const PLAIN: &str = "    ";
 const ESCAPED: &str = "   \\";
 
-/// Writes a heading.
 pub fn heading(out: &mut String, words: &str) {
     out.push_str(words);
     out.push('\n');
 }
 
-/// Writes a text.
 pub fn block(out: &mut String, text: &str) {
     let last = text.matches('\n').count();
     for (at, line) in text.split('\n').enumerate() {
@@ -98,7 +96,6 @@ fn unescape(written: &str) -> Option<String> {
     Some(out)
 }
 
-/// A parser of a body.
 pub struct Parser<'t> {
     text: &'t str,
     at: usize,

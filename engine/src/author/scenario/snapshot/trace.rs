@@ -11,7 +11,6 @@ use rondo_protocol::diagnostic::Code;
 use super::text::{Parser, block, heading};
 use super::{Error, digest_of, json};
 
-/// The course of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunTrace {
     /// The steps, oldest first.
@@ -22,9 +21,7 @@ pub struct RunTrace {
     pub outcome: String,
     /// The code of the fault that stopped it.
     pub code: Option<String>,
-    /// The reason for its failure.
     pub reason: Option<String>,
-    /// Its result.
     pub result: Value,
     /// The lines for the user, oldest first.
     pub said: Vec<String>,
@@ -32,7 +29,6 @@ pub struct RunTrace {
     pub parts: BTreeMap<String, String>,
 }
 
-/// A step of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteStep {
     /// `role.status`.
