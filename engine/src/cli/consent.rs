@@ -17,7 +17,7 @@ use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::text::shell_word;
 use rondo_protocol::workflow::{Policy, Workflow};
-use rondo_protocol::{Digest, Value, canonical};
+use rondo_protocol::{Digest, Value};
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
@@ -115,19 +115,19 @@ impl ConsentRequest {
         let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
         let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
         // If nothing is asked for, defective records do not matter.
-        let records = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
-        let book = Records::read(records)?;
+        let file = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
+        let records = Records::read(file)?;
         let settings = (!asks.is_empty()).then(|| {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
             let digest = digest(&asks)?;
-            let standing = book.settings(&folder_name(&file), digest);
-            Ok::<_, Failure>(Part::new(file, asks, digest, digest, &standing))
+            let consent = records.settings(&folder_name(&file), digest);
+            Ok::<_, Failure>(Part::new(file, asks, digest, digest, &consent))
         });
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
             let own = lasting(&asks)?;
-            let standing = book.workflow(subject.file, definition, own, subject.is_current);
-            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &standing))
+            let consent = records.workflow(subject.file, definition, own, subject.is_current);
+            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &consent))
         });
         Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()? })
     }
@@ -242,14 +242,14 @@ impl ConsentRequest {
     pub fn record(&self, own: bool, whole: &Settings) -> Result<(), Failure> {
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
-        Records::update(whole.trust.as_deref(), |book| {
+        Records::update(whole.trust.as_deref(), |records| {
             if let Some(part) = &self.settings {
                 let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
-                book.agree_to_settings(folder_name(&part.file), agreement);
+                records.agree_to_settings(folder_name(&part.file), agreement);
             }
             if let Some(part) = &self.workflow {
                 let digest = if own { part.own_digest } else { part.digest };
-                book.agree_to_workflow(
+                records.agree_to_workflow(
                     part.file.clone(),
                     Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms },
                 );
@@ -315,9 +315,9 @@ impl ConsentRequest {
 }
 
 impl Part {
-    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: &Consent<'_>) -> Self {
-        let is_agreed = matches!(standing, Consent::Agreed(_));
-        let agreed = match standing {
+    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, consent: &Consent<'_>) -> Self {
+        let is_agreed = matches!(consent, Consent::Agreed(_));
+        let agreed = match consent {
             Consent::Agreed(agreement) | Consent::Changed(agreement) => Some(agreement.asks.clone()),
             Consent::Unknown => None,
         };
@@ -333,7 +333,8 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
     let digest = digest(&asks)?;
     let agreement = Agreement { digest, own: true, asks, agreed_at_ms: SystemEnv::default().now_ms() };
     let file = subject.file.to_owned();
-    Records::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement)).map_err(Failure::from)
+    Records::update(settings.trust.as_deref(), |records| records.agree_to_workflow(file, agreement))
+        .map_err(Failure::from)
 }
 
 /// Whether all of a project's settings apply for a verb that starts nothing and asks no one.
@@ -362,10 +363,7 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     }
     for (name, server) in &settings.mcp {
         if named.keys().any(|tool| tool.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))) {
-            let command: Vec<String> = server.command.iter().chain(&server.args).cloned().collect();
-            let place =
-                server.url.as_deref().map_or_else(|| keys::masked_words(&command).join(" "), keys::masked_address);
-            asks.push(Ask::new(Kind::Server, name, place));
+            asks.push(Ask::new(Kind::Server, name, server.place()));
         }
     }
     for hook in subject.policy.hooks.iter().chain(&subject.workflow.hooks) {
@@ -409,9 +407,7 @@ fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
 }
 
 fn limits(policy: &Policy) -> Value {
-    let limits = canonical::to_bytes(&policy.limits).ok();
-    let limits = limits.and_then(|bytes| canonical::from_slice::<Value>(&bytes).ok()).unwrap_or_default();
-    match limits {
+    match Value::from_serialize(&policy.limits).unwrap_or_default() {
         Value::Object(members) => Value::Object(members.into_iter().filter(|(_, limit)| !limit.is_null()).collect()),
         other => other,
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use serde::Serialize;
 
@@ -50,6 +51,10 @@ impl Finding {
         Self { is_fault: true, ..Self::new(subject, value) }
     }
 
+    fn path(subject: &str, path: Option<&PathBuf>) -> Self {
+        Self { value: path.map(|path| path.display().to_string()), ..Self::new(subject, "") }
+    }
+
     fn sourced(subject: impl Into<String>, value: impl Into<String>, from: &Origin) -> Self {
         Self { from: Some(from.to_string()), ..Self::new(subject, value) }
     }
@@ -90,9 +95,8 @@ pub(super) fn table(findings: &[Finding]) -> String {
 
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![Finding::new("rondo", env!("CARGO_PKG_VERSION"))];
-    let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
-    findings.push(Finding { value: shown(&settings.user_file), ..Finding::new("your settings", "") });
-    findings.push(Finding { value: shown(&settings.file), ..Finding::new("rondo.toml", "") });
+    findings.push(Finding::path("your settings", settings.user_file.as_ref()));
+    findings.push(Finding::path("rondo.toml", settings.file.as_ref()));
     for (name, provider) in &settings.providers {
         let about = |what: &str| format!("provider.{name}.{what}");
         let time = |what: &str, value: &Sourced<u64>| {
@@ -144,9 +148,7 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     if let Some(model) = &settings.default_model {
         findings.push(Finding::sourced("model otherwise", model.value.clone(), &model.from));
     }
-    for (name, value) in limits(settings) {
-        findings.push(Finding::new(format!("limits.{name}"), value));
-    }
+    findings.extend(limits(settings));
     findings.extend(of_tools(settings));
     for (name, program) in &settings.hooks {
         findings.push(Finding::new(format!("hook.{name}"), masked_words(&program.argv).join(" ")));
@@ -232,44 +234,28 @@ fn of_tools(settings: &Settings) -> Vec<Finding> {
         Finding::new("grant.write", list(grant.write.as_ref(), ".")),
         Finding::new("grant.hosts", list(Some(&grant.hosts), "")),
     ];
-    if !grant.deny.is_empty() {
-        findings.push(Finding::new("grant.deny", grant.deny.join(", ")));
-    }
-    if !grant.approve.is_empty() {
-        findings.push(Finding::new("grant.approve", grant.approve.join(", ")));
-    }
+    let rules = [("grant.deny", &grant.deny), ("grant.approve", &grant.approve)];
+    let rules = rules.into_iter().filter(|(_, rules)| !rules.is_empty());
+    findings.extend(rules.map(|(name, rules)| Finding::new(name, rules.join(", "))));
     findings.extend(
         settings
             .tools
             .iter()
             .map(|(name, tool)| Finding::new(format!("tool.{name}"), masked_words(&tool.argv).join(" "))),
     );
-    findings.extend(settings.mcp.iter().map(|(name, mcp)| {
-        let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
-        let place = mcp.url.as_deref().map_or_else(|| masked_words(&command).join(" "), masked_address);
-        Finding::new(format!("mcp.{name}"), place)
-    }));
-    let trust = settings.trust.as_ref().map(|path| path.display().to_string());
-    findings.push(Finding { value: trust, ..Finding::new("trust records", "") });
-    let secret = settings.secret_file.as_ref().map(|path| path.display().to_string());
-    findings.push(Finding { value: secret, ..Finding::new("secret", "") });
+    findings.extend(settings.mcp.iter().map(|(name, mcp)| Finding::new(format!("mcp.{name}"), mcp.place())));
+    findings.push(Finding::path("trust records", settings.trust.as_ref()));
+    findings.push(Finding::path("secret", settings.secret_file.as_ref()));
     findings
 }
 
-fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
-    let limits = &settings.limits;
-    let counts = [
-        ("steps", limits.steps),
-        ("visits", limits.visits),
-        ("model_calls", limits.model_calls),
-        ("tool_calls", limits.tool_calls),
-        ("tokens", limits.tokens),
-        ("depth", limits.depth),
-    ];
-    let counts = counts.into_iter().filter_map(|(name, count)| count.map(|count| (name, count.to_string())));
-    let cost = limits.cost_usd.map(|cost| ("cost_usd", format!("{cost}")));
-    let time = limits.wall_time_ms.map(|time| ("wall_time", super::show::seconds(time)));
-    counts.chain(cost).chain(time).collect()
+fn limits(settings: &Settings) -> Vec<Finding> {
+    let Ok(Value::Object(limits)) = Value::from_serialize(&settings.limits) else { return Vec::new() };
+    let limit = |(name, limit): (String, Value)| match settings.limits.wall_time_ms {
+        Some(time_ms) if name == "wall_time_ms" => Finding::new("limits.wall_time", super::show::seconds(time_ms)),
+        _ => Finding::new(format!("limits.{name}"), limit.to_text()),
+    };
+    limits.into_iter().filter(|(_, limit)| !limit.is_null()).map(limit).collect()
 }
 
 fn of_store(settings: &Settings) -> Vec<Finding> {

@@ -82,7 +82,8 @@ fn trust(folder: &Path) -> Result<(), Failure> {
     consent::record_own(&subject, &settings)
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+/// Writes a new file, and creates its folder.
+pub(super) fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -129,7 +129,9 @@ impl<'a> Piece<'a> {
             }
             Err(error) => return Err(self.refused(Code::InputSyntax, 0, error.to_string())),
         };
-        types::check_input(workflow, over(members, given)).map_err(|faults| {
+        let given = given.iter().map(|(key, value)| (key.clone(), value.clone()));
+        // Inputs of the command line override those of a file.
+        types::check_input(workflow, members.into_iter().chain(given).collect()).map_err(|faults| {
             let placed = faults
                 .into_iter()
                 .map(|fault| Diagnostic { hint: fault.hint, ..self.fault(fault.code, 0, fault.message) });
@@ -151,12 +153,6 @@ impl<'a> Piece<'a> {
         let sources = BTreeMap::from([(self.file.to_owned(), self.text.to_owned())]);
         Failure::from(Faulty { faults, sources })
     }
-}
-
-/// Inputs of the command line override those of a file.
-fn over(mut members: BTreeMap<String, Value>, given: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-    members.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
-    members
 }
 
 fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) -> Result<Value, Failure> {

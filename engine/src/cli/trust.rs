@@ -178,9 +178,9 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
         files::absolute(&path, &here)
     });
     let folder = settings_files.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
-    let revoked = Records::update(settings.trust.as_deref(), |book| match (workflow, folder) {
-        (Some(file), _) => book.revoke_workflow(&file),
-        (None, Some(folder)) => book.revoke_settings(&folder),
+    let revoked = Records::update(settings.trust.as_deref(), |records| match (workflow, folder) {
+        (Some(file), _) => records.revoke_workflow(&file),
+        (None, Some(folder)) => records.revoke_settings(&folder),
         (None, None) => false,
     });
     let revoked = revoked?;
@@ -191,9 +191,9 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
 }
 
 fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    let book = Records::read(settings.trust.as_deref())?;
-    let of_settings = book.all_settings().map(|(path, agreed)| ("settings", path, agreed));
-    let of_workflows = book.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
+    let records = Records::read(settings.trust.as_deref())?;
+    let of_settings = records.all_settings().map(|(path, agreed)| ("settings", path, agreed));
+    let of_workflows = records.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
     for (what, path, agreed) in &all {
         let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);

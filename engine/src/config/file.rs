@@ -124,7 +124,7 @@ impl Stated {
             place_words(&mut hook.argv, folder);
         }
         for server in placed.mcp.values_mut().filter(|server| server.cwd != Some(Cwd::Workspace)) {
-            let mut words: Vec<String> = server.command.iter().chain(&server.args).cloned().collect();
+            let mut words = server.words();
             place_words(&mut words, folder);
             let args = words.split_off(usize::from(server.command.is_some()).min(words.len()));
             (server.command, server.args) = (words.pop(), args);

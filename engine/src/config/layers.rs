@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
-use rondo_protocol::{Value, canonical};
 
 use super::file::{Stated, StatedProvider};
 use super::{
@@ -71,8 +71,7 @@ pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
 
 /// Merges both files: the project's values override the user's, unless that would remove a protection.
 pub fn merged(user: Stated, project: Stated) -> Stated {
-    let Grant { tools, read, write, mut hosts, deny, approve, sandbox } = project.grant;
-    hosts.retain(|host| !user.grant.hosts.contains(host));
+    let Grant { tools, read, write, hosts, deny, approve, sandbox } = project.grant;
     Stated {
         store: project.store.or(user.store),
         durability: project.durability.or(user.durability),
@@ -88,7 +87,7 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
             tools: added(user.grant.tools, tools),
             read: added(user.grant.read, read),
             write: added(user.grant.write, write),
-            hosts: user.grant.hosts.into_iter().chain(hosts).collect(),
+            hosts: united(user.grant.hosts, hosts),
             deny: united(user.grant.deny, deny),
             approve: united(user.grant.approve, approve),
             // A project may turn the sandbox on, never off.
@@ -101,24 +100,19 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
 /// The tables of a project that would replace one of the user's. A provider described only by the environment is not a
 /// table.
 pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
-    fn both<T, U>(
-        kind: &str,
-        project: &BTreeMap<String, T>,
-        user: &BTreeMap<String, U>,
-        lines: impl Fn(&T, &U) -> (u32, u32),
-    ) -> Vec<Clash> {
-        let clash = |(name, table): (&String, &T)| {
-            let (project, user) = lines(table, user.get(name)?);
-            let (project, user) = (format!("{FILE_NAME}:{project}"), format!("{USER_FILE_NAME}:{user}"));
-            Some(Clash { table: format!("{kind}.{name}"), project, user })
-        };
-        project.iter().filter_map(clash).collect()
+    fn tables(stated: &Stated) -> impl Iterator<Item = (String, u32)> {
+        let providers = stated.providers.iter().map(|(name, table)| (format!("provider.{name}"), table.line));
+        let servers = stated.mcp.iter().map(|(name, table)| (format!("mcp.{name}"), table.line));
+        let tools = stated.tools.iter().map(|(name, table)| (format!("tool.{name}"), table.line));
+        let hooks = stated.hooks.iter().map(|(name, table)| (format!("hook.{name}"), table.line));
+        providers.chain(servers).chain(tools).chain(hooks)
     }
-    let mut clashes = both("provider", &project.providers, &user.providers, |a, b| (a.line, b.line));
-    clashes.extend(both("mcp", &project.mcp, &user.mcp, |a, b| (a.line, b.line)));
-    clashes.extend(both("tool", &project.tools, &user.tools, |a, b| (a.line, b.line)));
-    clashes.extend(both("hook", &project.hooks, &user.hooks, |a, b| (a.line, b.line)));
-    clashes
+    let users: BTreeMap<String, u32> = tables(user).collect();
+    let clash = |(table, line): (String, u32)| {
+        let (project, user) = (format!("{FILE_NAME}:{line}"), format!("{USER_FILE_NAME}:{}", users.get(&table)?));
+        Some(Clash { table, project, user })
+    };
+    tables(project).filter_map(clash).collect()
 }
 
 /// The project's values that never apply, as text.
@@ -179,10 +173,7 @@ fn of_model(name: &str, stated: &Model, harmless: Option<&Model>) -> Option<Ask>
     if provider.is_none() && price.is_none() {
         return None;
     }
-    let dollars = |price: &Price| -> Value {
-        let bytes = canonical::to_bytes(price).ok();
-        bytes.and_then(|bytes| canonical::from_slice(&bytes).ok()).unwrap_or_default()
-    };
+    let dollars = |price: &Price| Value::from_serialize(price).unwrap_or_default();
     let provider = provider.as_ref().map(|provider| Value::from(provider.value.as_str()));
     Some(Ask::new(Kind::Model, name, table([("provider", provider), ("price", price.map(dollars))])))
 }
@@ -285,9 +276,7 @@ fn texts(members: &BTreeMap<String, String>) -> Value {
 
 /// The tables of both files, by name. A table in both is a clash, which is reported earlier; the user's is kept here.
 fn joined<T>(user: BTreeMap<String, T>, project: BTreeMap<String, T>) -> BTreeMap<String, T> {
-    let mut joined = project;
-    joined.extend(user);
-    joined
+    project.into_iter().chain(user).collect()
 }
 
 fn models(user: BTreeMap<String, Model>, project: BTreeMap<String, Model>) -> BTreeMap<String, Model> {
@@ -308,10 +297,10 @@ fn added(user: Option<Vec<String>>, project: Option<Vec<String>>) -> Option<Vec<
     }
 }
 
-fn united(user: Vec<String>, project: Vec<String>) -> Vec<String> {
-    let mut united = user;
-    united.extend(project.into_iter().filter(|text| !united.contains(text)).collect::<Vec<_>>());
-    united
+fn united(mut user: Vec<String>, mut project: Vec<String>) -> Vec<String> {
+    project.retain(|text| !user.contains(text));
+    user.append(&mut project);
+    user
 }
 
 fn lower(a: Option<u64>, b: Option<u64>) -> Option<u64> {

@@ -263,6 +263,18 @@ pub struct Mcp {
     pub sandbox: Option<Sandbox>,
 }
 
+impl Mcp {
+    /// The program to start with its arguments; empty for an address.
+    pub fn words(&self) -> Vec<String> {
+        self.command.iter().chain(&self.args).cloned().collect()
+    }
+
+    /// Its address or its command, for people: without keys.
+    pub fn place(&self) -> String {
+        self.url.as_deref().map_or_else(|| keys::masked_words(&self.words()).join(" "), keys::masked_address)
+    }
+}
+
 /// Where an outside program starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cwd {

@@ -157,8 +157,8 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 /// A server of the settings that starts when one of its tools is called; its tools are the pinned ones.
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
-    let book = Records::read(settings.trust.as_deref())?;
-    let Some(pins) = book.pins(&key(name, mcp)) else {
+    let records = Records::read(settings.trust.as_deref())?;
+    let Some(pins) = records.pins(&key(name, mcp)) else {
         let message = format!(
             "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
         );
@@ -198,9 +198,9 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, F
 
 /// The tools known without starting anything: the local ones, and pinned ones of servers.
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
-    let book = book(settings)?;
+    let records = records(settings)?;
     let (mut tools, _) = local(settings)?;
-    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| book.pins(&key(name, mcp)).is_some()) {
+    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.pins(&key(name, mcp)).is_some()) {
         for tool in played(name, settings)?.tools() {
             add(&mut tools, tool)?;
         }
@@ -209,15 +209,15 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
 }
 
 /// The trust records, which are only read if a server needs them.
-fn book(settings: &Settings) -> Result<Records, Failure> {
+fn records(settings: &Settings) -> Result<Records, Failure> {
     Ok(Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()))?)
 }
 
 /// Each server of the settings, with the state of its pinned tools.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
-    let book = book(settings)?;
+    let records = records(settings)?;
     let of_server = |(name, mcp): (&String, &config::Mcp)| {
-        let pinned = book.pins(&key(name, mcp)).map_or_else(
+        let pinned = records.pins(&key(name, mcp)).map_or_else(
             || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
             |pins| format!("{} tools of it are pinned", pins.len()),
         );
@@ -243,13 +243,13 @@ fn server_failure(code: Code, message: String) -> Failure {
 }
 
 fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
-    let secret = |name: &String| settings.secrets.iter().find(|secret| secret.name == *name);
-    let secret =
-        |name: &String| secret(name).map(|secret| redact::Secret { name: name.clone(), value: secret.value.clone() });
+    let kept = |name: &String, value: &String| redact::Secret { name: name.clone(), value: value.clone() };
+    let secret = |name: &String| {
+        settings.secrets.iter().find(|secret| secret.name == *name).map(|secret| kept(name, &secret.value))
+    };
     let transport = match (&mcp.command, &mcp.url) {
         (Some(command), _) => {
-            let stated =
-                mcp.env.iter().map(|(name, value)| redact::Secret { name: name.clone(), value: value.clone() });
+            let stated = mcp.env.iter().map(|(name, value)| kept(name, value));
             Transport::Stdio {
                 command: command.clone(),
                 args: mcp.args.clone(),
@@ -303,10 +303,10 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
         return Ok(Some(format!("server {name}: {notice}")));
     }
     let (key, offered) = (key(name, mcp), server.pins());
-    let compared = Records::update(settings.trust.as_deref(), |book| {
-        let compared = book.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
+    let compared = Records::update(settings.trust.as_deref(), |records| {
+        let compared = records.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
         if compared.is_none() {
-            book.pin(key.clone(), offered.clone());
+            records.pin(key.clone(), offered.clone());
         }
         compared.unwrap_or(Ok(()))
     });
@@ -344,19 +344,18 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     let pins = server.pins();
     server.stop().await;
     let key = key(name, mcp);
-    let book = Records::read(settings.trust.as_deref())?;
-    let is_pinned = book.pins(&key).is_some();
-    let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
+    let records = Records::read(settings.trust.as_deref())?;
+    let is_pinned = records.pins(&key).is_some();
+    let changed = records.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned })
 }
 
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
-    Records::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins)).map_err(Failure::from)
+    Records::update(settings.trust.as_deref(), |records| records.pin(offered.key, offered.pins)).map_err(Failure::from)
 }
 
 fn key(name: &str, mcp: &config::Mcp) -> String {
-    let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
-    server_key(name, &command, mcp.url.as_deref())
+    server_key(name, &mcp.words(), mcp.url.as_deref())
 }
 
 /// A digest of the program behind each table of tools, see [`HookResources::backends`](HookResources::backends).

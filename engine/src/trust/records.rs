@@ -14,6 +14,7 @@ use rondo_agent_kit::mcp::Pin;
 use rondo_protocol::Digest;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use super::{Ask, lasting};
 
@@ -145,17 +146,15 @@ impl Records {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fault)?;
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let lock = options.clone().create(true).open(path.with_extension("lock")).map_err(fault)?;
+        let lock = options.create(true).open(path.with_extension("lock")).map_err(fault)?;
         lock.lock().map_err(fault)?;
-        let mut book = Self::read(Some(path))?;
-        let result = change(&mut book);
-        let text = serde_json::to_vec_pretty(&book).map_err(|error| fault(error.into()))?;
-        let new = path.with_extension("new");
-        // Left by a process that was killed, perhaps with another mode.
-        let _ = std::fs::remove_file(&new);
-        let mut file = options.create_new(true).open(&new).map_err(fault)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(fault)?;
-        std::fs::rename(&new, path).map_err(fault)?;
+        let mut records = Self::read(Some(path))?;
+        let result = change(&mut records);
+        let text = serde_json::to_vec_pretty(&records).map_err(|error| fault(error.into()))?;
+        // Only the user can read and write it.
+        let mut new = NamedTempFile::new_in(folder).map_err(fault)?;
+        new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(fault)?;
+        new.persist(path).map_err(|error| fault(error.error))?;
         Ok(result)
     }
 

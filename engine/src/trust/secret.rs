@@ -3,7 +3,7 @@
 //! The tag of a store is HMAC-SHA256 (RFC 2104) of its id with the secret. A stranger who prepares a store cannot make
 //! one. Losing the secret only makes every store a stranger's, which a person can agree to.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use hmac::digest::Key;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::fs::OFlags;
 use sha2::Sha256;
+use tempfile::NamedTempFile;
 
 /// Bytes of a secret, and of a tag.
 const BYTES: usize = 32;
@@ -104,21 +105,16 @@ impl Secret {
             return Ok(secret);
         }
         let failed = |source| Error::File { path: path.to_owned(), source };
-        if let Some(folder) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        }
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let new_secret = Self::random().map_err(failed)?;
-        // Written under another name and then linked, so that no process reads half of it and the first one stays.
-        let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
-        let written = file.write_all(&new_secret.0).and_then(|()| file.sync_all());
-        let linked = written.and_then(|()| match fs::hard_link(&new, path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        });
-        let _ = fs::remove_file(&new);
-        linked.map_err(failed)?;
+        // Written whole under another name, so that no process reads half of it; the first one stays.
+        let mut new = NamedTempFile::new_in(folder).map_err(failed)?;
+        new.write_all(&new_secret.0).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
+        match new.persist_noclobber(path) {
+            Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error.error)),
+            _ => {}
+        }
         Self::read(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 
@@ -159,6 +155,7 @@ impl Secret {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -46,7 +46,7 @@ impl Reads {
             let from = edge.part.split('.').nth(1).and_then(|name| roles.get(name)).copied();
             reads.back |= matches!(edge.to, To::Back);
             if let Some(condition) = &edge.when {
-                reads.condition(&condition.expr, from, &roles);
+                reads.condition(&condition.expr, from, &roles, true);
             }
             for template in [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten() {
                 reads.template(template, from, &roles);
@@ -57,12 +57,12 @@ impl Reads {
             let To::Fan(fan) = &edge.to else { continue };
             if let Some(each) = &fan.each {
                 // The number of lanes makes a route different.
-                reads.condition(&each.over, from, &roles);
+                reads.condition(&each.over, from, &roles, true);
             }
             for branch in &fan.branches {
                 reads.template(&branch.prompt, from, &roles);
                 if let Some(condition) = &branch.when {
-                    reads.condition(&condition.expr, from, &roles);
+                    reads.condition(&condition.expr, from, &roles, true);
                 }
             }
             if let Some(prompt) = &fan.join.prompt {
@@ -100,13 +100,18 @@ impl Reads {
         if self.bodies.contains(role) { &self.constants } else { &[] }
     }
 
-    fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
-        self.constants_of(expr);
+    /// A condition of an edge, which decides on routes, or of a template, which does not and distinguishes no states.
+    fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>, is_of_edge: bool) {
+        for constant in expr.constants() {
+            if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
+                self.constants.push(constant.clone());
+            }
+        }
         for found in expr.uses() {
             let names = names(&found);
             match names.as_slice() {
                 ["input", rest @ ..] => {
-                    self.input = true;
+                    self.input |= is_of_edge;
                     self.inputs.extend(rest.first().map(|name| (*name).to_owned()));
                 }
                 [root @ ("output" | "body"), rest @ ..] => {
@@ -115,20 +120,22 @@ impl Reads {
                     }
                 }
                 // Any role may have answered in a lane.
-                ["branches", ..] => {
+                ["branches", ..] if is_of_edge => {
                     let lanes = roles.values().copied().filter(|role| from != Some(*role));
                     self.answers.extend(lanes.cloned());
                 }
                 ["steps", role, rest @ ..] => {
                     let Some(role) = roles.get(role).copied() else { continue };
-                    let is_far = from != Some(role);
+                    let is_far = is_of_edge && from != Some(role);
+                    self.visits.extend(
+                        rest.first()
+                            .filter(|part| is_of_edge && matches!(**part, "visits" | "all"))
+                            .map(|_| role.clone()),
+                    );
                     match rest {
                         [] => self.steps.extend(is_far.then(|| role.clone())),
-                        ["visits", ..] => drop(self.visits.insert(role.clone())),
+                        ["visits", ..] => {}
                         [part, rest @ ..] => {
-                            if *part == "all" {
-                                self.visits.insert(role.clone());
-                            }
                             if is_far {
                                 self.steps.insert(role.clone());
                                 self.answers.extend((*part != "status").then(|| role.clone()));
@@ -138,14 +145,6 @@ impl Reads {
                     }
                 }
                 _ => {}
-            }
-        }
-    }
-
-    fn constants_of(&mut self, expr: &Expr) {
-        for constant in expr.constants() {
-            if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
-                self.constants.push(constant.clone());
             }
         }
     }
@@ -165,26 +164,8 @@ impl Reads {
     }
 
     fn template(&mut self, template: &Template, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
-        // Constants in a template's conditions are tried like those of edges, but do not affect routing, so they
-        // distinguish no states.
         for test in template.conditions() {
-            self.constants_of(test);
-            for found in test.uses() {
-                match names(&found).as_slice() {
-                    ["input", name, ..] => drop(self.inputs.insert((*name).to_owned())),
-                    [root @ ("output" | "body"), rest @ ..] => {
-                        if let Some(from) = from {
-                            self.answer(from, root, rest.first().copied());
-                        }
-                    }
-                    ["steps", role, part, rest @ ..] => {
-                        if let Some(role) = roles.get(role).copied() {
-                            self.answer(role, part, rest.first().copied());
-                        }
-                    }
-                    _ => {}
-                }
-            }
+            self.condition(test, from, roles, false);
         }
         for found in template.uses() {
             let names = names(&found);

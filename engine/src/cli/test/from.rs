@@ -16,6 +16,7 @@ use rondo_protocol::{Value, canonical};
 use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;
+use super::super::init::write_new;
 use super::super::store_access::view_store;
 use super::super::{StoreArgs, workflow};
 use crate::author::scenario::{FOLDER, Suite};
@@ -268,13 +269,10 @@ fn arguments(text: &str) -> Value {
 
 fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<PathBuf, Failure> {
     let tests = folder.join(FOLDER);
-    let failed =
-        |file: &Path, error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
     if tests.is_symlink() {
         let message = format!("{} is a link, which is not followed; nothing was written", tests.display());
         return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid));
     }
-    std::fs::create_dir_all(&tests).map_err(|error| failed(&tests, error))?;
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
     if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
@@ -293,10 +291,7 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
             "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
         ));
     }
-    let mut open = std::fs::OpenOptions::new();
-    let written = open.write(true).create_new(true).open(&file);
-    let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|error| failed(&file, error))?;
+    write_new(&file, &text)?;
     Ok(file)
 }
 

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
 use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 use crate::cli::failure::Failure;
+use crate::config::folder_of;
 use crate::exit::Exit;
 
 /// A marker near the beginning of every `JUnit` report.
@@ -129,24 +131,13 @@ fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
 /// If it cannot be written.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut name = file.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let beside = file.with_file_name(name);
-    // An existing file of that name belongs to someone else, and a link could lead anywhere.
-    let new = fs::OpenOptions::new().write(true).create_new(true).open(&beside);
-    let new = match new {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        new => new,
-    };
-    let written = new.and_then(|mut new| new.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, file));
-    written.map_err(|error| {
-        // The partial file is useless.
-        let _ = fs::remove_file(&beside);
-        failed(error)
-    })
+    let folder = folder_of(file);
+    fs::create_dir_all(folder).map_err(failed)?;
+    // The new file has a name that nobody else has: no link leads elsewhere, and it is removed if it stays partial.
+    let readable = fs::Permissions::from_mode(0o666);
+    let mut new = tempfile::Builder::new().permissions(readable).tempfile_in(folder).map_err(failed)?;
+    new.write_all(text.as_bytes()).map_err(failed)?;
+    new.persist(file).map(drop).map_err(|error| failed(error.error))
 }
 
 /// Writes a report: directly to a pipe or a device, atomically to a file. An existing file that is not such a report
