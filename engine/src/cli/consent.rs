@@ -88,7 +88,7 @@ pub struct Part {
 
 /// Who can agree to the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum ConsentSource {
     /// `--trust`: everything is agreed to for this process.
     Flag,
     /// The person at the terminal.
@@ -97,7 +97,7 @@ pub enum By {
     Nobody,
 }
 
-impl By {
+impl ConsentSource {
     pub fn of(trust: bool, is_attended: bool) -> Self {
         match (trust, is_attended) {
             (true, _) => Self::Flag,
@@ -211,8 +211,8 @@ impl ConsentRequest {
     ///
     /// # Errors
     /// Exit 3 with the command to type, if consent is missing.
-    pub fn permitted(&self, shown: &str, by: By, whole: &Settings) -> Result<Grants, Failure> {
-        if by == By::Flag {
+    pub fn permitted(&self, shown: &str, by: ConsentSource, whole: &Settings) -> Result<Grants, Failure> {
+        if by == ConsentSource::Flag {
             return Ok(self.grants(whole));
         }
         // Records that came with the folder do not count.
@@ -220,7 +220,7 @@ impl ConsentRequest {
         if self.is_agreed() {
             return Ok(self.grants(whole));
         }
-        if by == By::Nobody {
+        if by == ConsentSource::Nobody {
             return Err(self.denied(shown));
         }
         let own = if self.workflow.as_ref().is_some_and(|part| !part.is_agreed) {

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
-use super::consent::By;
+use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, no_threads};
@@ -18,7 +18,7 @@ use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
 use super::run::read_script;
-use super::run_config::{Equipment, RunSpec, replaying};
+use super::run_config::{Resources, RunSpec, replaying};
 use super::runner::{Task, run_task};
 use super::settings_files;
 use super::store_access::{own_store, secret, view_store_at};
@@ -163,7 +163,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     }
     let durability = settings.durability.value;
     files.refuse_unsafe()?;
-    let own = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
+    let own = own_store(&settings, ConsentSource::of(false, !output.is_json() && is_attended()))?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;
@@ -175,7 +175,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
         let (grants, flags) = (Grants::everything(), BTreeMap::new());
         run_spec = Some(RunSpec {
-            equipment: Arc::new(Equipment::new(settings, grants)),
+            resources: Arc::new(Resources::new(settings, grants)),
             script,
             recorded,
             record: None,

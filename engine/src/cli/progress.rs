@@ -1,7 +1,7 @@
 //! The progress of a run for people, rendered from its events alone: a line for each step, and on a terminal a live
 //! line for each current speaker.
 
-mod scene;
+mod state;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rondo_protocol::event::Event;
 
-use self::scene::{Scene, Speaker};
+use self::state::{ProgressState, Speaker};
 use super::output::{Style, tell};
 
 /// How often the live line is redrawn while nothing happens.
@@ -60,27 +60,27 @@ pub struct Progress {
     mode: Mode,
     width: usize,
     live: Option<Live>,
-    scene: Scene,
+    state: ProgressState,
 }
 
 impl Progress {
     /// Shows runs on stderr. With `has_many` each line names its thread.
     pub fn new(mode: Mode, style: Style, has_many: bool) -> Self {
         let live = (mode == Mode::Live).then(Live::new);
-        Self { mode, width: style.width, live, scene: Scene::new(has_many) }
+        Self { mode, width: style.width, live, state: ProgressState::new(has_many) }
     }
 
     pub fn event(&mut self, event: &Event) {
         if self.mode == Mode::Silent {
             return;
         }
-        let told = self.scene.event(event);
+        let told = self.state.event(event);
         match &mut self.live {
             Some(live) => {
                 if let Some(words) = told {
                     live.all.suspend(|| tell(&words));
                 }
-                live.show(&self.scene, self.width.saturating_sub(MARGIN));
+                live.show(&self.state, self.width.saturating_sub(MARGIN));
             }
             None => {
                 if let Some(words) = told {
@@ -121,8 +121,8 @@ impl Live {
         Self { all, lines: BTreeMap::new(), more: None }
     }
 
-    fn show(&mut self, scene: &Scene, width: usize) {
-        let (speakers, more) = scene.live(width, MAX_LIVE, |speaker| self.lines.contains_key(speaker));
+    fn show(&mut self, state: &ProgressState, width: usize) {
+        let (speakers, more) = state.live(width, MAX_LIVE, |speaker| self.lines.contains_key(speaker));
         let gone: Vec<Speaker> =
             self.lines.keys().filter(|speaker| !speakers.contains_key(*speaker)).cloned().collect();
         for line in gone.iter().filter_map(|speaker| self.lines.remove(speaker)) {
@@ -236,13 +236,13 @@ mod tests {
 
     /// Every written line, and the live lines after each event, if any.
     fn seen(events: &[Event]) -> String {
-        let mut scene = Scene::new(false);
+        let mut state = ProgressState::new(false);
         let mut text = String::new();
         for event in events {
-            if let Some(line) = scene.event(event) {
+            if let Some(line) = state.event(event) {
                 text.push_str(&line);
             }
-            let (live, more) = scene.live(40, 2, |_| false);
+            let (live, more) = state.live(40, 2, |_| false);
             for line in live.into_values().chain(more) {
                 let _ = writeln!(text, "~ {line}");
             }
@@ -303,26 +303,26 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_no_longer_needed_takes_those_within_it_along() {
-        let mut scene = Scene::new(false);
+        let mut state = ProgressState::new(false);
         let what = [
             What::StepStarted { visit: visit("b", "a[0]/b[1]") },
             What::StepStarted { visit: visit("a", "a[1]") },
             What::LaneEnded { visit: visit("a", "a[0]"), how: LaneEnd::Cancelled },
         ];
         for event in timed(what) {
-            scene.event(&event);
+            state.event(&event);
         }
-        let live: Vec<String> = scene.live(40, 9, |_| false).0.into_values().collect();
+        let live: Vec<String> = state.live(40, 9, |_| false).0.into_values().collect();
         assert_eq!(live, ["a[1], visit 1: "]);
     }
 
     #[test]
     fn whoever_has_a_live_line_keeps_it() {
-        let mut scene = Scene::new(false);
+        let mut state = ProgressState::new(false);
         for event in timed(["a[0]", "a[1]", "a[2]"].map(|lane| What::StepStarted { visit: visit("a", lane) })) {
-            scene.event(&event);
+            state.event(&event);
         }
-        let (live, more) = scene.live(40, 2, |speaker| speaker.lane.last_index() == Some(2));
+        let (live, more) = state.live(40, 2, |speaker| speaker.lane.last_index() == Some(2));
         assert_eq!(live.into_values().collect::<Vec<_>>(), ["a[0], visit 1: ", "a[2], visit 1: "]);
         assert_eq!(more.as_deref(), Some("and 1 more: a[1]"));
     }

@@ -10,7 +10,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 
 use super::answer::follow_and_ask;
-use super::consent::{By, ConsentRequest, Subject, named};
+use super::consent::{ConsentRequest, ConsentSource, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_unfinished, no_threads};
@@ -29,7 +29,7 @@ use crate::shipped;
 use crate::store::{Read, Row, Status};
 
 use super::approval::approvers;
-use super::run_config::{Equipment, RunSpec};
+use super::run_config::{Resources, RunSpec};
 use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use crate::grant::Grants;
 use crate::{Resumed, RunConfig};
@@ -107,7 +107,7 @@ pub(super) fn prepare(
     files.refuse_unsafe()?;
     let settings = files.whole()?;
     let is_attended = !output.is_json() && is_attended();
-    let by = By::of(args.trust, is_attended);
+    let by = ConsentSource::of(args.trust, is_attended);
     // The settings choose the store, and its contents may be a stranger's.
     ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;
@@ -171,7 +171,7 @@ pub(super) fn prepare(
     let (store, durability) = (own, settings.durability.value);
     let script = script.map(|(script, _)| script);
     let run_spec = RunSpec {
-        equipment: Arc::new(Equipment::new(settings, grants)),
+        resources: Arc::new(Resources::new(settings, grants)),
         script,
         recorded,
         record: None,

@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{Checked, Workflow};
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
-use super::consent::{By, ConsentRequest, Subject, is_plain_http, named};
+use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{absolute, read_text};
@@ -23,7 +23,7 @@ use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
-use super::run_config::{Equipment, RunSpec, run_config, scripted_cast, speaking};
+use super::run_config::{Resources, RunSpec, run_config, scripted_cast, speaking};
 use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use super::settings_files;
 use super::store_access::own_store;
@@ -126,7 +126,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let settings = files.whole()?;
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
-    let by = By::of(args.trust, is_attended);
+    let by = ConsentSource::of(args.trust, is_attended);
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
     let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
@@ -138,9 +138,9 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let settings = if is_played { settings } else { with_keys(settings, &checked.workflow)? };
     warn_of_plain_http(&settings, is_played);
     let flags = args.flags.clone();
-    let equipment = Arc::new(Equipment::new(settings, grants));
+    let resources = Arc::new(Resources::new(settings, grants));
     let approvers = approvers(is_attended);
-    let run_spec = RunSpec { equipment, script, recorded, record, in_doubt: None, approvers, flags };
+    let run_spec = RunSpec { resources, script, recorded, record, in_doubt: None, approvers, flags };
     // Missing configuration is reported before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
     let Checked { workflow, policy, .. } = loaded.checked;
@@ -148,7 +148,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let tasks = inputs.into_iter().map(move |input| {
         let (workflow, policy) = (workflow.clone(), policy.clone());
         let (file, script, run_spec) = (Some(file.clone()), script_file.clone(), run_spec.clone());
-        let workspace = Some(run_spec.equipment.settings().workspace.to_string_lossy().into_owned());
+        let workspace = Some(run_spec.resources.settings().workspace.to_string_lossy().into_owned());
         let recorded = run_spec.recorded.as_ref().map(|played| played.file.clone());
         let new = NewThread { workflow, policy, input, file, script, recorded, workspace };
         let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));

@@ -214,7 +214,7 @@ fn lanes_text(text: &mut String, observation: &Observation) {
 /// The details of a tool call: `, external, 512 bytes, 1.2s`.
 fn call_text(note: &ToolNote) -> String {
     let by = match &note.answered_by {
-        AnsweredBy::Port => String::new(),
+        AnsweredBy::Port | AnsweredBy::Person => String::new(),
         AnsweredBy::Loop => return ", not called".to_owned(),
         by => format!(", by {}", by.as_str()),
     };
@@ -302,7 +302,7 @@ pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
 /// What answered in place of a provider or a tool, after two blanks; else empty.
 pub(super) fn by(answered_by: &AnsweredBy) -> String {
     match answered_by {
-        AnsweredBy::Port => String::new(),
+        AnsweredBy::Port | AnsweredBy::Person => String::new(),
         by => format!("  by {}", by.as_str()),
     }
 }

@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
 use super::StoreArgs;
-use super::consent::By;
+use super::consent::ConsentSource;
 use super::failure::Failure;
 use super::output::tell;
 use super::person::{self, Answer};
@@ -98,7 +98,7 @@ pub struct OwnStore {
 ///
 /// # Errors
 /// Exit 3 for a store that is not the user's own and that no person agreed to use.
-pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
+pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Failure> {
     let folder = settings.store.value.clone();
     let found = folder::look(&folder)?;
     let FolderState::Store(signed) = found else {
@@ -109,7 +109,7 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
         return Ok(OwnStore { folder, owner, secret: secret(settings) });
     };
     let own = OwnStore { folder, owner: None, secret: secret(settings) };
-    if by == By::Flag || is_own(signed, settings)? {
+    if by == ConsentSource::Flag || is_own(signed, settings)? {
         return Ok(own);
     }
     let shown = own.folder.display();
@@ -119,7 +119,7 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
             "`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another",
         )
     };
-    if by == By::Nobody {
+    if by == ConsentSource::Nobody {
         return Err(foreign());
     }
     let question = format!(

@@ -9,7 +9,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-use super::consent::{By, ConsentRequest, Subject, record_own};
+use super::consent::{ConsentRequest, ConsentSource, Subject, record_own};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, one_line};
@@ -292,7 +292,7 @@ fn server(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must be agreed to before it starts.
-    let by = By::of(false, can_ask(output));
+    let by = ConsentSource::of(false, can_ask(output));
     ConsentRequest::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();

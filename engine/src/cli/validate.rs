@@ -58,19 +58,19 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut errors = 0;
     let mut warnings = 0;
     let mut checked = 0;
-    let prospects = if args.prefix { Some(Prospects::new()?) } else { None };
-    let prospects = prospects.as_ref();
+    let prefix_lint = if args.prefix { Some(PrefixLint::new()?) } else { None };
+    let prefix_lint = prefix_lint.as_ref();
     // If settings cannot be read, prices are not checked; `doctor` reports their faults.
     let prices = settings(&Flags::default()).ok();
-    let about = About { prospects, prices: prices.as_ref() };
+    let checks = Checks { prefix_lint, prices: prices.as_ref() };
     if args.stdin {
         let name = args.files.first().map_or("stdin.yaml", String::as_str);
         let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
-        count(found, &about, output, &mut errors, &mut warnings)?;
+        count(found, &checks, output, &mut errors, &mut warnings)?;
         checked += 1;
     } else {
         for name in &args.files {
-            count(workflow::load(name, &here), &about, output, &mut errors, &mut warnings)?;
+            count(workflow::load(name, &here), &checks, output, &mut errors, &mut warnings)?;
             checked += 1;
         }
     }
@@ -82,8 +82,8 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
 }
 
 /// The settings for checks beyond the file's own rules.
-struct About<'a> {
-    prospects: Option<&'a Prospects>,
+struct Checks<'a> {
+    prefix_lint: Option<&'a PrefixLint>,
     prices: Option<&'a Settings>,
 }
 
@@ -118,7 +118,7 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
 
 fn count(
     found: Result<workflow::Loaded, Failure>,
-    about: &About<'_>,
+    checks: &Checks<'_>,
     output: &mut Output,
     errors: &mut u64,
     warnings: &mut u64,
@@ -127,9 +127,9 @@ fn count(
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings.clone();
             faults.extend(loaded.checked.not_yet.clone());
-            faults.extend(about.prices.map(|prices| unpriced(&loaded.checked, prices)).into_iter().flatten());
-            if let Some(prospects) = about.prospects {
-                faults.extend(prospects.of(&loaded.checked.workflow, &loaded.checked.places)?);
+            faults.extend(checks.prices.map(|prices| unpriced(&loaded.checked, prices)).into_iter().flatten());
+            if let Some(prefix_lint) = checks.prefix_lint {
+                faults.extend(prefix_lint.of(&loaded.checked.workflow, &loaded.checked.places)?);
             }
             faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));
             Faulty { faults, sources: loaded.sources }
@@ -155,13 +155,13 @@ fn count(
 }
 
 /// Checks prefixes with the models and tools that the settings give to roles.
-struct Prospects {
+struct PrefixLint {
     settings: Settings,
     /// Created when the first workflow names a tool.
     tools: OnceCell<ToolSet>,
 }
 
-impl Prospects {
+impl PrefixLint {
     fn new() -> Result<Self, Failure> {
         Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
     }

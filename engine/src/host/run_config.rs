@@ -31,7 +31,7 @@ use crate::{RunConfig, resolved_roles};
 
 /// The resources that the settings describe, built once and shared by every thread of the process. Providers, tools
 /// and servers are started when a thread first needs them.
-pub struct Equipment {
+pub struct Resources {
     settings: Settings,
     grants: Grants,
     redactor: Arc<Redactor>,
@@ -51,8 +51,7 @@ pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 /// The inputs of a run besides the workflow.
 #[derive(Clone)]
 pub struct RunSpec {
-    /// Shared resources that the settings describe.
-    pub equipment: Arc<Equipment>,
+    pub resources: Arc<Resources>,
     /// Answers in place of models, from a script.
     pub script: Option<Script>,
     /// Answers in place of models, from a recording.
@@ -106,9 +105,9 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
 
 async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
     let run_config = speaking_as(workflow, run_spec, script)?;
-    let Equipment { settings, grants, .. } = &*run_spec.equipment;
+    let Resources { settings, grants, .. } = &*run_spec.resources;
     let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
-    let Tools { set: tools, files, servers, notices } = run_spec.equipment.tools(workflow, is_played).await?;
+    let Tools { set: tools, files, servers, notices } = run_spec.resources.tools(workflow, is_played).await?;
     let grants = grants.clone();
     if !is_played {
         let toolboxes = resolved_roles::toolboxes(workflow, &tools, &grants);
@@ -119,7 +118,7 @@ async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted
     }
     let approver = run_spec.approvers.as_ref().map(|make| make());
     let in_doubt = run_spec.in_doubt;
-    let programs = run_spec.equipment.hook_programs()?;
+    let programs = run_spec.resources.hook_programs()?;
     let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
     let hook_resources = HookResources { files, programs, redactor, backends };
     let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
@@ -129,10 +128,10 @@ async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted
 /// The configuration for sending a thread's calls through hooks again: the current models, and the tools available
 /// without a server.
 pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
-    let (tools, files) = run_spec.equipment.local()?;
-    let backends = tooling::backends(&run_spec.equipment.settings);
+    let (tools, files) = run_spec.resources.local()?;
+    let backends = tooling::backends(&run_spec.resources.settings);
     let hook_resources = HookResources { files: Some(files), backends, ..HookResources::default() };
-    let grants = run_spec.equipment.grants.clone();
+    let grants = run_spec.resources.grants.clone();
     Ok(RunConfig { tools, grants, hook_resources, ..speaking(workflow, run_spec)? })
 }
 
@@ -146,7 +145,7 @@ struct Tools {
     notices: Vec<String>,
 }
 
-impl Equipment {
+impl Resources {
     /// Resources are created on first use, not here.
     pub fn new(settings: Settings, grants: Grants) -> Self {
         let redactor = Arc::new(redactor(&settings));
@@ -241,8 +240,8 @@ fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>,
 }
 
 fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scripted>) -> Result<RunConfig, Failure> {
-    let RunSpec { equipment, script, recorded, .. } = run_spec;
-    let Equipment { settings, redactor, .. } = &**equipment;
+    let RunSpec { resources, script, recorded, .. } = run_spec;
+    let Resources { settings, redactor, .. } = &**resources;
     let redactor = Arc::clone(redactor);
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
     let runtime = match (&cassette, from_script.clone()) {
@@ -265,7 +264,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         };
         let provider = match &runtime {
             Some(runtime) => Arc::clone(runtime),
-            None => equipment.provider(&resolved.provider)?,
+            None => resources.provider(&resolved.provider)?,
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
         let served_by = match &player_served_by {

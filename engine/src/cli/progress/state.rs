@@ -19,7 +19,7 @@ const TAIL: usize = 200;
 
 /// The state of running threads, built from their events.
 #[derive(Debug, Default)]
-pub struct Scene {
+pub struct ProgressState {
     has_many: bool,
     threads: BTreeMap<ThreadId, RunState>,
 }
@@ -73,8 +73,8 @@ impl Spent {
     }
 }
 
-impl Scene {
-    /// An empty scene. With `has_many` each line names its thread.
+impl ProgressState {
+    /// An empty state. With `has_many` each line names its thread.
     pub fn new(has_many: bool) -> Self {
         Self { has_many, ..Self::default() }
     }
