@@ -173,12 +173,12 @@ impl ConsentRequest {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for part in self.parts() {
-            let standing = match (part.is_agreed, &part.agreed) {
+            let consent = match (part.is_agreed, &part.agreed) {
                 (true, _) => ", which you agreed to",
                 (false, Some(_)) => ", and has changed since you agreed",
                 (false, None) => "",
             };
-            let _ = writeln!(text, "{} asks for{standing}:", one_line(&part.file));
+            let _ = writeln!(text, "{} asks for{consent}:", one_line(&part.file));
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
             for ask in &part.asks {
                 let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));

@@ -171,7 +171,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
         findings.extend(user.faults.iter().map(|fault| Finding::fault("trust of your settings", fault.to_string())));
     }
     if let Some(project) = files.project() {
-        let (mark, standing) = match files.whole().and_then(|whole| ConsentRequest::of(files, &whole, None)) {
+        let (mark, consent) = match files.whole().and_then(|whole| ConsentRequest::of(files, &whole, None)) {
             Err(failure) => (true, failure.to_string()),
             Ok(asked) if asked.settings.is_none() => {
                 (false, "nothing in it needs consent: all of it counts".to_owned())
@@ -184,7 +184,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
                 (true, format!("{why}, so this is ignored: {}; `rondo trust` shows it", ignored.join(", ")))
             }
         };
-        findings.push(Finding { is_fault: mark, ..Finding::new("trust of rondo.toml", standing) });
+        findings.push(Finding { is_fault: mark, ..Finding::new("trust of rondo.toml", consent) });
         findings.extend(project.faults.iter().map(|fault| Finding::fault("trust of rondo.toml", fault.to_string())));
         findings.extend(ignored(&project.stated).into_iter().map(|what| Finding::fault("ignored in rondo.toml", what)));
     }

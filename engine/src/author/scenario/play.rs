@@ -178,7 +178,17 @@ impl RunSetup {
         let ended = handle.ended().await;
         let damaged = |error: crate::store::Error| error.to_string();
         let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
-        let mut reading = Committed::of(&store, &thread, &row)?;
+        let mut reading = Committed {
+            store: &store,
+            thread: &thread,
+            row: &row,
+            beginning: rebuild::beginning(&*store, &row).map_err(|error| error.to_string())?,
+            steps: Vec::new(),
+            route: Vec::new(),
+            end: None,
+            tool_calls: BTreeMap::new(),
+            cost_usd: None,
+        };
         reading.steps(&graph)?;
         let requests = reading.requests()?;
         // Lines are in the order of the steps that they follow.
@@ -257,22 +267,7 @@ struct Committed<'s> {
     cost_usd: Option<f64>,
 }
 
-impl<'s> Committed<'s> {
-    fn of(store: &'s MemoryStore, thread: &'s ThreadId, row: &'s Row) -> Result<Self, String> {
-        let beginning = rebuild::beginning(store, row).map_err(|error| error.to_string())?;
-        Ok(Self {
-            store,
-            thread,
-            row,
-            beginning,
-            steps: Vec::new(),
-            route: Vec::new(),
-            end: None,
-            tool_calls: BTreeMap::new(),
-            cost_usd: None,
-        })
-    }
-
+impl Committed<'_> {
     /// Reads the steps, and follows them with a machine to find the edge that entered each.
     fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
         let readings = resolved_roles::body_readers(&self.beginning.workflow).map_err(|error| error.to_string())?;
