@@ -8,27 +8,22 @@ use crate::trust::secret::Secret;
 /// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
 #[derive(Clone)]
 pub struct KeySpace {
-    store: Access,
+    store: Arc<dyn Read>,
+    /// The same store, if it may be written.
+    writable: Option<Arc<dyn StepStore>>,
     name: String,
     secret: Secret,
-}
-
-/// How the store behind a space is open.
-#[derive(Clone)]
-enum Access {
-    Writing(Arc<dyn StepStore>),
-    Reading(Arc<dyn Read>),
 }
 
 impl KeySpace {
     /// The space of the kind `name`.
     pub fn new(store: Arc<dyn StepStore>, name: &str) -> Self {
-        Self { store: Access::Writing(store), name: name.to_owned(), secret: Secret::default() }
+        Self { writable: Some(Arc::clone(&store)), ..Self::reading(store, name) }
     }
 
-    /// The same, to be looked into only.
+    /// The space of the kind `name`, read-only.
     pub fn reading(store: Arc<dyn Read>, name: &str) -> Self {
-        Self { store: Access::Reading(store), name: name.to_owned(), secret: Secret::default() }
+        Self { store, writable: None, name: name.to_owned(), secret: Secret::default() }
     }
 
     /// The same space, in which values are authenticated with `secret`.
@@ -47,10 +42,7 @@ impl KeySpace {
     /// # Errors
     /// When the store is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        match &self.store {
-            Access::Writing(store) => store.hook_value(&self.name, key),
-            Access::Reading(store) => store.hook_value(&self.name, key),
-        }
+        self.store.hook_value(&self.name, key)
     }
 
     /// Keys and values from `from` on, at most `limit`.
@@ -58,10 +50,7 @@ impl KeySpace {
     /// # Errors
     /// When the store is damaged.
     pub fn scan(&self, from: &[u8], limit: usize) -> Result<Entries, Error> {
-        match &self.store {
-            Access::Writing(store) => store.hook_values(&self.name, from, limit),
-            Access::Reading(store) => store.hook_values(&self.name, from, limit),
-        }
+        self.store.hook_values(&self.name, from, limit)
     }
 
     /// Keeps a value, or forgets it with `None`.
@@ -72,9 +61,6 @@ impl KeySpace {
     /// # Errors
     /// When the store cannot be written.
     pub async fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), Error> {
-        match &self.store {
-            Access::Writing(store) => store.put_hook_value(&self.name, key, value).await,
-            Access::Reading(_) => Err(Error::ReadOnly),
-        }
+        self.writable.as_ref().ok_or(Error::ReadOnly)?.put_hook_value(&self.name, key, value).await
     }
 }

@@ -13,7 +13,7 @@ use super::entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, La
 use super::flight::{self, Flights, Guard};
 use super::index::{Index, IndexLookup, Totals};
 use super::metrics::{Counts, LabelMetrics, Metric, Metrics};
-use super::record::{ABOUT_MAX_BYTES, Records, entry_key, payload_key, read_payload, seal};
+use super::record::{ABOUT_MAX_BYTES, Records, entry_key, metrics_key, payload_key, read_payload, seal, write_metrics};
 use super::write_back::Write;
 use super::{Limits, Table, WAIT};
 
@@ -196,15 +196,11 @@ impl<T: CacheValue> Cache<T> {
             let turn = Arc::clone(&self.inner.flusher).lock_owned().await;
             self.write(&turn).await;
             let changed = self.inner.metrics.changed();
-            join_all(changed.iter().map(|changed| async {
-                if self
-                    .inner
-                    .table
-                    .put(changed.record_key(), Some(changed.record(self.inner.table.secret())))
-                    .await
-                    .is_ok()
-                {
-                    changed.written();
+            join_all(changed.iter().map(|(metrics, numbers)| async {
+                let table = &self.inner.table;
+                let record = write_metrics(table.secret(), &metrics.label, numbers);
+                if table.put(metrics_key(&metrics.label), Some(record)).await.is_ok() {
+                    *metrics.written() = *numbers;
                 }
             }))
             .await;

@@ -1,33 +1,13 @@
 //! Entries: their keys, labels and terms, and what a lookup gives.
 
-use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 /// The longest name in a label, in bytes; a longer one is cut.
 const NAME_MAX_BYTES: usize = 200;
 
-/// The key of an entry: a SHA-256, so that its bits are uniform.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(pub [u8; 32]);
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
-    }
-}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(u64::from_le_bytes(self.0.first_chunk().copied().unwrap_or_default()));
-    }
-}
+/// The key of an entry.
+pub use rondo_protocol::Digest as Key;
 
 /// Hashes keys by their own bits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,11 +27,8 @@ impl Hasher for KeyHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, bits: u64) {
-        self.0 = bits;
+        // The bits of a SHA-256 are uniform.
+        self.0 = u64::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default());
     }
 }
 

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entry::Label;
-use super::record::{metrics_key, write_metrics};
-use crate::trust::secret::Secret;
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
@@ -97,7 +95,7 @@ impl Counts {
 /// The metrics of one label, to count on. Ask for it once and hold it.
 #[derive(Debug, Default)]
 pub struct LabelMetrics {
-    label: Label,
+    pub(super) label: Label,
     numbers: [AtomicU64; METRICS],
     entries: AtomicU64,
     bytes: AtomicU64,
@@ -142,7 +140,7 @@ impl LabelMetrics {
         *self.written() = counts.numbers;
     }
 
-    fn written(&self) -> MutexGuard<'_, [u64; METRICS]> {
+    pub(super) fn written(&self) -> MutexGuard<'_, [u64; METRICS]> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,40 +189,16 @@ impl Metrics {
     }
 
     /// What was counted since it was last written.
-    pub(super) fn changed(&self) -> Vec<Changed> {
+    pub(super) fn changed(&self) -> Vec<(Arc<LabelMetrics>, [u64; METRICS])> {
         if !self.are_known.load(Ordering::Acquire) {
             return Vec::new();
         }
         let by_label = self.by_label();
-        let counted = by_label.values().map(|label_metrics| Changed {
-            numbers: label_metrics.counts().numbers,
-            label_metrics: Arc::clone(label_metrics),
-        });
-        counted.filter(|changed| changed.numbers != *changed.label_metrics.written()).collect()
+        let counted = by_label.values().map(|metrics| (Arc::clone(metrics), metrics.counts().numbers));
+        counted.filter(|(metrics, numbers)| *numbers != *metrics.written()).collect()
     }
 
     fn by_label(&self) -> MutexGuard<'_, BTreeMap<Label, Arc<LabelMetrics>>> {
         self.by_label.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Metrics of a label that are to be written.
-pub(super) struct Changed {
-    label_metrics: Arc<LabelMetrics>,
-    numbers: [u64; METRICS],
-}
-
-impl Changed {
-    pub(super) fn record_key(&self) -> Vec<u8> {
-        metrics_key(&self.label_metrics.label)
-    }
-
-    pub(super) fn record(&self, secret: &Secret) -> Vec<u8> {
-        write_metrics(secret, &self.label_metrics.label, &self.numbers)
-    }
-
-    /// The table has them.
-    pub(super) fn written(&self) {
-        *self.label_metrics.written() = self.numbers;
     }
 }

@@ -55,7 +55,7 @@ impl Parts {
     pub fn key(&self) -> Result<Key, canonical::Error> {
         let mut bytes = b"rondo/response/v1\n".to_vec();
         bytes.extend(canonical::to_bytes(self)?);
-        Ok(Key(*Digest::sha256(&bytes).as_bytes()))
+        Ok(Digest::sha256(&bytes))
     }
 }
 

@@ -78,7 +78,7 @@ impl Fixed {
 /// two breaks divide the parts, whatever the first of them holds.
 pub fn key(fixed: &Digest, within: &str, effect: &str, arguments: &str) -> Key {
     let parts = [DOMAIN, fixed.as_bytes(), within.as_bytes(), b"\n", effect.as_bytes(), b"\n", arguments.as_bytes()];
-    Key(*Digest::sha256(&parts.concat()).as_bytes())
+    Digest::sha256(&parts.concat())
 }
 
 /// What stands in an entry: what it was looked up by, where it came from, and what it stands on.
