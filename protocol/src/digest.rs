@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
@@ -87,28 +88,15 @@ impl Digest {
 
     /// Parses 64 lower-case hex digits.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return None;
-        }
         let mut bytes = [0_u8; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let [high, low] = pair else { return None };
-            *byte = (nibble(*high)? << 4) | nibble(*low)?;
-        }
-        Some(Self(bytes))
+        let is_read = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut bytes).is_ok();
+        is_read.then_some(Self(bytes))
     }
 
     /// The 64 hex digits, without an allocation.
     fn with_hex<R>(&self, use_text: impl FnOnce(&str) -> R) -> R {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0_u8; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            if let [high, low] = pair {
-                *high = DIGITS.get(usize::from(byte >> 4)).copied().unwrap_or(b'0');
-                *low = DIGITS.get(usize::from(byte & 15)).copied().unwrap_or(b'0');
-            }
-        }
+        HEXLOWER.encode_mut(&self.0, &mut text);
         use_text(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
@@ -126,14 +114,6 @@ impl Hasher {
     /// The digest of all pieces, equal to [`Digest::sha256`] of the whole.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
-    }
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
     }
 }
 

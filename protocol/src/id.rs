@@ -183,7 +183,7 @@ impl LanePath {
 
     /// The name of `role` in this lane in scripts and scenarios: `role` in the trunk, `role[2]` in a lane of that
     /// index, `a[0]/role[2]` in a nested one.
-    pub fn seat(&self, role: &RoleName) -> String {
+    pub fn role_in_lane(&self, role: &RoleName) -> String {
         match (self.last_index(), self.parent()) {
             (Some(index), Some(parent)) => parent.child(role, index).to_string(),
             _ => role.to_string(),
@@ -230,8 +230,9 @@ mod tests {
         }
         let nested = LanePath::new("a[0]/b[12]").unwrap();
         let c = RoleName::new("c").unwrap();
-        let seats = [LanePath::trunk(), LanePath::new("a[3]").unwrap(), nested.clone()].map(|lane| lane.seat(&c));
-        assert_eq!(seats, ["c", "c[3]", "a[0]/c[12]"]);
+        let names =
+            [LanePath::trunk(), LanePath::new("a[3]").unwrap(), nested.clone()].map(|lane| lane.role_in_lane(&c));
+        assert_eq!(names, ["c", "c[3]", "a[0]/c[12]"]);
         assert_eq!(nested.last_index(), Some(12));
         assert_eq!(nested.parts().collect::<Vec<_>>(), [("a", 0), ("b", 12)]);
         assert_eq!(nested.parent().and_then(|lane| lane.parent()), Some(LanePath::trunk()));

@@ -103,3 +103,11 @@ fn roles_whose_every_visit_is_asked_for_are_known_beforehand() {
     assert_eq!(told("\"{{ steps.writer.visits }}\""), Vec::<String>::new());
     assert_eq!(told("\"{% for s in steps.writer.all %}{{ s.body }}{% endfor %}\""), ["writer"]);
 }
+
+#[test]
+fn an_edge_that_replaces_a_spent_one_is_not_tried_before() {
+    let listed = "start:\n    - { when: 'true', to: writer, prompt: Write., max: 1, on_max: { to: fail } }\n    - else: { to: writer, prompt: Rewrite. }";
+    let graph = graph(&LOOP.replace(", per: writer", "").replace("start: { to: writer, prompt: Write. }", listed));
+    let targets: Vec<_> = graph.start().iter().flat_map(|edge| edge.to.roles()).map(RoleName::as_str).collect();
+    assert_eq!((graph.start().len(), targets), (2, vec!["writer", "writer"]));
+}

@@ -5,7 +5,6 @@
 //! store's random id and a tag of it made with the user's secret; tags are made and checked elsewhere.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{
@@ -13,6 +12,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 
 use super::Error;
@@ -53,12 +53,12 @@ impl Owner {
     }
 
     fn to_text(self) -> String {
-        format!("{}\n{}\n", hex(&self.id), hex(&self.tag))
+        format!("{}\n{}\n", HEXLOWER.encode(&self.id), HEXLOWER.encode(&self.tag))
     }
 
     fn read(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        Some(Self { id: bytes(lines.next()?)?, tag: bytes(lines.next()?)? })
+        let mut lines = text.lines().map_while(|line| HEXLOWER.decode(line.as_bytes()).ok());
+        Some(Self { id: lines.next()?.try_into().ok()?, tag: lines.next()?.try_into().ok()? })
     }
 }
 
@@ -258,24 +258,6 @@ fn refused(path: &Path, what: &str) -> Error {
 /// Whether the folder holds a database.
 pub fn has_database(folder: &Path) -> bool {
     folder.join(DATABASE).is_dir()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

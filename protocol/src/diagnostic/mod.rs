@@ -115,39 +115,20 @@ pub fn position(text: &str, offset: usize) -> (u32, u32) {
 
 /// The nearest of `known` to `word`, if it is near enough to be a likely intent.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted: String = word.to_lowercase().replace('-', "_");
-    let limit = (wanted.chars().count() / 3).clamp(1, 3);
-    let length = wanted.chars().count();
+    // A longer word would take quadratic time.
+    const LONGEST: usize = 64;
+    let folded = |text: &str| text.to_lowercase().replace('-', "_").chars().take(LONGEST).collect::<String>();
+    let length = word.to_lowercase().chars().count();
+    let limit = (length / 3).clamp(1, 3);
+    let wanted = folded(word);
     known
         .into_iter()
         // The distance is at least the difference of the lengths, which is much cheaper to compute.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
-        .map(|candidate| (distance(&wanted, &candidate.to_lowercase().replace('-', "_")), candidate))
+        .map(|candidate| (strsim::osa_distance(&wanted, &folded(candidate)), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// The Levenshtein distance with transpositions of neighbours counted once (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to) in b.iter().enumerate() {
-            let cell = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
-            let mut best =
-                (cell(&last, j + 1) + 1).min(cell(&row, j) + 1).min(cell(&last, j) + usize::from(from != to));
-            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(to) && b.get(j - 1) == Some(from);
-            if swapped {
-                best = best.min(cell(&before_last, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

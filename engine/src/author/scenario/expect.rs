@@ -68,7 +68,7 @@ impl RoleSelector {
     /// Whether it matches a role in a lane.
     pub fn is(&self, role: &RoleName, lane: &LanePath) -> bool {
         let is_index = |written: &str| lane.last_index().is_some_and(|index| written == format!("{role}[{index}]"));
-        let is_lane = |written: &String| lane.seat(role) == *written || is_index(written);
+        let is_lane = |written: &String| lane.role_in_lane(role) == *written || is_index(written);
         self.role == *role && self.lane.as_ref().is_none_or(is_lane)
     }
 }

@@ -92,7 +92,7 @@ impl Explainer<'_> {
         broke: Option<prefix::Cause>,
     ) -> (Cause, Option<String>) {
         let mut suspects = Vec::new();
-        let seat = role.map(|(role, lane)| lane.map_or_else(|| role.to_string(), |lane| lane.seat(role)));
+        let seat = role.map(|(role, lane)| lane.map_or_else(|| role.to_string(), |lane| lane.role_in_lane(role)));
         let role = role.map(|(role, _)| role);
         let moved = self.diverged().filter(|step| self.is_before(*step, seat.as_deref(), visit, at));
         if let Some(step) = moved {

@@ -296,7 +296,7 @@ impl Committed<'_> {
             for cost in note.cost_usd.into_iter().chain(note.cancelled.iter().filter_map(|lost| lost.cost_usd)) {
                 *cost_usd.get_or_insert_default() += cost;
             }
-            let place = RouteStep { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
+            let place = RouteStep { step: format!("{}.{}", step.lane.role_in_lane(&step.role), step.status), edge };
             let step = Step {
                 seq,
                 role: step.role.clone(),
@@ -331,7 +331,7 @@ impl Committed<'_> {
         let mut each = |request: rebuild::Request| {
             if !request.is_proven() {
                 let rebuild::Request { role, lane, visit, .. } = &request;
-                let seat = lane.seat(role);
+                let seat = lane.role_in_lane(role);
                 unproven = Some(format!("a request of {seat}, visit {visit}, cannot be rebuilt as it was sent"));
                 return false;
             }
@@ -457,7 +457,7 @@ impl RunResult {
                 ("prompt", Value::from(edge.prompt.as_str())),
             ]);
             if !lane.is_trunk() {
-                roles.entry(lane.seat(role)).or_default().push(step.clone());
+                roles.entry(lane.role_in_lane(role)).or_default().push(step.clone());
             }
             roles.entry(role.to_string()).or_default().push(step);
         }

@@ -123,8 +123,8 @@ pub fn steps(space: &StateSpace, path: &Path) -> Vec<String> {
     let step = |(state, way): &(StateId, usize)| {
         let state = space.states.get(*state)?;
         let step = state.ways.get(*way)?.step.as_ref()?;
-        let given = step.given.iter().map(|given| format!("{}.{}", given.lane.seat(&given.role), given.status));
-        let own = format!("{}.{}", state.lane.seat(&state.role), step.status);
+        let given = step.given.iter().map(|given| format!("{}.{}", given.lane.role_in_lane(&given.role), given.status));
+        let own = format!("{}.{}", state.lane.role_in_lane(&state.role), step.status);
         Some(std::iter::once(own).chain(given).collect::<Vec<_>>())
     };
     path.ways.iter().filter_map(step).flatten().collect()

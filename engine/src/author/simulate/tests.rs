@@ -266,7 +266,8 @@ fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, 
         for answer in answers.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
             let (after, next) = run.answered(&lane, answer);
             assert!(next.fault.is_none());
-            let made = next.steps.iter().map(|step| format!("{}.{} -> ", step.lane.seat(&step.role), step.status));
+            let made =
+                next.steps.iter().map(|step| format!("{}.{} -> ", step.lane.role_in_lane(&step.role), step.status));
             by_force(answer_set, graph, &after, &format!("{route}{}", made.collect::<String>()), all);
         }
     }

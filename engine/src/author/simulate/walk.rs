@@ -272,7 +272,7 @@ impl<'a> Explorer<'a> {
         let answer_set = self.answer_set;
         let Some((lane, dispatch)) = run.visiting(walk.order) else { return };
         let role = &dispatch.role;
-        let seat = lane.seat(role);
+        let seat = lane.role_in_lane(role);
         let lanes = run.machine().lanes().len();
         let mut only = None;
         if let Some(fault) = run.broken(&lane) {

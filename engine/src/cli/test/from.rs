@@ -136,7 +136,7 @@ impl<'a> ScenarioBuilder<'a> {
         let step = &stored.step;
         let round = Round { lane: step.lane.clone(), opened_by: note.opened_by.clone() };
         let turn = StepLocation { seq: stored.seq, round }.position();
-        self.route.push((turn, format!("{}.{}", step.lane.seat(&step.role), step.status).into()));
+        self.route.push((turn, format!("{}.{}", step.lane.role_in_lane(&step.role), step.status).into()));
         let Some(digest) = step.transcript else {
             self.fault(stored, note);
             return Ok(());
@@ -150,7 +150,7 @@ impl<'a> ScenarioBuilder<'a> {
                 Entry::Model { reply, .. } => {
                     if !reply.parts.text().is_empty() {
                         let visit = stored.visit;
-                        let seat = step.lane.seat(&step.role);
+                        let seat = step.lane.role_in_lane(&step.role);
                         self.notes.push(format!("{seat} visit {visit}: what was said beside calls is left out"));
                     }
                     let uses = reply.parts.tool_calls();

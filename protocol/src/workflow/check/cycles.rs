@@ -7,7 +7,7 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::{Dfs, EdgeRef, Reversed, VisitMap, Visitable};
 
-use super::plan::{Plan, To};
+use super::indexed_graph::{EdgeTarget, IndexedGraph};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
@@ -34,8 +34,8 @@ type Graph = DiGraph<usize, (usize, Bound)>;
 /// First removes every edge with `max` and without `per`. Then repeatedly removes every `per` edge whose role is not in
 /// the strongly connected component of the edge: that role takes no step while the cycle runs, so that its count is not
 /// reset. The rest must have no cycle.
-pub(super) fn unbounded(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Vec<Cycle> {
-    let mut graph = build(plan, callers);
+pub(super) fn unbounded(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> Vec<Cycle> {
+    let mut graph = build(indexed, callers);
     graph.retain_edges(|graph, edge| graph.edge_weight(edge).is_some_and(|(_, bound)| *bound != Bound::Thread));
     loop {
         let component = components(&graph);
@@ -114,9 +114,10 @@ fn way_back(graph: &Graph, from: NodeIndex, to: NodeIndex) -> Vec<usize> {
     roles
 }
 
-pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTreeSet<usize>) -> Vec<usize> {
-    let graph = build(plan, callers);
-    let ends = plan.ways.iter().filter(|way| matches!(way.to, To::End | To::Fail | To::Nowhere));
+pub(super) fn dead_ends(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>], reachable: &BTreeSet<usize>) -> Vec<usize> {
+    let graph = build(indexed, callers);
+    let ends =
+        indexed.edges.iter().filter(|way| matches!(way.to, EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown));
     let ends = ends.filter_map(|way| way.from.map(|(role, _)| NodeIndex::new(role))).collect();
     let mut live = Dfs::from_parts(ends, graph.visit_map());
     while live.next(Reversed(&graph)).is_some() {}
@@ -125,33 +126,33 @@ pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTr
 
 /// The graph of roles. A fan-out leads to each of its branches, and directly to its join if that may continue without
 /// any arrived lane; otherwise the last edge of a lane leads there.
-fn build(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Graph {
-    let mut graph = Graph::with_capacity(plan.roles.len(), plan.ways.len());
-    for role in 0..plan.roles.len() {
+fn build(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> Graph {
+    let mut graph = Graph::with_capacity(indexed.roles.len(), indexed.edges.len());
+    for role in 0..indexed.roles.len() {
         graph.add_node(role);
     }
-    for (number, way) in plan.ways.iter().enumerate() {
+    for (number, way) in indexed.edges.iter().enumerate() {
         let Some((from, _)) = way.from else { continue };
         let bound = match (way.edge.max, &way.edge.per) {
             (None, _) => Bound::None,
             (Some(_), None) => Bound::Thread,
-            (Some(_), Some(per)) => plan.number(per.as_str()).map_or(Bound::Thread, Bound::Per),
+            (Some(_), Some(per)) => indexed.number(per.as_str()).map_or(Bound::Thread, Bound::Per),
         };
         let mut lead = |to: usize| {
             graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), (number, bound));
         };
         match way.to {
-            To::Role(to) => lead(to),
-            To::Back => callers.get(from).into_iter().flatten().for_each(|caller| lead(*caller)),
-            To::Fan(fan) => {
-                if let Some(fan) = plan.fans.get(fan) {
+            EdgeTarget::Role(to) => lead(to),
+            EdgeTarget::Back => callers.get(from).into_iter().flatten().for_each(|caller| lead(*caller)),
+            EdgeTarget::Fan(fan) => {
+                if let Some(fan) = indexed.fans.get(fan) {
                     fan.branches.iter().for_each(|(role, _)| lead(*role));
                     if fan.may_be_empty {
                         lead(fan.join);
                     }
                 }
             }
-            To::End | To::Fail | To::Nowhere => {}
+            EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => {}
         }
     }
     graph

@@ -7,38 +7,16 @@
 
 use std::collections::BTreeSet;
 
+use fixedbitset::FixedBitSet;
+
+use super::indexed_graph::{EdgeTarget, Fan, IndexedGraph};
 use super::lanes::Lanes;
-use super::plan::{Fan, Plan, To};
 
 /// For each role one bit for *has not run* and one for each status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State(Vec<u64>);
-
-impl State {
-    fn set(&mut self, bit: usize, value: bool) {
-        if let Some(word) = self.0.get_mut(bit / 64) {
-            let mask = 1_u64 << (bit % 64);
-            *word = if value { *word | mask } else { *word & !mask };
-        }
-    }
-
-    fn has(&self, bit: usize) -> bool {
-        self.0.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
-    }
-
-    /// Adds the bits of another state; returns whether any was new.
-    fn join(&mut self, other: &Self) -> bool {
-        let mut grew = false;
-        for (word, other) in self.0.iter_mut().zip(&other.0) {
-            grew |= *word | other != *word;
-            *word |= other;
-        }
-        grew
-    }
-}
+pub(super) type State = FixedBitSet;
 
 pub(super) struct Flow<'p, 'w> {
-    plan: &'p Plan<'w>,
+    indexed: &'p IndexedGraph<'w>,
     lanes: &'p Lanes,
     /// The first bit of each role.
     offsets: Vec<usize>,
@@ -52,31 +30,31 @@ pub(super) struct Flow<'p, 'w> {
 }
 
 impl<'p, 'w> Flow<'p, 'w> {
-    pub(super) fn new(plan: &'p Plan<'w>, lanes: &'p Lanes) -> Self {
+    pub(super) fn new(indexed: &'p IndexedGraph<'w>, lanes: &'p Lanes) -> Self {
         let mut bits = 0;
-        let mut offsets = Vec::with_capacity(plan.roles.len());
-        for role in &plan.roles {
+        let mut offsets = Vec::with_capacity(indexed.roles.len());
+        for role in &indexed.roles {
             offsets.push(bits);
             bits += 1 + role.statuses.len();
         }
         let mut flow = Self {
-            plan,
+            indexed,
             lanes,
             offsets,
             bits,
-            states: vec![None; plan.roles.len()],
-            arrives: vec![BTreeSet::new(); plan.roles.len()],
-            calls: vec![Vec::new(); plan.roles.len()],
+            states: vec![None; indexed.roles.len()],
+            arrives: vec![BTreeSet::new(); indexed.roles.len()],
+            calls: vec![Vec::new(); indexed.roles.len()],
         };
         for (number, branches) in lanes.arrivals.iter().enumerate() {
-            for (role, _) in branches.iter().flatten().filter_map(|way| plan.ways.get(*way)?.from) {
+            for (role, _) in branches.iter().flatten().filter_map(|way| indexed.edges.get(*way)?.from) {
                 flow.arrives.get_mut(role).into_iter().for_each(|fans| {
                     fans.insert(number);
                 });
             }
         }
-        for (number, way) in plan.ways.iter().enumerate() {
-            if let (Some(_), To::Role(to)) = (way.from, way.to) {
+        for (number, way) in indexed.edges.iter().enumerate() {
+            if let (Some(_), EdgeTarget::Role(to)) = (way.from, way.to) {
                 flow.calls.get_mut(to).into_iter().for_each(|calls| calls.push(number));
             }
         }
@@ -89,7 +67,7 @@ impl<'p, 'w> Flow<'p, 'w> {
     }
 
     pub(super) fn on(&self, way: usize) -> Option<State> {
-        let edge = self.plan.ways.get(way)?;
+        let edge = self.indexed.edges.get(way)?;
         let mut state = match edge.from {
             None => self.nothing_has_run(),
             Some((role, status)) => {
@@ -100,8 +78,8 @@ impl<'p, 'w> Flow<'p, 'w> {
         };
         // A used-up edge was taken before, so the targets that it leads to unconditionally have run.
         let mut spent = edge.spent;
-        while let Some(before) = spent.and_then(|number| self.plan.ways.get(number)) {
-            for role in self.plan.sure_targets(before.to) {
+        while let Some(before) = spent.and_then(|number| self.indexed.edges.get(number)) {
+            for role in self.indexed.sure_targets(before.to) {
                 state.set(self.not_run_bit(role), false);
             }
             spent = before.spent;
@@ -111,7 +89,7 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     /// The state after the lanes of a fan-out have joined.
     pub(super) fn joined(&self, number: usize) -> Option<State> {
-        let fan = self.plan.fans.get(number)?;
+        let fan = self.indexed.fans.get(number)?;
         let mut exits = Vec::new();
         for ((_, is_sure), arrivals) in fan.branches.iter().zip(self.lanes.arrivals.get(number)?) {
             if arrivals.is_empty() {
@@ -124,19 +102,19 @@ impl<'p, 'w> Flow<'p, 'w> {
     }
 
     pub(super) fn may_be_missing(&self, state: &State, role: usize) -> bool {
-        state.has(self.not_run_bit(role))
+        state.contains(self.not_run_bit(role))
     }
 
     /// The possible statuses of a role's latest step.
     pub(super) fn statuses(&self, state: &State, role: usize) -> Vec<usize> {
-        let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
-        (0..count).filter(|status| state.has(self.not_run_bit(role) + 1 + status)).collect()
+        let count = self.indexed.role(role).map_or(0, |role| role.statuses.len());
+        (0..count).filter(|status| state.contains(self.not_run_bit(role) + 1 + status)).collect()
     }
 
     /// The union of several states.
     pub(super) fn union(states: impl Iterator<Item = State>) -> Option<State> {
         states.reduce(|mut union, state| {
-            union.join(&state);
+            union.union_with(&state);
             union
         })
     }
@@ -146,9 +124,9 @@ impl<'p, 'w> Flow<'p, 'w> {
         if fan.waits_for_all
             && let Some(met) = &mut met
         {
-            for role in 0..self.plan.roles.len() {
+            for role in 0..self.indexed.roles.len() {
                 let bit = self.not_run_bit(role);
-                if exits.iter().any(|(exit, is_sure)| *is_sure && !exit.has(bit)) {
+                if exits.iter().any(|(exit, is_sure)| *is_sure && !exit.contains(bit)) {
                     met.set(bit, false);
                 }
             }
@@ -160,7 +138,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         }
         let mut before = self.on(fan.way)?;
         if let Some(met) = met {
-            before.join(&met);
+            before.union_with(&met);
         }
         Some(before)
     }
@@ -170,8 +148,8 @@ impl<'p, 'w> Flow<'p, 'w> {
     }
 
     fn nothing_has_run(&self) -> State {
-        let mut state = State(vec![0; self.bits.div_ceil(64)]);
-        for role in 0..self.plan.roles.len() {
+        let mut state = State::with_capacity(self.bits + 1);
+        for role in 0..self.indexed.roles.len() {
             state.set(self.not_run_bit(role), true);
         }
         state
@@ -179,7 +157,7 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     fn ran(&self, state: &mut State, role: usize, status: usize) {
         let first = self.not_run_bit(role);
-        let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
+        let count = self.indexed.role(role).map_or(0, |role| role.statuses.len());
         for bit in first..=first + count {
             state.set(bit, bit == first + 1 + status);
         }
@@ -191,8 +169,14 @@ impl<'p, 'w> Flow<'p, 'w> {
         let mut next = 0;
         let mut open: BTreeSet<usize> = BTreeSet::new();
         let mut fans: BTreeSet<usize> = BTreeSet::new();
-        let starts: Vec<usize> =
-            self.plan.ways.iter().enumerate().filter(|(_, way)| way.from.is_none()).map(|(number, _)| number).collect();
+        let starts: Vec<usize> = self
+            .indexed
+            .edges
+            .iter()
+            .enumerate()
+            .filter(|(_, way)| way.from.is_none())
+            .map(|(number, _)| number)
+            .collect();
         for way in starts {
             self.follow(way, &mut open, &mut fans);
         }
@@ -200,13 +184,13 @@ impl<'p, 'w> Flow<'p, 'w> {
             if let Some(role) = open.range(next..).next().or(open.first()).copied() {
                 open.remove(&role);
                 next = role + 1;
-                let ways: Vec<usize> = self.plan.ways_of(role).map(|(number, _)| number).collect();
-                for way in ways {
+                let edges: Vec<usize> = self.indexed.edges_of(role).map(|(number, _)| number).collect();
+                for way in edges {
                     self.follow(way, &mut open, &mut fans);
                 }
                 fans.extend(self.arrives.get(role).into_iter().flatten());
             } else if let Some(fan) = fans.pop_first() {
-                let join = self.plan.fans.get(fan).map(|fan| fan.join);
+                let join = self.indexed.fans.get(fan).map(|fan| fan.join);
                 if let (Some(join), Some(state)) = (join, self.joined(fan)) {
                     self.enter(join, &state, &mut open);
                 }
@@ -218,41 +202,42 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     /// Propagates the state along an edge.
     fn follow(&mut self, way: usize, open: &mut BTreeSet<usize>, fans: &mut BTreeSet<usize>) {
-        let Some(edge) = self.plan.ways.get(way) else { return };
+        let Some(edge) = self.indexed.edges.get(way) else { return };
         match edge.to {
-            To::Role(role) if self.leads_on(way, role) => {
+            EdgeTarget::Role(role) if self.leads_on(way, role) => {
                 if let Some(state) = self.on(way) {
                     self.enter(role, &state, open);
                 }
                 // The caller's state flows back to it with the callee's `back`.
-                if self.plan.ways_of(role).any(|(_, way)| way.to == To::Back) && self.before(role).is_some() {
+                if self.indexed.edges_of(role).any(|(_, way)| way.to == EdgeTarget::Back) && self.before(role).is_some()
+                {
                     self.return_to(way, role, open);
                 }
             }
-            To::Fan(number) => {
+            EdgeTarget::Fan(number) => {
                 let Some(state) = self.on(way) else { return };
-                for role in self.plan.fans.get(number).into_iter().flat_map(|fan| &fan.branches) {
+                for role in self.indexed.fans.get(number).into_iter().flat_map(|fan| &fan.branches) {
                     self.enter(role.0, &state, open);
                 }
                 fans.insert(number);
             }
-            To::Back => {
+            EdgeTarget::Back => {
                 let Some((role, _)) = edge.from else { return };
                 for call in self.calls.get(role).cloned().unwrap_or_default() {
                     self.return_to(call, role, open);
                 }
             }
-            To::Role(_) | To::End | To::Fail | To::Nowhere => {}
+            EdgeTarget::Role(_) | EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => {}
         }
     }
 
     /// Passes the state of the edge `call` back to its source, with each step after which `role` leads back.
     fn return_to(&mut self, call: usize, role: usize, open: &mut BTreeSet<usize>) {
-        let Some((caller, _)) = self.plan.ways.get(call).and_then(|way| way.from) else { return };
+        let Some((caller, _)) = self.indexed.edges.get(call).and_then(|way| way.from) else { return };
         let statuses: BTreeSet<usize> = self
-            .plan
-            .ways_of(role)
-            .filter(|(_, way)| way.to == To::Back)
+            .indexed
+            .edges_of(role)
+            .filter(|(_, way)| way.to == EdgeTarget::Back)
             .filter_map(|(_, way)| way.from.map(|(_, status)| status))
             .collect();
         for status in statuses {
@@ -266,20 +251,15 @@ impl<'p, 'w> Flow<'p, 'w> {
     /// Whether an edge to `role` enters it within its own context. If the role is the join of every context of the
     /// edge, the edge only ends a lane.
     pub(super) fn leads_on(&self, way: usize, role: usize) -> bool {
-        let Some((from, _)) = self.plan.ways.get(way).and_then(|way| way.from) else { return true };
-        let joins = |fan: &usize| self.plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
+        let Some((from, _)) = self.indexed.edges.get(way).and_then(|way| way.from) else { return true };
+        let joins = |fan: &usize| self.indexed.fans.get(*fan).is_some_and(|fan| fan.join == role);
         self.lanes.trunk.contains(&from) || !self.lanes.contexts_of(from).iter().all(joins)
     }
 
     fn enter(&mut self, role: usize, state: &State, open: &mut BTreeSet<usize>) {
         let Some(known) = self.states.get_mut(role) else { return };
-        let grew = if let Some(known) = known {
-            known.join(state)
-        } else {
-            *known = Some(state.clone());
-            true
-        };
-        if grew {
+        if known.as_ref().is_none_or(|known| !state.is_subset(known)) {
+            known.get_or_insert_with(|| State::with_capacity(state.len())).union_with(state);
             open.insert(role);
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Plan, To};
+use super::indexed_graph::{EdgeTarget, IndexedGraph};
 
 pub(super) struct Lanes {
     pub(super) reachable: BTreeSet<usize>,
@@ -22,16 +22,16 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(plan: &Plan<'_>) -> Self {
-        let starts = || plan.ways.iter().filter(|way| way.from.is_none()).map(|way| way.to);
-        let reachable = walk(plan, starts().flat_map(|to| plan.targets(to)).collect(), |to| plan.targets(to));
-        let trunk = walk(plan, starts().filter_map(|to| entered(plan, to)).collect(), |to| {
-            entered(plan, to).into_iter().collect()
+    pub(super) fn new(indexed: &IndexedGraph<'_>) -> Self {
+        let starts = || indexed.edges.iter().filter(|way| way.from.is_none()).map(|way| way.to);
+        let reachable = walk(indexed, starts().flat_map(|to| indexed.targets(to)).collect(), |to| indexed.targets(to));
+        let trunk = walk(indexed, starts().filter_map(|to| entered(indexed, to)).collect(), |to| {
+            entered(indexed, to).into_iter().collect()
         });
-        let mut contexts = vec![Vec::new(); plan.roles.len()];
-        let mut arrivals = Vec::with_capacity(plan.fans.len());
-        for (number, fan) in plan.fans.iter().enumerate() {
-            let from = plan.ways.get(fan.way).and_then(|way| way.from);
+        let mut contexts = vec![Vec::new(); indexed.roles.len()];
+        let mut arrivals = Vec::with_capacity(indexed.fans.len());
+        for (number, fan) in indexed.fans.iter().enumerate() {
+            let from = indexed.edges.get(fan.way).and_then(|way| way.from);
             if from.is_some_and(|(role, _)| !reachable.contains(&role)) {
                 arrivals.push(vec![Vec::new(); fan.branches.len()]);
                 continue;
@@ -41,13 +41,16 @@ impl Lanes {
             for (first, _) in &fan.branches {
                 // A branch that is the join itself is refused, and opens no lane.
                 let first = Some(*first).filter(|first| *first != fan.join);
-                let lane = walk(plan, first.into_iter().collect(), |to| match to {
+                let lane = walk(indexed, first.into_iter().collect(), |to| match to {
                     // A lane ends at its own join.
-                    To::Role(role) if role == fan.join => Vec::new(),
-                    to => entered(plan, to).into_iter().collect(),
+                    EdgeTarget::Role(role) if role == fan.join => Vec::new(),
+                    to => entered(indexed, to).into_iter().collect(),
                 });
                 let last = |role: &usize| {
-                    plan.ways_of(*role).filter(|(_, way)| way.to == To::Role(fan.join)).map(|(number, _)| number)
+                    indexed
+                        .edges_of(*role)
+                        .filter(|(_, way)| way.to == EdgeTarget::Role(fan.join))
+                        .map(|(number, _)| number)
                 };
                 arriving.push(lane.iter().flat_map(last).collect());
                 members.extend(lane);
@@ -59,11 +62,11 @@ impl Lanes {
             }
             arrivals.push(arriving);
         }
-        let around = plan.fans.iter().map(|fan| {
-            let from = plan.ways.get(fan.way).and_then(|way| way.from);
+        let around = indexed.fans.iter().map(|fan| {
+            let from = indexed.edges.get(fan.way).and_then(|way| way.from);
             from.and_then(|(role, _)| contexts.get(role)).cloned().unwrap_or_default()
         });
-        Self { around: around.collect(), callers: callers(plan, &reachable), reachable, trunk, arrivals, contexts }
+        Self { around: around.collect(), callers: callers(indexed, &reachable), reachable, trunk, arrivals, contexts }
     }
 
     pub(super) fn is_in_lane(&self, role: usize) -> bool {
@@ -104,29 +107,29 @@ impl Lanes {
 }
 
 /// The role that an edge enters within its own context.
-fn entered(plan: &Plan<'_>, to: To) -> Option<usize> {
+fn entered(indexed: &IndexedGraph<'_>, to: EdgeTarget) -> Option<usize> {
     match to {
-        To::Role(role) => Some(role),
-        To::Fan(fan) => plan.fans.get(fan).map(|fan| fan.join),
-        To::End | To::Fail | To::Back | To::Nowhere => None,
+        EdgeTarget::Role(role) => Some(role),
+        EdgeTarget::Fan(fan) => indexed.fans.get(fan).map(|fan| fan.join),
+        EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Back | EdgeTarget::Unknown => None,
     }
 }
 
-fn walk(plan: &Plan<'_>, first: Vec<usize>, next: impl Fn(To) -> Vec<usize>) -> BTreeSet<usize> {
+fn walk(indexed: &IndexedGraph<'_>, first: Vec<usize>, next: impl Fn(EdgeTarget) -> Vec<usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut open = first;
     while let Some(role) = open.pop() {
         if found.insert(role) {
-            open.extend(plan.ways_of(role).flat_map(|(_, way)| next(way.to)));
+            open.extend(indexed.edges_of(role).flat_map(|(_, way)| next(way.to)));
         }
     }
     found
 }
 
-fn callers(plan: &Plan<'_>, reachable: &BTreeSet<usize>) -> Vec<Vec<usize>> {
-    let mut callers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); plan.roles.len()];
-    for way in &plan.ways {
-        if let (Some((from, _)), To::Role(to)) = (way.from, way.to)
+fn callers(indexed: &IndexedGraph<'_>, reachable: &BTreeSet<usize>) -> Vec<Vec<usize>> {
+    let mut callers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); indexed.roles.len()];
+    for way in &indexed.edges {
+        if let (Some((from, _)), EdgeTarget::Role(to)) = (way.from, way.to)
             && reachable.contains(&from)
             && let Some(callers) = callers.get_mut(to)
         {

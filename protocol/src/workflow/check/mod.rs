@@ -3,37 +3,37 @@
 //! It reports all findings in source order, each with the affected part and a remedy. Parts that are incomplete because
 //! of a fault of an earlier stage are not reported again.
 //!
-//! `plan.rs` numbers the parts of the graph, `lanes.rs` computes what runs where, `flow.rs` what is known there,
-//! `rules.rs` and `cycles.rs` contain the rules of the graph, `templates.rs`, `typing.rs` and `types.rs` those of the
-//! templates in it. Nothing here recurses on the depth of a graph.
+//! `indexed_graph.rs` numbers the parts of the graph, `lanes.rs` computes which roles run in which lanes, `flow.rs` which
+//! statuses are possible where, `rules.rs` and `cycles.rs` contain the rules of the graph, `templates.rs`, `typing` and
+//! `types.rs` those of the templates in it. Nothing here recurses on the depth of a graph.
 //!
 //! This module knows nothing of files, threads, stores or models.
 
 mod cycles;
 mod flow;
+mod indexed_graph;
 mod lanes;
-mod plan;
 mod rules;
 mod templates;
 mod types;
 mod typing;
 
+use self::indexed_graph::IndexedGraph;
 use self::lanes::Lanes;
-use self::plan::Plan;
 use super::source_map::{SourceMap, key};
 use super::{Policy, Workflow};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 
 /// Returns all faults and warnings of a workflow, in source order.
 pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Diagnostic> {
-    let plan = Plan::new(workflow);
-    let lanes = Lanes::new(&plan);
+    let indexed = IndexedGraph::new(workflow);
+    let lanes = Lanes::new(&indexed);
     let mut findings = Findings { places, found: Vec::new() };
-    rules::names(&plan, policy, &mut findings);
-    rules::entries(&plan, &mut findings);
-    rules::edges(&plan, &lanes, &mut findings);
-    graph(&plan, &lanes, &mut findings);
-    templates::check(&plan, &lanes, &mut findings);
+    rules::names(&indexed, policy, &mut findings);
+    rules::entries(&indexed, &mut findings);
+    rules::edges(&indexed, &lanes, &mut findings);
+    graph(&indexed, &lanes, &mut findings);
+    templates::check(&indexed, &lanes, &mut findings);
     let mut found = findings.found;
     places.sort(&mut found);
     found.dedup();
@@ -41,37 +41,37 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
 }
 
 /// Checks the graph as a whole. If a part of it is missing, only the rest is checked.
-fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
-    for cycle in cycles::unbounded(plan, &lanes.callers) {
-        let mut names: Vec<&str> = cycle.roles.iter().map(|role| plan.name(*role)).collect();
+fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    for cycle in cycles::unbounded(indexed, &lanes.callers) {
+        let mut names: Vec<&str> = cycle.roles.iter().map(|role| indexed.name(*role)).collect();
         names.extend(names.first().copied());
-        let path = plan.ways.get(cycle.way).map_or("graph", |way| way.path.as_str());
+        let path = indexed.edges.get(cycle.way).map_or("graph", |way| way.path.as_str());
         let message = format!("the cycle {} has no bound", names.join(" -> "));
         let hint =
             "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
         findings.at(Code::UnboundedCycle, path, message, hint);
     }
     let is_whole = !findings.is_incomplete("graph")
-        && plan.ways.iter().all(|way| way.to != plan::To::Nowhere)
-        && plan.ways.iter().any(|way| way.from.is_none());
+        && indexed.edges.iter().all(|way| way.to != indexed_graph::EdgeTarget::Unknown)
+        && indexed.edges.iter().any(|way| way.from.is_none());
     if !is_whole {
         return;
     }
-    for (number, role) in plan.roles.iter().enumerate() {
+    for (number, role) in indexed.roles.iter().enumerate() {
         if role.in_graph && !lanes.reachable.contains(&number) {
             let message = format!("no path leads from `start` to `{}`", role.name);
             let hint = "lead an edge to it, or remove it";
             findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, hint);
         }
     }
-    for role in cycles::dead_ends(plan, &lanes.callers, &lanes.reachable) {
+    for role in cycles::dead_ends(indexed, &lanes.callers, &lanes.reachable) {
         // A role without edges was already reported.
-        if plan.role(role).is_none_or(|role| role.ways.is_empty()) {
+        if indexed.role(role).is_none_or(|role| role.edges.is_empty()) {
             continue;
         }
-        let message = format!("no path leads from `{}` to `end` or `fail`", plan.name(role));
+        let message = format!("no path leads from `{}` to `end` or `fail`", indexed.name(role));
         let hint = "lead one of its edges, or of those behind it, to an end";
-        findings.at_key(Code::DeadEnd, &key("graph", plan.name(role)), message, hint);
+        findings.at_key(Code::DeadEnd, &key("graph", indexed.name(role)), message, hint);
     }
 }
 
@@ -107,8 +107,8 @@ fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<Str
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
-fn hint_role(word: &str, plan: &Plan<'_>) -> String {
-    hint_near(word, plan.names()).unwrap_or_else(|| "declare it under `roles`".to_owned())
+fn hint_role(word: &str, indexed: &IndexedGraph<'_>) -> String {
+    hint_near(word, indexed.names()).unwrap_or_else(|| "declare it under `roles`".to_owned())
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::indexed_graph::{EdgeTarget, GraphEdge, IndexedGraph, Node, RESERVED};
 use super::lanes::Lanes;
-use super::plan::{GraphEdge, Node, Plan, RESERVED, To};
 use super::{Findings, hint_near, hint_role};
 use crate::diagnostic::Code;
 use crate::workflow::source_map::{item, key};
@@ -13,16 +13,16 @@ use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Targe
 const DEFAULT_MODEL: &str = "default";
 
 /// Checks the names that roles and their policies mention. The reader checks those of hooks.
-pub(super) fn names(plan: &Plan<'_>, policy: &Policy, findings: &mut Findings<'_>) {
-    for role in &plan.roles {
+pub(super) fn names(indexed: &IndexedGraph<'_>, policy: &Policy, findings: &mut Findings<'_>) {
+    for role in &indexed.roles {
         let path = key("roles", role.name);
         if let Some(model) = model_of(role) {
-            model_names(plan, role, model, &path, findings);
+            model_names(indexed, role, model, &path, findings);
         }
         for (position, model) in
             policy.roles.get(role.name).into_iter().flat_map(|policy| policy.fallback.iter().enumerate())
         {
-            known_model(plan, model, &item(&key(&path, "fallback"), position), findings);
+            known_model(indexed, model, &item(&key(&path, "fallback"), position), findings);
         }
     }
 }
@@ -35,17 +35,23 @@ fn model_of<'w>(role: &Node<'w>) -> Option<&'w ModelRole> {
     }
 }
 
-fn model_names(plan: &Plan<'_>, role: &Node<'_>, model: &ModelRole, path: &str, findings: &mut Findings<'_>) {
-    known_model(plan, &model.model, &key(path, "model"), findings);
+fn model_names(
+    indexed: &IndexedGraph<'_>,
+    role: &Node<'_>,
+    model: &ModelRole,
+    path: &str,
+    findings: &mut Findings<'_>,
+) {
+    known_model(indexed, &model.model, &key(path, "model"), findings);
     for (position, name) in model.context.from.iter().flatten().enumerate() {
-        known_role(plan, name.as_str(), &item(&key(&key(path, "context"), "from"), position), findings);
+        known_role(indexed, name.as_str(), &item(&key(&key(path, "context"), "from"), position), findings);
     }
     let Some(compact) = &model.compact else { return };
     let path = key(&key(path, "compact"), "by");
-    if !known_role(plan, compact.by.as_str(), &path, findings) {
+    if !known_role(indexed, compact.by.as_str(), &path, findings) {
         return;
     }
-    let by = plan.workflow.role(compact.by.as_str());
+    let by = indexed.workflow.role(compact.by.as_str());
     let can_write = by.is_some_and(|by| matches!(by.kind, RoleKind::Model(_)) && by.output.len() == 1);
     if !can_write || compact.by.as_str() == role.name {
         let message = format!("`{}` cannot write the summaries of `{}`", compact.by, role.name);
@@ -53,38 +59,38 @@ fn model_names(plan: &Plan<'_>, role: &Node<'_>, model: &ModelRole, path: &str, 
     }
 }
 
-fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings<'_>) {
-    if model == DEFAULT_MODEL || plan.workflow.models.contains_key(model) {
+fn known_model(indexed: &IndexedGraph<'_>, model: &str, path: &str, findings: &mut Findings<'_>) {
+    if model == DEFAULT_MODEL || indexed.workflow.models.contains_key(model) {
         return;
     }
-    let known = plan.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
+    let known = indexed.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
     let hint = hint_near(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
     findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), hint);
 }
 
 /// Whether there is a role of that name; reports it if not.
-fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
-    let known = plan.number(name).is_some();
+fn known_role(indexed: &IndexedGraph<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
+    let known = indexed.number(name).is_some();
     if !known && !findings.is_declared(name) {
-        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), hint_role(name, plan));
+        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), hint_role(name, indexed));
     }
     known
 }
 
 /// Checks the entries of the graph, and that each status has an edge.
-pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
+pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
     let mut has_start = false;
-    for (name, outgoing) in &plan.workflow.graph {
+    for (name, outgoing) in &indexed.workflow.graph {
         let path = key("graph", name);
         match outgoing {
             Outgoing::Start(_) => has_start = true,
             Outgoing::Role(statuses) => {
-                let Some(role) = plan.number(name).and_then(|number| plan.role(number)) else {
+                let Some(role) = indexed.number(name).and_then(|number| indexed.role(number)) else {
                     if findings.is_declared(name) {
                         continue;
                     }
                     let message = format!("the graph has an entry for `{name}`, which is not a role");
-                    findings.at_key(Code::UnknownRole, &path, message, hint_role(name, plan));
+                    findings.at_key(Code::UnknownRole, &path, message, hint_role(name, indexed));
                     continue;
                 };
                 for (status, _) in statuses {
@@ -99,18 +105,18 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
         let hint = "write `start: { to: ROLE, prompt: ... }`";
         findings.at_key(Code::MissingStart, "graph", "the graph has no `start`", hint);
     }
-    let compacting: BTreeSet<&str> = plan
+    let compacting: BTreeSet<&str> = indexed
         .roles
         .iter()
         .filter_map(|role| model_of(role)?.compact.as_ref().map(|compact| compact.by.as_str()))
         .collect();
-    for role in &plan.roles {
+    for role in &indexed.roles {
         let path = key("graph", role.name);
         if findings.is_incomplete(&key("roles", role.name)) || findings.is_incomplete(&path) {
             continue;
         }
         if !role.in_graph {
-            if !compacting.contains(role.name) && !plan.workflow.graph.iter().any(|(name, _)| name == role.name) {
+            if !compacting.contains(role.name) && !indexed.workflow.graph.iter().any(|(name, _)| name == role.name) {
                 let hint = format!("add `{}:` under `graph`, with an edge for each of its statuses", role.name);
                 let message = format!("the role `{}` has no entry in the graph", role.name);
                 findings.at_key(Code::MissingGraphEntry, &key("roles", role.name), message, hint);
@@ -118,7 +124,7 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
             continue;
         }
         let answered: BTreeSet<usize> =
-            role.ways.iter().filter_map(|way| plan.ways.get(*way)?.from.map(|(_, status)| status)).collect();
+            role.edges.iter().filter_map(|way| indexed.edges.get(*way)?.from.map(|(_, status)| status)).collect();
         for (number, (status, _)) in role.role.output.iter().enumerate() {
             if !answered.contains(&number) {
                 let message = format!("the status `{status}` of `{}` has no edge", role.name);
@@ -141,65 +147,65 @@ fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Find
     findings.at_key(Code::UnknownStatus, path, message, hint);
 }
 
-pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
-    for way in &plan.ways {
-        targets(plan, way, findings);
-        bound(plan, way, findings);
+pub(super) fn edges(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    for way in &indexed.edges {
+        targets(indexed, way, findings);
+        bound(indexed, way, findings);
         terminal(way, findings);
-        prompt(plan, way, findings);
-        if way.to == To::Back {
-            back(plan, lanes, way, findings);
+        prompt(indexed, way, findings);
+        if way.to == EdgeTarget::Back {
+            back(indexed, lanes, way, findings);
         }
         // A role that ends an outer lane can run in an inner one only by an edge that is reported for that.
-        let ends_in_lane = |role: usize| lanes.is_in_lane(role) && !is_join_around(plan, lanes, role);
-        if way.to == To::End && way.from.is_some_and(|(role, _)| ends_in_lane(role)) {
-            let role = way.from.map_or("", |(role, _)| plan.name(role));
+        let ends_in_lane = |role: usize| lanes.is_in_lane(role) && !is_join_around(indexed, lanes, role);
+        if way.to == EdgeTarget::End && way.from.is_some_and(|(role, _)| ends_in_lane(role)) {
+            let role = way.from.map_or("", |(role, _)| indexed.name(role));
             let message = format!("`{role}` runs in a lane, and `end` would end the thread from within it");
-            let hint = format!("lead to the join: {}", joins(plan, lanes, way).join(" or "));
+            let hint = format!("lead to the join: {}", joins(indexed, lanes, way).join(" or "));
             findings.at(Code::LaneEnd, &key(&way.path, "to"), message, hint);
         }
         if let Target::Fan(fan) = &way.edge.to {
-            fan_out(plan, lanes, way, fan, findings);
+            fan_out(indexed, lanes, way, fan, findings);
         }
     }
 }
 
 /// Whether a role is, for each fan-out in whose lanes it runs, the join of it or of an enclosing one.
-fn is_join_around(plan: &Plan<'_>, lanes: &Lanes, role: usize) -> bool {
-    let is_join = |fan: &usize| plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
+fn is_join_around(indexed: &IndexedGraph<'_>, lanes: &Lanes, role: usize) -> bool {
+    let is_join = |fan: &usize| indexed.fans.get(*fan).is_some_and(|fan| fan.join == role);
     lanes.contexts_of(role).iter().all(|fan| is_join(fan) || lanes.enclosing(*fan).iter().any(is_join))
 }
 
-fn joins(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>) -> Vec<String> {
+fn joins(indexed: &IndexedGraph<'_>, lanes: &Lanes, way: &GraphEdge<'_>) -> Vec<String> {
     let fans = way.from.map_or(&[][..], |(role, _)| lanes.contexts_of(role));
-    let joins: BTreeSet<usize> = fans.iter().filter_map(|fan| plan.fans.get(*fan).map(|fan| fan.join)).collect();
-    joins.into_iter().map(|join| format!("`to: {}`", plan.name(join))).collect()
+    let joins: BTreeSet<usize> = fans.iter().filter_map(|fan| indexed.fans.get(*fan).map(|fan| fan.join)).collect();
+    joins.into_iter().map(|join| format!("`to: {}`", indexed.name(join))).collect()
 }
 
-fn targets(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
+fn targets(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     match &way.edge.to {
         Target::Role(name) => {
-            if plan.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
-                let ends = plan.names().chain(["end", "fail", "back"]);
-                let hint = hint_near(name.as_str(), ends).unwrap_or_else(|| hint_role(name.as_str(), plan));
+            if indexed.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
+                let ends = indexed.names().chain(["end", "fail", "back"]);
+                let hint = hint_near(name.as_str(), ends).unwrap_or_else(|| hint_role(name.as_str(), indexed));
                 findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);
             }
         }
         Target::Fan(fan) => {
             for (position, branch) in fan.branches.iter().enumerate() {
-                known_role(plan, branch.to.as_str(), &key(&item(&to, position), "to"), findings);
+                known_role(indexed, branch.to.as_str(), &key(&item(&to, position), "to"), findings);
             }
-            known_role(plan, fan.join.to.as_str(), &key(&key(&way.path, "join"), "to"), findings);
+            known_role(indexed, fan.join.to.as_str(), &key(&key(&way.path, "join"), "to"), findings);
         }
         Target::End | Target::Fail | Target::Back => {}
     }
     if let Some(per) = &way.edge.per {
-        known_role(plan, per.as_str(), &key(&way.path, "per"), findings);
+        known_role(indexed, per.as_str(), &key(&way.path, "per"), findings);
     }
 }
 
-fn bound(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
+fn bound(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     if findings.is_incomplete(&way.path) {
         return;
     }
@@ -212,19 +218,19 @@ fn bound(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
         let hint = "say how often the edge is taken first: `max: 3`";
         findings.at_key(Code::IncompleteBound, &key(&way.path, "on_max"), "`on_max` without `max`", hint);
     }
-    if edge.max.is_none() && edge.per.as_ref().is_some_and(|per| plan.number(per.as_str()).is_some()) {
+    if edge.max.is_none() && edge.per.as_ref().is_some_and(|per| indexed.number(per.as_str()).is_some()) {
         let hint = "say how often: `max: 3`";
         findings.at_key(Code::IncompleteBound, &key(&way.path, "per"), "`per` without `max`", hint);
     }
 }
 
 fn terminal(way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
-    let ends = matches!(way.to, To::End | To::Fail);
+    let ends = matches!(way.to, EdgeTarget::End | EdgeTarget::Fail);
     if way.edge.result.is_some() && !ends {
         let message = "`result` belongs to an edge to `end` or `fail`";
         findings.at_key(Code::MisplacedKey, &key(&way.path, "result"), message, "remove it");
     }
-    if way.edge.reason.is_some() && way.to != To::Fail {
+    if way.edge.reason.is_some() && way.to != EdgeTarget::Fail {
         let message = "`reason` belongs to an edge to `fail`";
         findings.at_key(Code::MisplacedKey, &key(&way.path, "reason"), message, "remove it, or lead to `fail`");
     }
@@ -236,22 +242,25 @@ fn terminal(way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
 }
 
 /// Warns of a model role without a prompt.
-fn prompt(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
-    let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
+fn prompt(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
+    let is_model = |role: usize| indexed.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));
     match (way.to, &way.edge.to) {
         // The last edge of a lane uses `{{ body }}` as its part.
-        (To::Role(role), _)
-            if is_model(role) && way.edge.prompt.is_empty() && missing(&way.path, findings) && !plan.is_join(role) =>
+        (EdgeTarget::Role(role), _)
+            if is_model(role)
+                && way.edge.prompt.is_empty()
+                && missing(&way.path, findings)
+                && !indexed.is_join(role) =>
         {
-            let message = format!("the edge gives `{}` no prompt", plan.name(role));
+            let message = format!("the edge gives `{}` no prompt", indexed.name(role));
             let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said";
             findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, hint);
         }
-        (To::Fan(_), Target::Fan(fan)) => {
+        (EdgeTarget::Fan(_), Target::Fan(fan)) => {
             for (position, branch) in fan.branches.iter().enumerate() {
                 let path = item(&key(&way.path, "to"), position);
-                let is_model = plan.number(branch.to.as_str()).is_some_and(is_model);
+                let is_model = indexed.number(branch.to.as_str()).is_some_and(is_model);
                 if is_model && branch.prompt.is_empty() && missing(&path, findings) && missing(&way.path, findings) {
                     let message = format!("the branch gives `{}` no prompt", branch.to);
                     let hint = "add `prompt:` to it or to the edge";
@@ -263,17 +272,17 @@ fn prompt(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn back(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
+fn back(indexed: &IndexedGraph<'_>, lanes: &Lanes, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let path = key(&way.path, "to");
     let Some((role, _)) = way.from else {
         let message = "`back` leads nowhere from `start`";
         findings.at(Code::BackWithoutCaller, &path, message, "name a role");
         return;
     };
-    let name = plan.name(role);
-    let by_fan = plan.fans.iter().any(|fan| fan.branches.iter().any(|(first, _)| *first == role));
-    let by_start = plan.ways.iter().any(|way| way.from.is_none() && way.to == To::Role(role));
-    let message = if plan.is_join(role) {
+    let name = indexed.name(role);
+    let by_fan = indexed.fans.iter().any(|fan| fan.branches.iter().any(|(first, _)| *first == role));
+    let by_start = indexed.edges.iter().any(|way| way.from.is_none() && way.to == EdgeTarget::Role(role));
+    let message = if indexed.is_join(role) {
         format!("`{name}` is a join role: several lanes lead to it, and `back` leads to one role")
     } else if by_fan {
         format!("`{name}` is entered by a fan-out, and `back` leads to a role")
@@ -287,7 +296,7 @@ fn back(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, findings: &mut Find
     findings.at(Code::BackWithoutCaller, &path, message, "name the role that is meant");
 }
 
-fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
+fn fan_out(indexed: &IndexedGraph<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     if fan.branches.is_empty() {
         findings.at(Code::FanOutShape, &to, "a fan-out without branches", "name at least one role");
@@ -310,38 +319,48 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, fi
             findings.at(Code::FanOutShape, &key(&key(&way.path, "join"), "need"), message, hint);
         }
     }
-    let To::Fan(number) = way.to else { return };
-    let Some(opened) = plan.fans.get(number) else { return };
-    if !nested(plan, lanes, way, number, findings) {
+    let EdgeTarget::Fan(number) = way.to else { return };
+    let Some(opened) = indexed.fans.get(number) else { return };
+    if !nested(indexed, lanes, way, number, findings) {
         return;
     }
     let arrivals = lanes.arrivals.get(number).map_or(&[][..], Vec::as_slice);
     let is_reached = way.from.is_none_or(|(role, _)| lanes.reachable.contains(&role));
     // An edge to `end` within a lane was already reported.
-    let ends_within = (plan.ways.iter())
-        .any(|way| way.to == To::End && way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)));
+    let ends_within = (indexed.edges.iter()).any(|way| {
+        way.to == EdgeTarget::End && way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number))
+    });
     for (position, (first, _)) in opened.branches.iter().enumerate() {
         let path = item(&to, position);
         if *first == opened.join {
-            let message = format!("a lane that begins at its join `{}` has no part", plan.name(*first));
+            let message = format!("a lane that begins at its join `{}` has no part", indexed.name(*first));
             findings.at(Code::LaneEnd, &path, message, "let another role stand in the lane");
         } else if is_reached
             && !ends_within
             && arrivals.get(position).is_some_and(Vec::is_empty)
             && !findings.is_incomplete("graph")
         {
-            let message =
-                format!("the lane of `{}` never reaches its join `{}`", plan.name(*first), plan.name(opened.join));
-            let hint = format!("lead the lane's last edge there: `to: {}`", plan.name(opened.join));
+            let message = format!(
+                "the lane of `{}` never reaches its join `{}`",
+                indexed.name(*first),
+                indexed.name(opened.join)
+            );
+            let hint = format!("lead the lane's last edge there: `to: {}`", indexed.name(opened.join));
             findings.at(Code::LaneEnd, &path, message, hint);
         }
     }
 }
 
 /// Checks the nesting of a fan-out: the depth is limited, and its lanes must meet at a separate join.
-fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, number: usize, findings: &mut Findings<'_>) -> bool {
+fn nested(
+    indexed: &IndexedGraph<'_>,
+    lanes: &Lanes,
+    way: &GraphEdge<'_>,
+    number: usize,
+    findings: &mut Findings<'_>,
+) -> bool {
     let to = key(&way.path, "to");
-    let role = way.from.map_or("start", |(role, _)| plan.name(role));
+    let role = way.from.map_or("start", |(role, _)| indexed.name(role));
     let most = FanOut::MAX_NESTING;
     match lanes.nesting(number) {
         Some(depth) if depth <= most => {}
@@ -359,29 +378,29 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, number: usize, fi
         }
     }
     let outer: BTreeSet<usize> =
-        lanes.enclosing(number).iter().filter_map(|fan| Some(plan.fans.get(*fan)?.join)).collect();
-    let Some(join) = plan.fans.get(number).map(|fan| fan.join) else { return true };
+        lanes.enclosing(number).iter().filter_map(|fan| Some(indexed.fans.get(*fan)?.join)).collect();
+    let Some(join) = indexed.fans.get(number).map(|fan| fan.join) else { return true };
     if outer.contains(&join) {
-        let name = plan.name(join);
+        let name = indexed.name(join);
         let message = format!("lanes within a lane meet at `{name}`, where the outer lane ends");
         let hint = format!("let them meet at a role of their own, which leads on to `{name}`");
         findings.at(Code::LaneEnd, &key(&key(&way.path, "join"), "to"), message, hint);
         return false;
     }
-    let leaving: Vec<&GraphEdge<'_>> = plan
-        .ways
+    let leaving: Vec<&GraphEdge<'_>> = indexed
+        .edges
         .iter()
-        .filter(|way| matches!(way.to, To::Role(role) if outer.contains(&role)))
+        .filter(|way| matches!(way.to, EdgeTarget::Role(role) if outer.contains(&role)))
         .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)))
         // A role that also runs in the outer lane may end that one.
         .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).iter().all(|fan| *fan == number)))
         .collect();
     for left in &leaving {
-        let (from, outer) = (left.from.map_or("", |(role, _)| plan.name(role)), plan.targets(left.to));
-        let outer = outer.first().map_or("", |role| plan.name(*role));
+        let (from, outer) = (left.from.map_or("", |(role, _)| indexed.name(role)), indexed.targets(left.to));
+        let outer = outer.first().map_or("", |role| indexed.name(*role));
         let message =
-            format!("`{from}` runs in a lane that meets at `{}`, and leads past it to `{outer}`", plan.name(join));
-        let hint = format!("lead to the join: `to: {}`", plan.name(join));
+            format!("`{from}` runs in a lane that meets at `{}`, and leads past it to `{outer}`", indexed.name(join));
+        let hint = format!("lead to the join: `to: {}`", indexed.name(join));
         findings.at(Code::LaneEnd, &key(&left.path, "to"), message, hint);
     }
     leaving.is_empty()

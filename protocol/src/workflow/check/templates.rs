@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Findings;
 use super::flow::{Flow, State};
+use super::indexed_graph::{EdgeTarget, GraphEdge, IndexedGraph};
 use super::lanes::Lanes;
-use super::plan::{GraphEdge, Plan, To};
 use super::types::{Known, Type};
 use super::typing::{TypeEnv, Typing};
 use crate::canonical::Value;
@@ -20,21 +20,21 @@ const AT_JOIN: &str = "several lanes lead here";
 /// The names that lanes define, with their types.
 type Names<'w> = Vec<(&'w str, Known<'w>)>;
 
-pub(super) fn check(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
-    let flow = Flow::new(plan, lanes);
-    let mut templates = Templates { plan, lanes, flow: &flow, given: BTreeMap::new(), findings };
+pub(super) fn check(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    let flow = Flow::new(indexed, lanes);
+    let mut templates = Templates { indexed, lanes, flow: &flow, given: BTreeMap::new(), findings };
     templates.name_lanes();
-    for (number, way) in plan.ways.iter().enumerate() {
+    for (number, way) in indexed.edges.iter().enumerate() {
         templates.edge(number, way);
     }
-    for (number, role) in plan.roles.iter().enumerate() {
+    for (number, role) in indexed.roles.iter().enumerate() {
         templates.role(number, role.role);
     }
     templates.result();
 }
 
 struct Templates<'t, 'p, 'w, 'f> {
-    plan: &'p Plan<'w>,
+    indexed: &'p IndexedGraph<'w>,
     lanes: &'p Lanes,
     flow: &'p Flow<'p, 'w>,
     /// For each fan-out the names that its lanes see.
@@ -46,7 +46,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// Determines the names that the lanes of each fan-out see. A fan-out within a lane comes after that of the lane,
     /// unless they depend on each other.
     fn name_lanes(&mut self) {
-        let mut open: Vec<usize> = (0..self.plan.fans.len()).collect();
+        let mut open: Vec<usize> = (0..self.indexed.fans.len()).collect();
         loop {
             let before = open.len();
             open.retain(|number| !self.name_lane(*number, false));
@@ -61,14 +61,16 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// Whether the names of this fan-out could be determined, or were because `must` is set.
     fn name_lane(&mut self, number: usize, must: bool) -> bool {
-        let Some(way) = self.plan.fans.get(number).and_then(|fan| self.plan.ways.get(fan.way)) else { return true };
+        let Some(way) = self.indexed.fans.get(number).and_then(|fan| self.indexed.edges.get(fan.way)) else {
+            return true;
+        };
         let outer = way.from.map_or(&[][..], |(role, _)| self.lanes.contexts_of(role));
         if !must && !outer.iter().all(|fan| self.given.contains_key(fan)) {
             return false;
         }
         let mut names = way.from.map_or_else(Vec::new, |(role, _)| self.names_at(role));
         names.retain(|(name, _)| *name != "index");
-        if let Some((fan, fan_out)) = self.plan.fan_of(way)
+        if let Some((fan, fan_out)) = self.indexed.fan_of(way)
             && let Some(each) = &fan_out.each
         {
             let element = self.element(fan.way, &each.over);
@@ -107,9 +109,9 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// The environment of a template on an edge.
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
-        let edge = self.plan.ways.get(way)?;
+        let edge = self.indexed.edges.get(way)?;
         Some(TypeEnv {
-            plan: self.plan,
+            indexed: self.indexed,
             flow: self.flow,
             state: self.flow.on(way)?,
             steps: edge.from.into_iter().collect(),
@@ -122,24 +124,26 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// Whether an edge leads to a role other than through a join.
     fn enters(&self, way: &GraphEdge<'_>, role: usize) -> bool {
         match way.to {
-            To::Role(to) => to == role,
-            To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(to, _)| *to == role)),
-            To::Back => way
+            EdgeTarget::Role(to) => to == role,
+            EdgeTarget::Fan(fan) => {
+                self.indexed.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(to, _)| *to == role))
+            }
+            EdgeTarget::Back => way
                 .from
                 .is_some_and(|(from, _)| self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))),
-            To::End | To::Fail | To::Nowhere => false,
+            EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Unknown => false,
         }
     }
 
     /// The minimum number of branches whenever a role runs; `None` unless only joins lead to it.
     fn branches_at(&self, role: usize) -> Option<usize> {
         let enters = |(number, way): (usize, &GraphEdge<'_>)| {
-            self.enters(way, role) && (!matches!(way.to, To::Role(_)) || self.flow.leads_on(number, role))
+            self.enters(way, role) && (!matches!(way.to, EdgeTarget::Role(_)) || self.flow.leads_on(number, role))
         };
-        if self.plan.ways.iter().enumerate().any(enters) {
+        if self.indexed.edges.iter().enumerate().any(enters) {
             return None;
         }
-        let fans = self.plan.ways.iter().filter_map(|way| self.plan.fan_of(way));
+        let fans = self.indexed.edges.iter().filter_map(|way| self.indexed.fan_of(way));
         fans.filter(|(fan, _)| fan.join == role).map(|(_, fan)| least_branches(fan)).min()
     }
 
@@ -149,7 +153,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         if let Some(when) = &way.edge.when {
             self.condition(&key(path, "when"), when, env.as_ref());
         }
-        if !matches!(way.to, To::Fan(_)) {
+        if !matches!(way.to, EdgeTarget::Fan(_)) {
             self.text(&key(path, "prompt"), &way.edge.prompt, env.as_ref());
         }
         for (name, source) in [("say", &way.edge.say), ("reason", &way.edge.reason)] {
@@ -160,13 +164,13 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         if let Some(result) = &way.edge.result {
             self.value(&key(path, "result"), &result.0, env.as_ref());
         }
-        if let Some((_, fan)) = self.plan.fan_of(way) {
+        if let Some((_, fan)) = self.indexed.fan_of(way) {
             self.fan_out(path, way.to, fan, env);
         }
     }
 
-    fn fan_out(&mut self, path: &str, to: To, fan: &'w FanOut, env: Option<TypeEnv<'p, 'w>>) {
-        let To::Fan(number) = to else { return };
+    fn fan_out(&mut self, path: &str, to: EdgeTarget, fan: &'w FanOut, env: Option<TypeEnv<'p, 'w>>) {
+        let EdgeTarget::Fan(number) = to else { return };
         if let Some(each) = &fan.each {
             self.list(&key(path, "each"), &each.over, env.as_ref());
         }
@@ -200,20 +204,20 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// The names in scope at a fan-out.
     fn outer_names(&self, fan: usize) -> Names<'w> {
-        let from = self.plan.fans.get(fan).and_then(|fan| self.plan.ways.get(fan.way)).and_then(|way| way.from);
+        let from = self.indexed.fans.get(fan).and_then(|fan| self.indexed.edges.get(fan.way)).and_then(|way| way.from);
         from.map_or_else(Vec::new, |(role, _)| self.names_at(role))
     }
 
     /// The environment of a prompt to a role, for any edge that leads to it.
     fn env_before(&self, role: usize) -> Option<TypeEnv<'p, 'w>> {
-        let entering = || self.plan.ways.iter().filter(|way| self.enters(way, role));
+        let entering = || self.indexed.edges.iter().filter(|way| self.enters(way, role));
         let mut steps: Vec<_> = entering().filter_map(|way| way.from).collect();
         let from_start = || entering().any(|way| way.from.is_none()).then_some(AT_START);
-        let without_step = if self.plan.is_join(role) { Some(AT_JOIN) } else { from_start() };
+        let without_step = if self.indexed.is_join(role) { Some(AT_JOIN) } else { from_start() };
         steps.sort_unstable();
         steps.dedup();
         Some(TypeEnv {
-            plan: self.plan,
+            indexed: self.indexed,
             flow: self.flow,
             state: self.flow.before(role)?.clone(),
             steps,
@@ -225,7 +229,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     fn role(&mut self, number: usize, role: &'w Role) {
         let env = || self.env_before(number);
-        let path = key("roles", self.plan.name(number));
+        let path = key("roles", self.indexed.name(number));
         match &role.kind {
             RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, env().as_ref()),
             RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, env().as_ref()),
@@ -252,17 +256,17 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// Checks the workflow's result for every edge to `end` without a specific result.
     fn result(&mut self) {
-        let Some(result) = &self.plan.workflow.result else { return };
+        let Some(result) = &self.indexed.workflow.result else { return };
         let ends: Vec<(usize, &GraphEdge<'w>)> = self
-            .plan
-            .ways
+            .indexed
+            .edges
             .iter()
             .enumerate()
-            .filter(|(_, way)| way.to == To::End && way.edge.result.is_none())
+            .filter(|(_, way)| way.to == EdgeTarget::End && way.edge.result.is_none())
             .collect();
         let state = Flow::union(ends.iter().filter_map(|(number, _)| self.flow.on(*number)));
         let env = state.map(|state: State| TypeEnv {
-            plan: self.plan,
+            indexed: self.indexed,
             flow: self.flow,
             state,
             steps: ends.iter().filter_map(|(_, way)| way.from).collect(),

@@ -7,7 +7,7 @@ mod presence;
 use std::ops::Range;
 
 use super::flow::{Flow, State};
-use super::plan::Plan;
+use super::indexed_graph::IndexedGraph;
 use super::types::{Known, Type};
 use crate::canonical::Value;
 use crate::diagnostic::Code;
@@ -17,7 +17,7 @@ use crate::workflow::template::{Expr, Statement};
 
 /// The environment of a template.
 pub(super) struct TypeEnv<'p, 'w> {
-    pub(super) plan: &'p Plan<'w>,
+    pub(super) indexed: &'p IndexedGraph<'w>,
     pub(super) flow: &'p Flow<'p, 'w>,
     /// Which roles have run.
     pub(super) state: State,

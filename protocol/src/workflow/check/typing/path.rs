@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::plan::Plan;
+use super::super::indexed_graph::IndexedGraph;
 use super::super::types::{Known, Member, Type};
 use super::{TypeEnv, Typing, Want, either};
 use crate::diagnostic::{Code, nearest};
@@ -149,9 +149,9 @@ impl<'w> Typing<'_, 'w> {
         let without: Vec<&str> = steps
             .iter()
             .filter(|(role, status)| {
-                !fields_of(self.env.plan, *role, *status).iter().any(|(field, _)| **field == **name)
+                !fields_of(self.env.indexed, *role, *status).iter().any(|(field, _)| **field == **name)
             })
-            .filter_map(|(role, status)| self.env.plan.role(*role)?.statuses.get(*status).copied())
+            .filter_map(|(role, status)| self.env.indexed.role(*role)?.statuses.get(*status).copied())
             .collect();
         if without.is_empty() || without.len() == steps.len() {
             return self.unknown_member(of, segment, names, range);
@@ -169,7 +169,7 @@ impl<'w> Typing<'_, 'w> {
     fn statuses_of(&self, of: &str) -> Vec<(usize, usize)> {
         let written = of.trim_matches('`');
         let role = written.strip_prefix("steps.").and_then(|rest| rest.strip_suffix(".output"));
-        match role.and_then(|role| self.env.plan.number(role)) {
+        match role.and_then(|role| self.env.indexed.number(role)) {
             Some(role) => {
                 self.env.flow.statuses(&self.env.state, role).into_iter().map(|status| (role, status)).collect()
             }
@@ -184,7 +184,7 @@ impl<'w> Typing<'_, 'w> {
         }
         match name {
             "input" => {
-                let inputs = env.plan.workflow.input.iter();
+                let inputs = env.indexed.workflow.input.iter();
                 return Some(
                     Type::Fields(inputs.map(|(name, field)| (name.as_str().to_owned(), input(field))).collect()).into(),
                 );
@@ -197,7 +197,7 @@ impl<'w> Typing<'_, 'w> {
                     return None;
                 }
                 return Some(if name == "output" {
-                    common_fields(env.plan, &env.steps).into()
+                    common_fields(env.indexed, &env.steps).into()
                 } else {
                     Type::Text.into()
                 });
@@ -216,14 +216,14 @@ impl<'w> Typing<'_, 'w> {
         let is_field = env
             .steps
             .iter()
-            .any(|(role, status)| fields_of(env.plan, *role, *status).iter().any(|(field, _)| **field == *name));
-        if env.plan.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
+            .any(|(role, status)| fields_of(env.indexed, *role, *status).iter().any(|(field, _)| **field == *name));
+        if env.indexed.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
             return format!("an input is written `input.{name}`");
         }
         if is_field {
             return format!("a field is written `output.{name}`");
         }
-        if env.plan.number(name).is_some() {
+        if env.indexed.number(name).is_some() {
             return format!("a role's step is written `steps.{name}`");
         }
         match name {
@@ -240,10 +240,10 @@ impl<'w> Typing<'_, 'w> {
 
     fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
         let env = self.env;
-        let Some(number) = env.plan.number(role) else {
-            let hint = match nearest(role, env.plan.names()) {
+        let Some(number) = env.indexed.number(role) else {
+            let hint = match nearest(role, env.indexed.names()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the roles are {}", listed(env.plan.names())),
+                None => format!("the roles are {}", listed(env.indexed.names())),
             };
             self.fault(Code::UnknownField, range, format!("there is no role `{role}`"), hint);
             return None;
@@ -267,7 +267,7 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
     let is_latest = matches!(kind, Type::Step(_));
     match &**name {
         "status" | "body" | "prompt" => Member::Known(Type::Text.into()),
-        "output" => Member::Known(common_fields(env.plan, &steps).into()),
+        "output" => Member::Known(common_fields(env.indexed, &steps).into()),
         "visits" if is_latest => Member::Known(Type::Number.into()),
         "all" if is_latest => Member::Known(Type::List(Box::new(Type::PastStep(role).into())).into()),
         "visit" if !is_latest => Member::Known(Type::Number.into()),
@@ -282,7 +282,7 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
 
 fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
     // A step with a reserved status is present only after an edge of that status.
-    env.plan.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
+    env.indexed.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -302,8 +302,8 @@ fn input(field: &Field) -> Known<'_> {
 }
 
 /// The fields of a role's answer with a status.
-fn fields_of<'w>(plan: &Plan<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
-    let Some(role) = plan.role(role) else { return Vec::new() };
+fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
+    let Some(role) = indexed.role(role) else { return Vec::new() };
     match role.role.output.get(status) {
         Some((_, fields)) => fields.iter().map(|(name, field)| field_of(name, field)).collect(),
         // A reserved status.
@@ -316,12 +316,12 @@ fn field_of<'w>(name: &'w FieldName, field: &'w Field) -> (&'w str, Known<'w>) {
 }
 
 /// The fields that all these steps have.
-fn common_fields<'w>(plan: &Plan<'w>, steps: &[(usize, usize)]) -> Type<'w> {
+fn common_fields<'w>(indexed: &IndexedGraph<'w>, steps: &[(usize, usize)]) -> Type<'w> {
     let mut steps = steps.iter();
     let Some((role, status)) = steps.next() else { return Type::Any };
-    let first = fields_of(plan, *role, *status);
+    let first = fields_of(indexed, *role, *status);
     let common = steps.fold(first, |common, (role, status)| {
-        let other = fields_of(plan, *role, *status);
+        let other = fields_of(indexed, *role, *status);
         common
             .into_iter()
             .filter_map(|(name, known)| {

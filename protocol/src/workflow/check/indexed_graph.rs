@@ -9,12 +9,12 @@ use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind,
 /// The statuses that the runtime may assign to a step, in the order of their numbers.
 pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
 
-pub(super) struct Plan<'w> {
+pub(super) struct IndexedGraph<'w> {
     pub(super) workflow: &'w Workflow,
     /// The roles, in file order.
     pub(super) roles: Vec<Node<'w>>,
     /// Every edge, including `on_max` edges, in file order.
-    pub(super) ways: Vec<GraphEdge<'w>>,
+    pub(super) edges: Vec<GraphEdge<'w>>,
     /// Every fan-out, in the order of their edges.
     pub(super) fans: Vec<Fan>,
     numbers: BTreeMap<&'w str, usize>,
@@ -25,7 +25,7 @@ pub(super) struct Node<'w> {
     pub(super) role: &'w Role,
     /// Its declared statuses, then [`RESERVED`].
     pub(super) statuses: Vec<&'w str>,
-    pub(super) ways: Vec<usize>,
+    pub(super) edges: Vec<usize>,
     pub(super) in_graph: bool,
 }
 
@@ -38,19 +38,19 @@ pub(super) struct GraphEdge<'w> {
     pub(super) from: Option<(usize, usize)>,
     /// The edge whose `on_max` this is.
     pub(super) spent: Option<usize>,
-    pub(super) to: To,
+    pub(super) to: EdgeTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum EdgeTarget {
     Role(usize),
     End,
     Fail,
-    /// To the role that led here.
+    /// The role that led here.
     Back,
     Fan(usize),
-    /// To an unknown role.
-    Nowhere,
+    /// An unknown role.
+    Unknown,
 }
 
 pub(super) struct Fan {
@@ -64,7 +64,7 @@ pub(super) struct Fan {
     pub(super) may_be_empty: bool,
 }
 
-impl<'w> Plan<'w> {
+impl<'w> IndexedGraph<'w> {
     pub(super) fn new(workflow: &'w Workflow) -> Self {
         let numbers: BTreeMap<&str, usize> =
             workflow.roles.iter().enumerate().map(|(number, (name, _))| (name.as_str(), number)).collect();
@@ -72,18 +72,18 @@ impl<'w> Plan<'w> {
             name: name.as_str(),
             role,
             statuses: role.output.iter().map(|(status, _)| status.as_str()).chain(RESERVED).collect(),
-            ways: Vec::new(),
+            edges: Vec::new(),
             in_graph: false,
         });
-        let mut plan = Self { workflow, roles: roles.collect(), ways: Vec::new(), fans: Vec::new(), numbers };
+        let mut indexed = Self { workflow, roles: roles.collect(), edges: Vec::new(), fans: Vec::new(), numbers };
         for (name, outgoing) in &workflow.graph {
             let path = key("graph", name);
             match outgoing {
-                Outgoing::Start(edges) => plan.add_edges(&path, None, edges),
-                Outgoing::Role(statuses) => plan.add_role(name, &path, statuses),
+                Outgoing::Start(edges) => indexed.add_edges(&path, None, edges),
+                Outgoing::Role(statuses) => indexed.add_role(name, &path, statuses),
             }
         }
-        plan
+        indexed
     }
 
     pub(super) fn number(&self, name: &str) -> Option<usize> {
@@ -103,32 +103,32 @@ impl<'w> Plan<'w> {
     }
 
     /// The roles that an edge leads to, the join of a fan-out last.
-    pub(super) fn targets(&self, to: To) -> Vec<usize> {
+    pub(super) fn targets(&self, to: EdgeTarget) -> Vec<usize> {
         self.targets_if(to, |_| true)
     }
 
     /// The same, with only those branches whose lane always opens.
-    pub(super) fn sure_targets(&self, to: To) -> Vec<usize> {
+    pub(super) fn sure_targets(&self, to: EdgeTarget) -> Vec<usize> {
         self.targets_if(to, |is_sure| is_sure)
     }
 
-    fn targets_if(&self, to: To, wanted: fn(bool) -> bool) -> Vec<usize> {
+    fn targets_if(&self, to: EdgeTarget, wanted: fn(bool) -> bool) -> Vec<usize> {
         match to {
-            To::Role(role) => vec![role],
-            To::Fan(fan) => self.fans.get(fan).map_or_else(Vec::new, |fan| {
+            EdgeTarget::Role(role) => vec![role],
+            EdgeTarget::Fan(fan) => self.fans.get(fan).map_or_else(Vec::new, |fan| {
                 let branches = fan.branches.iter().filter(|(_, is_sure)| wanted(*is_sure));
                 branches.map(|(role, _)| *role).chain([fan.join]).collect()
             }),
-            To::End | To::Fail | To::Back | To::Nowhere => Vec::new(),
+            EdgeTarget::End | EdgeTarget::Fail | EdgeTarget::Back | EdgeTarget::Unknown => Vec::new(),
         }
     }
 
-    pub(super) fn ways_of(&self, role: usize) -> impl Iterator<Item = (usize, &GraphEdge<'w>)> {
+    pub(super) fn edges_of(&self, role: usize) -> impl Iterator<Item = (usize, &GraphEdge<'w>)> {
         self.roles
             .get(role)
             .into_iter()
-            .flat_map(|role| &role.ways)
-            .filter_map(|number| self.ways.get(*number).map(|way| (*number, way)))
+            .flat_map(|role| &role.edges)
+            .filter_map(|number| self.edges.get(*number).map(|way| (*number, way)))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'w str> + use<'_, 'w> {
@@ -137,7 +137,7 @@ impl<'w> Plan<'w> {
 
     pub(super) fn fan_of(&self, way: &GraphEdge<'w>) -> Option<(&Fan, &'w FanOut)> {
         match (way.to, &way.edge.to) {
-            (To::Fan(number), Target::Fan(fan)) => Some((self.fans.get(number)?, fan)),
+            (EdgeTarget::Fan(number), Target::Fan(fan)) => Some((self.fans.get(number)?, fan)),
             _ => None,
         }
     }
@@ -174,11 +174,11 @@ impl<'w> Plan<'w> {
             let mut spent = None;
             let mut next = Some(edge);
             while let Some(edge) = next {
-                let number = self.ways.len();
+                let number = self.edges.len();
                 let to = self.target(&edge.to, number);
-                self.ways.push(GraphEdge { path: path.clone(), edge, from, spent, to });
+                self.edges.push(GraphEdge { path: path.clone(), edge, from, spent, to });
                 if let Some(role) = from.and_then(|(role, _)| self.roles.get_mut(role)) {
-                    role.ways.push(number);
+                    role.edges.push(number);
                 }
                 path = key(&path, "on_max");
                 spent = Some(number);
@@ -187,15 +187,15 @@ impl<'w> Plan<'w> {
         }
     }
 
-    fn target(&mut self, target: &Target, way: usize) -> To {
+    fn target(&mut self, target: &Target, way: usize) -> EdgeTarget {
         match target {
-            Target::Role(name) => self.number(name.as_str()).map_or(To::Nowhere, To::Role),
-            Target::End => To::End,
-            Target::Fail => To::Fail,
-            Target::Back => To::Back,
-            Target::Fan(fan) => self.fan(fan, way).map_or(To::Nowhere, |fan| {
+            Target::Role(name) => self.number(name.as_str()).map_or(EdgeTarget::Unknown, EdgeTarget::Role),
+            Target::End => EdgeTarget::End,
+            Target::Fail => EdgeTarget::Fail,
+            Target::Back => EdgeTarget::Back,
+            Target::Fan(fan) => self.fan(fan, way).map_or(EdgeTarget::Unknown, |fan| {
                 self.fans.push(fan);
-                To::Fan(self.fans.len() - 1)
+                EdgeTarget::Fan(self.fans.len() - 1)
             }),
         }
     }
