@@ -1,8 +1,9 @@
 //! Earlier steps of a thread: the newest from memory, the others from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rondo_agent_kit::conversation::{Episode, Past, PastStep};
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -82,19 +83,19 @@ impl<'a> Steps<'a> {
 
     /// Keeps a new step in memory.
     pub fn add(&self, step: PastStep) {
-        self.at_hand().add(step);
+        self.at_hand.lock().add(step);
     }
 
     /// Records which steps opened the rounds of step `seq`, regardless of its note.
     pub fn prove(&self, seq: u64, opened_by: Vec<u64>) {
         if !opened_by.is_empty() {
-            self.proven.lock().unwrap_or_else(PoisonError::into_inner).insert(seq, opened_by);
+            self.proven.lock().insert(seq, opened_by);
         }
     }
 
     /// Records that the store has every step up to `seq`.
     pub fn synced(&self, seq: u64) {
-        let mut at_hand = self.at_hand();
+        let mut at_hand = self.at_hand.lock();
         at_hand.synced = at_hand.synced.max(seq);
     }
 
@@ -102,11 +103,11 @@ impl<'a> Steps<'a> {
     pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
         let StoredStep { seq, digest, step, .. } = stored;
         let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
-        let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned();
+        let proven = self.proven.lock().get(&seq).cloned();
         let opened_by = proven.unwrap_or_else(|| note.opened_by.clone());
         let episode = Arc::new(thread::episode(seq, &step, body, opened_by));
         let step = PastStep { episode, digest, prev: step.prev.into() };
-        let mut at_hand = self.at_hand();
+        let mut at_hand = self.at_hand.lock();
         at_hand.synced = at_hand.synced.max(seq);
         at_hand.add(step.clone());
         step
@@ -129,10 +130,6 @@ impl<'a> Steps<'a> {
     pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<u64>, Error> {
         let visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
         Ok(visits.into_iter().map(|(_, seq)| seq).filter(|seq| *seq <= through).collect())
-    }
-
-    fn at_hand(&self) -> MutexGuard<'_, StepCache> {
-        self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn past_lane(&self, lane: &LanePath) -> Result<Option<PastLane>, Error> {
@@ -168,7 +165,7 @@ impl Past for Steps<'_> {
     type Error = Error;
 
     fn step(&self, seq: u64) -> Result<PastStep, Error> {
-        if let Some(step) = self.at_hand().steps.get(&seq) {
+        if let Some(step) = self.at_hand.lock().steps.get(&seq) {
             return Ok(step.clone());
         }
         let (stored, note) = self.stored(seq)?;
@@ -176,7 +173,7 @@ impl Past for Steps<'_> {
     }
 
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {
-        if let Some(seq) = self.at_hand().seqs.get(&digest) {
+        if let Some(seq) = self.at_hand.lock().seqs.get(&digest) {
             return Ok(*seq);
         }
         // In a thread without lanes it is the previous one.

@@ -3,11 +3,12 @@
 //! Law `one_effect`: an attempt reaches the port at most once, whatever the hooks do.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, Fault, FaultClass, ModelCall, Reply, TurnCall};
@@ -128,14 +129,14 @@ impl CallPath {
             unbypassed: Mutex::default(),
         };
         let reply = run.step(0, call).await?;
-        let reached = lock(&run.reached).take();
-        let short_circuit = lock(&run.short_circuit).take().unwrap_or_default();
+        let reached = run.reached.lock().take();
+        let short_circuit = run.short_circuit.lock().take().unwrap_or_default();
         let deepest = run.deepest.into_inner();
         let answered_by = match (&reached, self.nodes.get(deepest)) {
             (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
             _ => AnsweredBy::Port,
         };
-        let reached = reached.or_else(|| lock(&run.came).take());
+        let reached = reached.or_else(|| run.came.lock().take());
         Ok(Answered { reply, answered_by, reached, short_circuit, passed: deepest + 1 })
     }
 
@@ -211,7 +212,7 @@ impl Steps for Run<'_> {
             self.digest_head(&mut call);
             let Some(node) = self.nodes.get(index) else { return self.reach(call).await };
             self.deepest.fetch_max(index, Ordering::Relaxed);
-            *lock(&self.came) = Some(call.clone());
+            *self.came.lock() = Some(call.clone());
             let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
             let next = Next { rest: self, index: index + 1 };
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;
@@ -219,7 +220,7 @@ impl Steps for Run<'_> {
                 Ok(Err(fault)) if self.is_own(&fault) => fault,
                 Ok(Ok(mut reply)) => {
                     // The deepest node that was reached without the port has given this reply.
-                    let has_answered = self.deepest.load(Ordering::Relaxed) == index && lock(&self.port).is_some();
+                    let has_answered = self.deepest.load(Ordering::Relaxed) == index && self.port.lock().is_some();
                     if has_answered {
                         (self.redact)(&mut reply);
                     }
@@ -233,22 +234,22 @@ impl Steps for Run<'_> {
                 ),
             };
             let Some(call) = unchanged else {
-                *lock(&self.unbypassed) = Some(fault.clone());
+                *self.unbypassed.lock() = Some(fault.clone());
                 return Err(fault);
             };
             // The hook failed and may be bypassed. What the port has said by now is the answer; if nobody asked it
             // yet, the rest of the path is taken as if the hook were not there.
-            let said = lock(&self.port_result).clone();
+            let said = self.port_result.lock().clone();
             match said {
                 Some(result) => result,
-                None if lock(&self.port).is_none() => Err(fault),
+                None if self.port.lock().is_none() => Err(fault),
                 None => self.step(index + 1, call).await,
             }
         })
     }
 
     fn answered(&self, short_circuit: ShortCircuit) {
-        *lock(&self.short_circuit) = Some(short_circuit);
+        *self.short_circuit.lock() = Some(short_circuit);
     }
 }
 
@@ -273,19 +274,19 @@ impl Run<'_> {
     /// Whether a hook that gives this fault has failed itself. One that denies the call has not, and neither has one
     /// that passes on what a hook behind it could not be bypassed for.
     fn is_own(&self, fault: &Fault) -> bool {
-        let is_passed_on = lock(&self.unbypassed).as_ref() == Some(fault);
+        let is_passed_on = self.unbypassed.lock().as_ref() == Some(fault);
         fault.class == FaultClass::Hook && fault.code != Code::HookDenied && !is_passed_on
     }
 
     async fn reach(&self, call: Call) -> Result<Reply, Fault> {
-        let Some(port) = lock(&self.port).take() else {
+        let Some(port) = self.port.lock().take() else {
             let message = "a hook let one call through twice; the port was reached once";
             return Err(Fault::new(Code::HookFailed, FaultClass::Hook, message));
         };
-        *lock(&self.reached) = Some(call.clone());
+        *self.reached.lock() = Some(call.clone());
         let result = port(call).await;
         if self.nodes.iter().any(|node| node.on_error == OnHookError::Bypass) {
-            *lock(&self.port_result) = Some(result.clone());
+            *self.port_result.lock() = Some(result.clone());
         }
         result
     }
@@ -298,9 +299,4 @@ fn head_of(call: &Call) -> Option<(&Arc<Head>, &Digest)> {
         }
         Call::Tool(_) => None,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Nothing is computed under these locks that could leave them half-changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,8 @@
 //! counted.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rondo_protocol::call::Site;
 use rondo_protocol::id::{LanePath, RoleName};
 
@@ -22,7 +22,7 @@ pub struct VisitMetrics<T> {
 impl<T: Default> VisitMetrics<T> {
     /// Counts something in the visit of a call.
     pub fn count(&self, site: &Site, count: impl FnOnce(&mut T)) {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
         let (key, is_full) = (key(site), under_way.len() >= MAX_VISITS);
         if !is_full || under_way.contains_key(&key) {
             count(under_way.entry(key).or_default());
@@ -31,7 +31,7 @@ impl<T: Default> VisitMetrics<T> {
 
     /// Takes the metrics of a visit that has ended; `None` when nothing was counted in it.
     pub fn ended(&self, site: &Site) -> Option<T> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(site))
+        self.under_way.lock().remove(&key(site))
     }
 }
 

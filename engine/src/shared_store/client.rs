@@ -5,10 +5,11 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rondo_protocol::id::ThreadId;
 
 use super::drivers::ClientId;
@@ -118,9 +119,8 @@ impl Client {
     /// An idle connection, or `None` if a new one may be opened. Waits until one is possible.
     fn take(&self) -> Result<Option<UnixStream>, RequestError> {
         let is_full = |pool: &mut Pool| pool.idle.is_empty() && pool.count >= MAX_CONNECTIONS;
-        let waited = self.returned.wait_timeout_while(self.pool(), REQUEST_TIMEOUT, is_full);
-        let (mut pool, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
+        let mut pool = self.pool.lock();
+        if self.returned.wait_while_for(&mut pool, is_full, REQUEST_TIMEOUT).timed_out() {
             return Err(RequestError::Timeout);
         }
         let stream = pool.idle.pop();
@@ -128,10 +128,6 @@ impl Client {
             pool.count += 1;
         }
         Ok(stream)
-    }
-
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,7 +146,7 @@ struct PooledConnection<'c> {
 
 impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
-        let mut pool = self.client.pool();
+        let mut pool = self.client.pool.lock();
         match self.stream.take() {
             Some(stream) => pool.idle.push(stream),
             None => pool.count = pool.count.saturating_sub(1),

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
@@ -37,14 +37,14 @@ struct State {
 
 impl fmt::Debug for Drivers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&self.state().of).finish()
+        f.debug_map().entries(&self.state.lock().of).finish()
     }
 }
 
 impl Drivers {
     /// Adds a client; `cancel` sends it requests.
     pub(super) fn join(&self, cancel: Cancel) -> ClientId {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.next += 1;
         let client = ClientId(state.next);
         state.clients.insert(client, cancel);
@@ -53,7 +53,7 @@ impl Drivers {
 
     /// Removes a client and all its threads.
     pub(super) fn remove(&self, client: ClientId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.clients.remove(&client);
         state.of.retain(|_, driver| *driver != Some(client));
         drop(state);
@@ -63,7 +63,7 @@ impl Drivers {
     /// Assigns a thread to a client, or to this process (`None`). Returns `false` if another process drives it, and
     /// `None` for an unknown client.
     pub(super) fn take(&self, thread: &ThreadId, driver: Option<ClientId>) -> Option<bool> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if driver.is_some_and(|client| !state.clients.contains_key(&client)) {
             return None;
         }
@@ -72,13 +72,13 @@ impl Drivers {
 
     /// Ends every waiting [`cancel`](Self::cancel): its caller has to ask the next holder.
     pub(super) fn close(&self) {
-        self.state().is_closed = true;
+        self.state.lock().is_closed = true;
         self.left.notify_all();
     }
 
     /// Releases a thread from its driver.
     pub(super) fn leave(&self, thread: &ThreadId, driver: Option<ClientId>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.of.get(thread) == Some(&driver) {
             state.of.remove(thread);
             drop(state);
@@ -87,7 +87,7 @@ impl Drivers {
     }
 
     pub(super) fn all(&self) -> Vec<ThreadId> {
-        self.state().of.keys().cloned().collect()
+        self.state.lock().of.keys().cloned().collect()
     }
 
     /// Asks the driver of a thread to end it for good, and waits until it has left the thread. Calls `cancel_own` if
@@ -98,7 +98,7 @@ impl Drivers {
         cancel_own: &dyn Fn(&ThreadId),
         wait: Duration,
     ) -> Option<CancelOutcome> {
-        let state = self.state();
+        let state = self.state.lock();
         match state.of.get(thread).copied() {
             None => return Some(CancelOutcome::NotDriven),
             Some(None) => {
@@ -113,16 +113,12 @@ impl Drivers {
             }
         }
         let is_driven = |state: &mut State| state.of.contains_key(thread) && !state.is_closed;
-        let waited = self.left.wait_timeout_while(self.state(), wait, is_driven);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        let waited = self.left.wait_while_for(&mut state, is_driven, wait);
         if waited.timed_out() {
             Some(CancelOutcome::Pending)
         } else {
             (!state.is_closed).then_some(CancelOutcome::Left)
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

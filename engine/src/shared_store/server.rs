@@ -8,11 +8,12 @@ use std::net::Shutdown;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rondo_protocol::id::ThreadId;
 use tokio::runtime::Handle;
 
@@ -91,14 +92,13 @@ impl Drop for Server {
             // A panic of it was reported where it happened.
             let _ = accepting.join();
         }
-        let close = |how| connections.open().streams.values().for_each(|stream| drop(stream.shutdown(how)));
+        let close = |how| connections.open.lock().streams.values().for_each(|stream| drop(stream.shutdown(how)));
         // No new requests arrive, and earlier ones are answered, unless a client does not accept the response.
         close(Shutdown::Read);
         let are_open = |open: &mut Open| !open.streams.is_empty();
-        let waited = connections.ended.wait_timeout_while(connections.open(), HOLDER_TIMEOUT, are_open);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        connections.ended.wait_while_for(&mut connections.open.lock(), are_open, HOLDER_TIMEOUT);
         close(Shutdown::Both);
-        drop(connections.ended.wait_while(connections.open(), are_open).unwrap_or_else(PoisonError::into_inner));
+        connections.ended.wait_while(&mut connections.open.lock(), are_open);
     }
 }
 
@@ -121,12 +121,6 @@ fn accept(listener: &UnixListener, connections: &Arc<Connections>, service: &Arc
     }
 }
 
-impl Connections {
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// One connection, until it is dropped.
 struct Connection {
     stream: UnixStream,
@@ -140,7 +134,7 @@ struct Connection {
 
 impl Connection {
     fn open(stream: UnixStream, connections: &Arc<Connections>, service: &Arc<Service>) -> Option<Self> {
-        let mut open = connections.open();
+        let mut open = connections.open.lock();
         if open.streams.len() >= MAX_CONNECTIONS {
             return None;
         }
@@ -193,7 +187,7 @@ impl Drop for Connection {
         }
         // Before the connection counts as ended: the server's drop waits for that, and then the store is closed.
         drop(service);
-        self.connections.open().streams.remove(&self.number);
+        self.connections.open.lock().streams.remove(&self.number);
         self.connections.ended.notify_all();
     }
 }

@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{self, BoxFuture};
+use parking_lot::{Mutex, RwLock};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use tokio::runtime::Handle;
@@ -121,7 +122,7 @@ impl SharedStore {
     /// If the holder does not answer.
     pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
         // Recorded first, so that a change of the holder cannot miss it.
-        self.own().insert(thread.clone());
+        self.inner.own.lock().insert(thread.clone());
         let is_ours = match self.request(&Request::Drive(thread.clone())) {
             Ok(Response::Done) => Ok(true),
             Ok(Response::Taken) => Ok(false),
@@ -129,14 +130,14 @@ impl SharedStore {
             Err(error) => Err(error),
         };
         if !matches!(is_ours, Ok(true)) {
-            self.own().remove(thread);
+            self.inner.own.lock().remove(thread);
         }
         is_ours
     }
 
     /// Stops driving a thread.
     pub fn let_go(&self, thread: &ThreadId) {
-        self.own().remove(thread);
+        self.inner.own.lock().remove(thread);
         // A holder that is gone has forgotten it already.
         let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
     }
@@ -154,7 +155,7 @@ impl SharedStore {
 
     /// Releases the store to the other processes. Every later use is an error. Blocks.
     pub fn leave(&self) {
-        let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.inner.changing.lock();
         let access = self.set_access(Access::Closed);
         // Waits for requests in progress, so that the database is closed when this returns.
         let since = Instant::now();
@@ -164,19 +165,11 @@ impl SharedStore {
     }
 
     fn access(&self) -> Arc<Access> {
-        Arc::clone(&self.inner.access.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.inner.access.read())
     }
 
     fn set_access(&self, access: Access) -> Arc<Access> {
-        std::mem::replace(&mut *self.inner.access.write().unwrap_or_else(PoisonError::into_inner), Arc::new(access))
-    }
-
-    fn own(&self) -> MutexGuard<'_, BTreeSet<ThreadId>> {
-        self.inner.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Option<ThreadId>, VecDeque<Waiting>>> {
-        self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::replace(&mut *self.inner.access.write(), Arc::new(access))
     }
 
     /// Opens the store, or joins the process that holds it. A holder may be starting, ending or silent for
@@ -236,13 +229,13 @@ impl SharedStore {
 
     /// Finds the next holder, which may be this process, after that of `old` has gone.
     fn change(&self, old: &Arc<Access>) -> Result<(), Error> {
-        let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.inner.changing.lock();
         if !Arc::ptr_eq(&self.access(), old) {
             return Ok(());
         }
         let (access, _) = self.find()?;
         // Before any other request. If another process took one meanwhile, the version of its row decides.
-        for thread in self.own().iter() {
+        for thread in self.inner.own.lock().iter() {
             let _ = Self::request_once(&access, &Request::Drive(thread.clone()));
         }
         self.set_access(access);
@@ -295,7 +288,7 @@ impl SharedStore {
     fn local(&self, thread: Option<&ThreadId>) -> Option<Arc<Access>> {
         let access = self.access();
         let is_local = matches!(&*access, Access::Local(_));
-        (is_local && !self.waiting().contains_key(&thread.cloned())).then_some(access)
+        (is_local && !self.inner.waiting.lock().contains_key(&thread.cloned())).then_some(access)
     }
 
     /// Queues a write, which is carried out even if the future is never polled.
@@ -303,7 +296,7 @@ impl SharedStore {
         let thread = write.thread().cloned();
         let (done, outcome) = oneshot::channel();
         let is_first = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.inner.waiting.lock();
             let is_first = !waiting.contains_key(&thread);
             waiting.entry(thread.clone()).or_default().push_back(Waiting { write, done });
             is_first
@@ -321,7 +314,7 @@ impl SharedStore {
         let thread = thread.cloned();
         loop {
             let Waiting { write, done } = {
-                let mut waiting = self.waiting();
+                let mut waiting = self.inner.waiting.lock();
                 let Some(next) = waiting.get_mut(&thread).and_then(VecDeque::pop_front) else {
                     waiting.remove(&thread);
                     return;

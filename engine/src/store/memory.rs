@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, RangeInclusive};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::{self, BoxFuture};
+use parking_lot::Mutex;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -67,12 +68,6 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Locks the contents. A thread that panics while it holds the lock leaves nothing inconsistent that matters: each
-    /// change is one call that cannot fail once it has started.
-    fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,17 +149,17 @@ fn behind<K>(after: Option<K>) -> Bound<K> {
 
 impl Read for MemoryStore {
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
-        Ok(self.contents().threads.get(thread).map(|thread| thread.row.clone()))
+        Ok(self.contents.lock().threads.get(thread).map(|thread| thread.row.clone()))
     }
 
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error> {
-        let contents = self.contents();
+        let contents = self.contents.lock();
         let threads = contents.threads.range::<ThreadId, _>((behind(after), Bound::Unbounded)).take(limit);
         Ok(threads.map(|(id, thread)| (id.clone(), thread.row.clone())).collect())
     }
 
     fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        Ok(self.contents().threads.get(thread).and_then(|thread| thread.lanes.get(lane).cloned()))
+        Ok(self.contents.lock().threads.get(thread).and_then(|thread| thread.lanes.get(lane).cloned()))
     }
 
     fn lanes(
@@ -173,7 +168,7 @@ impl Read for MemoryStore {
         after: Option<&LanePath>,
         limit: usize,
     ) -> Result<Vec<(LanePath, LaneRow)>, Error> {
-        let contents = self.contents();
+        let contents = self.contents.lock();
         let lanes = contents
             .threads
             .get(thread)
@@ -182,7 +177,7 @@ impl Read for MemoryStore {
     }
 
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.contents().threads.get(thread).and_then(|thread| thread.lists.get(&opened_by).cloned()))
+        Ok(self.contents.lock().threads.get(thread).and_then(|thread| thread.lists.get(&opened_by).cloned()))
     }
 
     fn scan(
@@ -194,14 +189,15 @@ impl Read for MemoryStore {
         let Some(row) = self.row(thread)? else { return Ok(()) };
         let (from, to) = (*seqs.start().max(&1), *seqs.end().min(&row.seq));
         let place = |digest| {
-            let contents = self.contents();
+            let contents = self.contents.lock();
             let places = contents.places.get(&digest).map_or(&[][..], Vec::as_slice);
             Ok(places.iter().find(|(holder, _)| holder == thread).map(|(_, seq)| *seq))
         };
         let mut chain = ChainVerifier::new(thread, from.saturating_sub(1).max(1), &place);
         while chain.next() <= to {
             let steps = self
-                .contents()
+                .contents
+                .lock()
                 .threads
                 .get(thread)
                 .map(|thread| thread.some_steps(chain.next()..=to))
@@ -223,7 +219,7 @@ impl Read for MemoryStore {
     }
 
     fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
-        let entry = self.contents().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
+        let entry = self.contents.lock().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
         let Some(entry) = entry else { return Ok(None) };
         let step = verified(thread, seq, entry.digest, &entry.bytes)?;
         Ok(Some((StoredStep { seq, digest: entry.digest, visit: entry.visit, step }, entry.note.clone())))
@@ -239,26 +235,26 @@ impl Read for MemoryStore {
         if visits.is_empty() {
             return Ok(Vec::new());
         }
-        let contents = self.contents();
+        let contents = self.contents.lock();
         let places = contents.threads.get(thread).and_then(|thread| thread.visits.get(&(lane.clone(), role.clone())));
         Ok(places.map(|places| places.range(visits).map(|(visit, seq)| (*visit, *seq)).collect()).unwrap_or_default())
     }
 
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {
-        let mut places = self.contents().places.get(&digest).cloned().unwrap_or_default();
+        let mut places = self.contents.lock().places.get(&digest).cloned().unwrap_or_default();
         places.sort();
         Ok(places)
     }
 
     fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
-        let stored = self.contents().objects.get(&digest).cloned();
+        let stored = self.contents.lock().objects.get(&digest).cloned();
         let Some((stored_kind, bytes)) = stored else { return Ok(None) };
         verified_object(kind, digest, stored_kind, &bytes)?;
         Ok(Some(bytes.to_vec()))
     }
 
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
-        let contents = self.contents();
+        let contents = self.contents.lock();
         let records = contents.journal.get(&(thread.clone(), lane.clone()));
         Ok(records
             .into_iter()
@@ -268,11 +264,11 @@ impl Read for MemoryStore {
     }
 
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.contents().hooks.get(space).and_then(|values| values.get(key).cloned()))
+        Ok(self.contents.lock().hooks.get(space).and_then(|values| values.get(key).cloned()))
     }
 
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error> {
-        let contents = self.contents();
+        let contents = self.contents.lock();
         let values = contents.hooks.get(space).map(|values| values.range(from.to_vec()..));
         Ok(values.into_iter().flatten().take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
@@ -280,16 +276,16 @@ impl Read for MemoryStore {
 
 impl StepStore for MemoryStore {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(future::ready(self.contents().commit(commit)))
+        Box::pin(future::ready(self.contents.lock().commit(commit)))
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, _: bool) -> BoxFuture<'_, Result<(), Error>> {
-        self.contents().record(&thread, records);
+        self.contents.lock().record(&thread, records);
         Box::pin(future::ready(Ok(())))
     }
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
-        let mut contents = self.contents();
+        let mut contents = self.contents.lock();
         put(contents.hooks.entry(space.to_owned()).or_default(), key, value);
         Box::pin(future::ready(Ok(())))
     }

@@ -9,10 +9,11 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rocksdb::{
     Cache, ColumnFamily, DB, DBRecoveryMode, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
 };
@@ -405,7 +406,7 @@ impl WriteTables for RocksTables {
     }
 
     fn manifest(&self) -> Result<Option<Position>, Error> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).changed(&self.path)
+        self.watch.lock().changed(&self.path)
     }
 
     fn close(&self) -> Result<(), String> {

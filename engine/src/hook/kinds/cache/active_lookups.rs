@@ -1,8 +1,8 @@
 //! The lookups under way. Two nodes before one role may share keys, and the inner one would wait for the outer one.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rondo_protocol::call::Site;
 
 use super::Key;
@@ -24,17 +24,13 @@ impl ActiveLookups {
     /// Begins a lookup; `None` when a node in front of this one looks the same key up for the call.
     pub fn begin(&self, site: &Site, key: Key) -> Option<ActiveLookup<'_>> {
         let entry = (site.clone(), key);
-        let is_first = self.under_way().insert(entry.clone());
+        let is_first = self.under_way.lock().insert(entry.clone());
         is_first.then_some(ActiveLookup { all: self, entry })
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, BTreeSet<(Site, Key)>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ActiveLookup<'_> {
     fn drop(&mut self) {
-        self.all.under_way().remove(&self.entry);
+        self.all.under_way.lock().remove(&self.entry);
     }
 }

@@ -1,10 +1,11 @@
 //! The cache itself: opening, lookups, keeping and forgetting.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _, Shared, join, join_all};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -67,7 +68,7 @@ impl<T: CacheValue> Cache<T> {
 
     /// Other ceilings, which hold from the next entry on.
     pub fn limit(&self, limits: Limits) {
-        self.inner.index().limits = limits;
+        self.inner.index.lock().limits = limits;
     }
 
     /// Opens the cache if it is not, and waits for it until [`WAIT`] after opening began. Says whether it is open.
@@ -78,7 +79,7 @@ impl<T: CacheValue> Cache<T> {
 
     /// The value under a key, if it is in memory and may be served. Waits for nothing.
     pub fn get_in_memory(&self, key: &Key, now_ms: u64) -> Option<Hit<T>> {
-        match self.inner.index().look(key, now_ms) {
+        match self.inner.index.lock().look(key, now_ms) {
             IndexLookup::InMemory(found) => Some(found),
             IndexLookup::InTable(..) | IndexLookup::Miss(_) => None,
         }
@@ -86,12 +87,12 @@ impl<T: CacheValue> Cache<T> {
 
     /// The entry under a key. What is damaged or expired is forgotten and counted under its label.
     pub async fn get(&self, key: &Key, now_ms: u64) -> Lookup<T> {
-        let mut looked = self.inner.index().look(key, now_ms);
+        let mut looked = self.inner.index.lock().look(key, now_ms);
         if matches!(looked, IndexLookup::Miss(Miss::Absent)) && !self.is_open() {
             if !self.ready().await {
                 return Err(Miss::NotReady);
             }
-            looked = self.inner.index().look(key, now_ms);
+            looked = self.inner.index.lock().look(key, now_ms);
         }
         match looked {
             IndexLookup::InMemory(found) => Ok(found),
@@ -136,7 +137,7 @@ impl<T: CacheValue> Cache<T> {
         };
         let kept = match apart(is_large, sealing).await {
             Some(Ok((entry, records))) if is_fit => {
-                inner.index().place(key, Arc::new(entry), records, &label_metrics, value)
+                inner.index.lock().place(key, Arc::new(entry), records, &label_metrics, value)
             }
             Some(Ok(_)) => InsertOutcome::TooLarge,
             Some(Err(_)) | None => InsertOutcome::Failed,
@@ -144,7 +145,7 @@ impl<T: CacheValue> Cache<T> {
         match kept {
             InsertOutcome::Inserted => inner.flights.complete(&key),
             InsertOutcome::TooLarge | InsertOutcome::Failed => {
-                inner.index().remove(&key, !self.is_open(), &inner.metrics);
+                inner.index.lock().remove(&key, !self.is_open(), &inner.metrics);
             }
         }
         let metric = match kept {
@@ -164,7 +165,7 @@ impl<T: CacheValue> Cache<T> {
 
     /// Forgets the entry under a key. Says whether there was one.
     pub fn remove(&self, key: &Key) -> bool {
-        let there = self.inner.index().remove(key, !self.is_open(), &self.inner.metrics);
+        let there = self.inner.index.lock().remove(key, !self.is_open(), &self.inner.metrics);
         self.write_behind();
         there
     }
@@ -173,7 +174,7 @@ impl<T: CacheValue> Cache<T> {
     /// the table holds is forgotten with them, uncounted.
     pub async fn remove_where(&self, which: impl FnMut(&Key, &Entry) -> bool + Send) -> u64 {
         let unseen = !self.ready().await;
-        let forgotten = self.inner.index().remove_where(which, unseen);
+        let forgotten = self.inner.index.lock().remove_where(which, unseen);
         self.write_behind();
         forgotten
     }
@@ -181,7 +182,7 @@ impl<T: CacheValue> Cache<T> {
     /// The same of the entries that `find` finds in the secondary index, without going through the others.
     pub async fn remove_found(&self, find: impl FnOnce(&T::Secondary) -> Vec<Key> + Send) -> u64 {
         let unseen = !self.ready().await;
-        let forgotten = self.inner.index().remove_found(find, unseen);
+        let forgotten = self.inner.index.lock().remove_found(find, unseen);
         self.write_behind();
         forgotten
     }
@@ -200,7 +201,7 @@ impl<T: CacheValue> Cache<T> {
                 let table = &self.inner.table;
                 let record = write_metrics(table.secret(), &metrics.label, numbers);
                 if table.put(metrics_key(&metrics.label), Some(record)).await.is_ok() {
-                    *metrics.written() = *numbers;
+                    *metrics.written.lock() = *numbers;
                 }
             }))
             .await;
@@ -220,19 +221,19 @@ impl<T: CacheValue> Cache<T> {
 
     /// All entries, in the order of keeping. Those of earlier processes are among them once the cache is open.
     pub fn entries(&self) -> Vec<ListedEntry> {
-        let mut entries = self.inner.index().listed();
+        let mut entries = self.inner.index.lock().listed();
         entries.sort_by_key(|listed| listed.entry.sequence);
         entries
     }
 
     /// What there is, in numbers.
     pub fn totals(&self) -> Totals {
-        self.inner.index().totals()
+        self.inner.index.lock().totals()
     }
 
     /// What was wrong when the cache was opened, in words. Each is given once.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *self.inner.warnings())
+        std::mem::take(&mut *self.inner.warnings.lock())
     }
 
     #[cfg(test)]
@@ -267,10 +268,10 @@ impl<T: CacheValue> Cache<T> {
         };
         Err(match apart(entry.payload_bytes > SMALL_BYTES, reading).await {
             None => Miss::NotReady,
-            Some(Ok(value)) if self.inner.index().hold_read(key, &entry, Arc::clone(&value)) => {
+            Some(Ok(value)) if self.inner.index.lock().hold_read(key, &entry, Arc::clone(&value)) => {
                 return Ok(entry.found(value));
             }
-            Some(Err(Unreadable::Damaged(words))) if self.inner.index().drop_damaged(key, &entry) => {
+            Some(Err(Unreadable::Damaged(words))) if self.inner.index.lock().drop_damaged(key, &entry) => {
                 self.write_behind();
                 Miss::Damaged(format!("entry {key}: {words}"))
             }
@@ -292,9 +293,9 @@ impl<T: CacheValue> Cache<T> {
         // What the table holds has to be known before any of it is replaced.
         self.opening().1.clone().await;
         loop {
-            let writes = self.inner.index().queue.oldest(AT_ONCE);
+            let writes = self.inner.index.lock().queue.oldest(AT_ONCE);
             let taken = join_all(writes.iter().map(|(key, write)| self.put(key, write))).await;
-            let mut index = self.inner.index();
+            let mut index = self.inner.index.lock();
             for ((key, write), taken) in writes.iter().zip(&taken) {
                 index.queue.settle(key, write, *taken);
             }
@@ -336,27 +337,19 @@ enum Unreadable {
 }
 
 impl<T: CacheValue> Inner<T> {
-    fn index(&self) -> MutexGuard<'_, Index<T>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes in what the table holds.
     fn open(&self) {
         let catalog = Catalog::read(&*self.table);
-        self.warnings().extend(catalog.warnings());
+        self.warnings.lock().extend(catalog.warnings());
         if catalog.metrics_complete {
             self.metrics.load(catalog.metrics);
         }
-        self.index().load(catalog.entries, catalog.unreadable, &self.metrics);
+        self.index.lock().load(catalog.entries, catalog.unreadable, &self.metrics);
     }
 
     fn seal(&self, key: &Key, value: &T, terms: InsertOptions) -> Result<(Entry, Records), String> {
         let payload = value.encode()?;
-        let sequence = self.index().next_sequence();
+        let sequence = self.index.lock().next_sequence();
         Ok(seal(self.table.secret(), key, Entry::new(terms, payload.len() as u64, sequence), &payload))
     }
 

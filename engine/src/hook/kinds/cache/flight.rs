@@ -4,9 +4,10 @@
 //! exactly one of the others, and a result closes it, which wakes them all. Both hold however a future is dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::entry::{Key, KeyHasher};
@@ -62,18 +63,18 @@ impl Flights {
 
     /// Tells all who wait for `key` that an entry was kept.
     pub(super) fn complete(&self, key: &Key) {
-        if let Some(flight) = lock(&self.keys).remove(key) {
+        if let Some(flight) = self.keys.lock().remove(key) {
             flight.turns.close();
         }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        lock(&self.keys).len()
+        self.keys.lock().len()
     }
 
     fn join(&self, key: Key) -> Option<Waiter> {
-        let mut keys = lock(&self.keys);
+        let mut keys = self.keys.lock();
         if keys.len() >= KEYS_MAX && !keys.contains_key(&key) {
             return None;
         }
@@ -93,7 +94,7 @@ struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut keys = lock(&self.keys);
+        let mut keys = self.keys.lock();
         let Some(flight) = keys.get_mut(&self.key) else { return };
         // After a completion another flight may have started under the same key.
         if Arc::ptr_eq(&flight.turns, &self.turns) {
@@ -103,8 +104,4 @@ impl Drop for Waiter {
             }
         }
     }
-}
-
-fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }

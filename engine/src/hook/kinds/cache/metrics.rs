@@ -4,10 +4,11 @@
 //! a lookup meant is counted by the caller, who alone knows whether it served what was found.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entry::Label;
+use parking_lot::Mutex;
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
@@ -100,7 +101,7 @@ pub struct LabelMetrics {
     entries: AtomicU64,
     bytes: AtomicU64,
     /// The numbers that the table has.
-    written: Mutex<[u64; METRICS]>,
+    pub(super) written: Mutex<[u64; METRICS]>,
 }
 
 impl LabelMetrics {
@@ -137,11 +138,7 @@ impl LabelMetrics {
         for ((metric, _), more) in Metric::ALL.into_iter().zip(counts.numbers) {
             self.count(metric, more);
         }
-        *self.written() = counts.numbers;
-    }
-
-    pub(super) fn written(&self) -> MutexGuard<'_, [u64; METRICS]> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.written.lock() = counts.numbers;
     }
 }
 
@@ -156,7 +153,7 @@ pub(super) struct Metrics {
 impl Metrics {
     /// The metrics of a label; those of [`Label::other`] when there is no room for it.
     pub(super) fn label_metrics(&self, label: &Label) -> Arc<LabelMetrics> {
-        let mut by_label = self.by_label();
+        let mut by_label = self.by_label.lock();
         if let Some(label_metrics) = by_label.get(label) {
             return Arc::clone(label_metrics);
         }
@@ -183,7 +180,7 @@ impl Metrics {
 
     /// The metrics of every label of which anything was counted.
     pub(super) fn all(&self) -> BTreeMap<Label, Counts> {
-        let by_label = self.by_label();
+        let by_label = self.by_label.lock();
         let counted = by_label.iter().map(|(label, label_metrics)| (label.clone(), label_metrics.counts()));
         counted.filter(|(_, counts)| *counts != Counts::default()).collect()
     }
@@ -193,12 +190,8 @@ impl Metrics {
         if !self.are_known.load(Ordering::Acquire) {
             return Vec::new();
         }
-        let by_label = self.by_label();
+        let by_label = self.by_label.lock();
         let counted = by_label.values().map(|metrics| (Arc::clone(metrics), metrics.counts().numbers));
-        counted.filter(|(metrics, numbers)| *numbers != *metrics.written()).collect()
-    }
-
-    fn by_label(&self) -> MutexGuard<'_, BTreeMap<Label, Arc<LabelMetrics>>> {
-        self.by_label.lock().unwrap_or_else(PoisonError::into_inner)
+        counted.filter(|(metrics, numbers)| *numbers != *metrics.written.lock()).collect()
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{BoxFuture, join};
+use parking_lot::Mutex;
 use rondo_protocol::Digest;
 use rondo_protocol::call::Site;
 
@@ -47,7 +48,7 @@ impl<T: CacheValue> fmt::Debug for CacheSet<T> {
 impl<T: CacheValue> CacheSet<T> {
     /// The cache of a group, within these ceilings from now on.
     pub fn cache(&self, space: &KeySpace, group: &str, limits: Limits) -> Cache<T> {
-        let mut by_group = self.by_group();
+        let mut by_group = self.caches.lock();
         let found = by_group.entry(group.to_owned()).or_insert_with(|| Cache::new(table(space, group), limits));
         found.limit(limits);
         found.clone()
@@ -60,11 +61,7 @@ impl<T: CacheValue> CacheSet<T> {
 
     /// The caches that this process has used.
     pub fn used(&self) -> Vec<Cache<T>> {
-        self.by_group().values().cloned().collect()
-    }
-
-    fn by_group(&self) -> MutexGuard<'_, BTreeMap<String, Cache<T>>> {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.caches.lock().values().cloned().collect()
     }
 
     /// The cache of every group that keeps anything. One that no run has used yet is opened without ceilings.
@@ -73,7 +70,7 @@ impl<T: CacheValue> CacheSet<T> {
     /// When the key space cannot be read.
     pub fn all(&self, space: &KeySpace) -> Result<Vec<(String, Cache<T>)>, String> {
         let groups = groups(space)?;
-        let mut by_group = self.by_group();
+        let mut by_group = self.caches.lock();
         let limits = Limits { entries: u64::MAX, bytes: u64::MAX, memory_bytes: 0 };
         let mut cache_of = |group: &String| {
             by_group.entry(group.clone()).or_insert_with(|| Cache::new(table(space, group), limits)).clone()

@@ -9,9 +9,10 @@
 //! What comes next is decided by [`State`], which is given the time; around it stands only the waiting.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -63,7 +64,7 @@ impl Limiter {
 
     /// Holds the subject with these numbers.
     pub(super) fn hold(self: &Arc<Self>, rate: Rate) -> Hold {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let number = state.number();
         state.rates.insert(number, rate);
         state.wake_all();
@@ -72,7 +73,7 @@ impl Limiter {
 
     /// Whether it is unused and holds no state.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.forget(now);
         state.rates.is_empty() && state.line.is_empty() && state.under_way == 0 && state.starts.is_empty()
     }
@@ -89,7 +90,7 @@ impl Limiter {
         let until = Instant::now().checked_add(patience);
         loop {
             let now = Instant::now();
-            let looked = self.state().look(place.number, now);
+            let looked = self.state.lock().look(place.number, now);
             let wake = match looked {
                 Look::Go => return Ok(Pass { limiter: Arc::clone(self) }),
                 Look::NotBefore(at) if until.is_some_and(|until| at > until) => return Err(TooLong(at - now)),
@@ -117,19 +118,14 @@ impl Limiter {
 
     /// Lets a call through though there is no room. It counts like any other.
     pub(super) fn enter_beyond(self: &Arc<Self>) -> Pass {
-        self.state().begin(Instant::now());
+        self.state.lock().begin(Instant::now());
         Pass { limiter: Arc::clone(self) }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is complete before anything in it could fail.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut state = self.limiter.state();
+        let mut state = self.limiter.state.lock();
         state.rates.remove(&self.number);
         state.wake_all();
     }
@@ -137,7 +133,7 @@ impl Drop for Hold {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut state = self.limiter.state();
+        let mut state = self.limiter.state.lock();
         state.under_way = state.under_way.saturating_sub(1);
         state.wake_first();
     }
@@ -153,7 +149,7 @@ struct QueuePosition<'a> {
 impl<'a> QueuePosition<'a> {
     fn take(limiter: &'a Limiter) -> Self {
         let moved = Arc::new(Notify::new());
-        let mut state = limiter.state();
+        let mut state = limiter.state.lock();
         let number = state.number();
         state.line.push_back(Waiting { number, moved: Arc::clone(&moved) });
         Self { limiter, number, moved }
@@ -162,7 +158,7 @@ impl<'a> QueuePosition<'a> {
 
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        let mut state = self.limiter.state();
+        let mut state = self.limiter.state.lock();
         state.line.retain(|waiting| waiting.number != self.number);
         state.wake_first();
     }
@@ -284,13 +280,13 @@ pub(super) mod tests {
 
     /// A call was admitted then.
     pub fn begin(limiter: &Limiter, at: Instant) {
-        limiter.state().begin(at);
+        limiter.state.lock().begin(at);
     }
 
     /// When each of so many calls in line can be admitted at the earliest.
     pub fn told(limiter: &Arc<Limiter>, line: usize, now: Instant) -> Vec<Instant> {
         let places: Vec<QueuePosition<'_>> = (0..line).map(|_| QueuePosition::take(limiter)).collect();
-        let mut state = limiter.state();
+        let mut state = limiter.state.lock();
         state.forget(now);
         let most = state.rate().per_minute.unwrap();
         let told = (0..line).map(|place| state.earliest(place, most, now).unwrap_or(now).max(now)).collect();
@@ -305,7 +301,7 @@ pub(super) mod tests {
         let mut went = Vec::new();
         for place in &places {
             loop {
-                let looked = limiter.state().look(place.number, now);
+                let looked = limiter.state.lock().look(place.number, now);
                 match looked {
                     Look::Go => break went.push(now),
                     Look::NotBefore(at) => now = at,

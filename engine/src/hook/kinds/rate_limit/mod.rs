@@ -13,10 +13,11 @@ mod limiter;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, Fault, FaultClass, ModelCall, Reply, Site};
 use rondo_protocol::diagnostic::Code;
@@ -58,7 +59,7 @@ struct Limiters {
 impl Limiters {
     /// Holds a subject. Those that nobody holds any more are forgotten.
     fn hold(&self, subject: &Subject, rate: Rate) -> Hold {
-        let mut by_subject = self.by_subject.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_subject = self.by_subject.lock();
         let now = Instant::now();
         by_subject.retain(|other, limiter| other == subject || !limiter.is_idle(now));
         let limiter = Arc::clone(by_subject.entry(subject.clone()).or_insert_with(|| Limiter::new(MINUTE)));
@@ -133,7 +134,7 @@ impl Limiting {
     }
 
     fn held(&self, subject: &Subject) -> Arc<Hold> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         if let Some(held) = held.get(subject) {
             return Arc::clone(held);
         }

@@ -98,13 +98,13 @@ async fn one_at_once_is_one_at_once_and_everybody_gets_through_in_order() {
         async move {
             let _pass = limiter.enter(Duration::MAX).await.unwrap();
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-            order.lock().unwrap().push(number);
+            order.lock().push(number);
             tokio::task::yield_now().await;
             inside.fetch_sub(1, Ordering::SeqCst);
         }
     });
     futures_util::future::join_all(tasks).await;
-    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
     assert!(!limiter.is_idle(Instant::now()));
     drop(held_on);
     assert!(limiter.is_idle(Instant::now()));

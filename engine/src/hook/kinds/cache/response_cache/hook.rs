@@ -1,10 +1,11 @@
 //! The hook: looks an answer up, lets the call through, and keeps what the loop accepted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
@@ -127,10 +128,6 @@ impl ResponseCacheHook {
             unsettled: Mutex::default(),
             visits: VisitMetrics::default(),
         })
-    }
-
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, PendingCall>> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn subject<'a>(&'a self, call: &'a Call) -> Option<Subject<'a>> {
@@ -338,7 +335,7 @@ impl Hook for ResponseCacheHook {
             }
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
             let site = subject.site.clone();
-            let earlier = self.unsettled().remove(&site);
+            let earlier = self.unsettled.lock().remove(&site);
             // A further attempt at a call is the same request; it is asked, whatever is kept.
             let is_first = subject.attempt == 0;
             let occurrence = match earlier {
@@ -390,9 +387,9 @@ impl Hook for ResponseCacheHook {
                 answer: None,
                 turn,
             };
-            self.unsettled().insert(site.clone(), open);
+            self.unsettled.lock().insert(site.clone(), open);
             let result = next.run(call).await;
-            match (&result, self.unsettled().get_mut(&site)) {
+            match (&result, self.unsettled.lock().get_mut(&site)) {
                 (Ok(reply), Some(open)) => open.answer = Some(reply.clone()),
                 // The next attempt is the same request; equal askers need not wait for it.
                 (Err(_), Some(open)) => open.turn = None,
@@ -414,7 +411,7 @@ impl Hook for ResponseCacheHook {
                 return;
             }
             let site = call.site();
-            let Some(open) = self.unsettled().remove(site) else { return };
+            let Some(open) = self.unsettled.lock().remove(site) else { return };
             let wanted = verdict == Verdict::Accepted && self.settings.keeps;
             let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
             let answer = answer.filter(|answer| match &answer.said {
@@ -446,7 +443,7 @@ impl Hook for ResponseCacheHook {
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             // A call that was never settled is not kept, and waits for it end.
-            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
+            self.unsettled.lock().retain(|call, _| call.role != site.role || call.lane != site.lane);
             self.counter(site).ended(site);
             let visit = self.visits.ended(site);
             if !self.is_replay {

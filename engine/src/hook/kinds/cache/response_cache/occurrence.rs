@@ -9,10 +9,11 @@
 //! make them miss: what is looked up has the whole digest.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use rondo_protocol::Digest;
 use rondo_protocol::call::Site;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -36,7 +37,7 @@ pub struct Counters {
 impl Counters {
     /// The counter of a thread's run, which lives as long as one of the run's nodes holds it.
     pub fn of(&self, thread: &ThreadId) -> Arc<Counter> {
-        let mut by_thread = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_thread = self.by_thread.lock();
         by_thread.retain(|_, counter| counter.strong_count() > 0);
         let known = by_thread.get(thread).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
@@ -126,7 +127,7 @@ impl Counter {
         of_kind: &BTreeSet<RoleName>,
     ) -> Numbered {
         let (number, counts) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let call = (site.clone(), request);
             let known = state.numbered.get(&call).copied().or_else(|| state.count(site, request));
             let Some(number) = known.filter(|_| state.room > 0 || state.past.contains_key(&site.lane)) else {
@@ -137,16 +138,16 @@ impl Counter {
             (number, state.past.entry(site.lane.clone()).or_insert_with(read).counts.clone())
         };
         let Some(counts) = tokio::time::timeout(WAIT, counts).await.ok().flatten() else { return Numbered::Unknown };
-        self.state().pay(&site.lane, counts.by_request.len());
+        self.state.lock().pay(&site.lane, counts.by_request.len());
         match counts.by_request.get(&short(&site.lane, request)) {
-            None if !counts.is_whole => self.state().full(),
+            None if !counts.is_whole => self.state.lock().full(),
             before => Numbered::As(before.copied().unwrap_or_default().saturating_add(number)),
         }
     }
 
     /// Counts requests that were answered without passing a node: those of a turn that was given whole.
     pub fn given(&self, site: &Site, requests: impl Iterator<Item = Digest>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         requests.for_each(|request| {
             state.count(site, request);
         });
@@ -154,11 +155,7 @@ impl Counter {
 
     /// A visit has ended: its calls are not asked again.
     pub fn ended(&self, site: &Site) {
-        self.state().numbered.retain(|(call, _), _| call.role != site.role || call.lane != site.lane);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().numbered.retain(|(call, _), _| call.role != site.role || call.lane != site.lane);
     }
 }
 
@@ -247,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn counts_are_bounded_and_what_has_no_room_has_no_number() {
         let counter = Counter::default();
-        counter.state().room = 10;
+        counter.state.lock().room = 10;
         let past: Arc<dyn hook::Past> = Arc::new(Asked(3));
         let of_kind = BTreeSet::from([site(0).role]);
         let number = async |n: u32, position: u32| counter.number(&site(position), request(n), &past, &of_kind).await;
@@ -261,7 +258,7 @@ mod tests {
         // Known requests are still counted.
         assert_eq!(number(10, 30).await, Numbered::As(2));
         assert_eq!(number(10, 30).await, Numbered::As(2));
-        assert_eq!(counter.state().asked.len(), 6);
+        assert_eq!(counter.state.lock().asked.len(), 6);
     }
 
     #[tokio::test]

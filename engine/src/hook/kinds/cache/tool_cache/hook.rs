@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
 use rondo_protocol::Value;
@@ -95,10 +96,6 @@ impl ToolCacheHook {
             unsettled: Mutex::default(),
             visits: VisitMetrics::default(),
         }
-    }
-
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, PendingResult>> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
@@ -196,7 +193,7 @@ impl ToolCacheHook {
 
     /// The result of a call that is not settled.
     fn get_in_memory(&self, key: &Key) -> Option<Arc<ToolResult>> {
-        self.unsettled().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
+        self.unsettled.lock().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
     }
 
     /// Lets a call through. What it may write to is dropped before it starts.
@@ -266,7 +263,7 @@ impl ToolCacheHook {
     fn open(&self, site: &Site, ran: Ran) -> Result<Reply, Fault> {
         let Ran { result, open, turn } = ran;
         if let Some(open) = open {
-            self.unsettled().insert(site.clone(), open);
+            self.unsettled.lock().insert(site.clone(), open);
         }
         drop(turn);
         result
@@ -291,7 +288,7 @@ impl ToolCacheHook {
             return self.pass(subject.call.clone(), next).await;
         };
         self.visit(&call.site, Visit::observed);
-        self.unsettled().remove(&call.site);
+        self.unsettled.lock().remove(&call.site);
         if !self.settings.common.looks {
             self.told(&subject, Outcome::NotAsked);
             let ran = self.run(&subject, next, None, context).await;
@@ -408,7 +405,7 @@ impl Hook for ToolCacheHook {
     fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
-            let Some(open) = self.unsettled().remove(&call.site) else { return };
+            let Some(open) = self.unsettled.lock().remove(&call.site) else { return };
             if verdict != Verdict::Accepted || !self.settings.common.keeps {
                 return;
             }
@@ -421,7 +418,7 @@ impl Hook for ToolCacheHook {
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             // What was never settled is not kept.
-            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
+            self.unsettled.lock().retain(|call, _| call.role != site.role || call.lane != site.lane);
             let visit = self.visits.ended(site);
             if self.settings.common.is_off() || self.is_replay {
                 return None;

@@ -7,10 +7,11 @@
 //! - It is bounded, and whatever no longer fits counts as having touched everything.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::dependencies::{Dependencies, WriteSet};
+use parking_lot::Mutex;
 
 /// The most writes that are held.
 const WRITES_MAX: usize = 1024;
@@ -69,12 +70,12 @@ pub struct WriteGuard {
 impl WriteLog {
     /// A read begins.
     pub fn reading(&self) -> ReadStart {
-        ReadStart { tick: self.state().next(), at: Instant::now() }
+        ReadStart { tick: self.state.lock().next(), at: Instant::now() }
     }
 
     /// A write begins.
     pub fn writing(self: &Arc<Self>, write_set: Arc<WriteSet>) -> WriteGuard {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let tick = state.next();
         let number = state.make_room().then_some(tick);
         match number {
@@ -88,7 +89,7 @@ impl WriteLog {
     /// Whether a write that touches what was read may have happened since a read began.
     pub fn overlap(&self, reading: &ReadStart, dependencies: &Dependencies) -> bool {
         let overlapping: Vec<Arc<WriteSet>> = {
-            let state = self.state();
+            let state = self.state.lock();
             let is_blind = state.unheld > 0
                 || reading.tick < state.blind_before
                 || state.blind_until.is_some_and(|until| reading.at < until);
@@ -99,11 +100,6 @@ impl WriteLog {
             overlapping.map(|write| Arc::clone(&write.write_set)).collect()
         };
         overlapping.iter().any(|write_set| write_set.touches(dependencies))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +149,7 @@ impl WriteGuard {
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {
-        let mut state = self.record.state();
+        let mut state = self.record.state.lock();
         let last = if self.has_ended {
             WriteState::Ended(state.next())
         } else {
