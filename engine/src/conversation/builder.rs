@@ -91,19 +91,16 @@ impl Conversations {
     }
 }
 
-/// The steps of a role's own history: those of the enclosing lanes from before this lane first opened, then its own.
-fn own_history(opening: &Opening<'_>, steps: &Steps<'_>) -> Result<Vec<u64>, Error> {
-    let mut own = Vec::new();
-    let through = opening.first_opened_by.iter().copied().chain([opening.before.saturating_sub(1)]);
-    for (lane, through) in around(opening.lane).iter().zip(through) {
-        own.extend(steps.visits_of(lane, opening.role, through)?);
-    }
-    Ok(own)
-}
-
 fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Steps<'_>) -> Result<Builder, Error> {
     let mut builder = Builder::new(history_policy.clone());
-    let own = own_history(opening, steps)?;
+    // Its steps in the enclosing lanes from before this lane first opened, then those in this lane.
+    let mut lanes: Vec<LanePath> = opening.lane.outward().collect();
+    lanes.reverse();
+    let through = opening.first_opened_by.iter().copied().chain([opening.before.saturating_sub(1)]);
+    let mut own = Vec::new();
+    for (lane, through) in lanes.iter().zip(through) {
+        own.extend(steps.visits_of(lane, opening.role, through)?);
+    }
     if history_policy.history == History::None {
         if let Some(last) = own.last() {
             builder.close(steps.step(*last)?.episode.place(), "", None);
@@ -126,11 +123,4 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
         builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
     }
     Ok(builder)
-}
-
-/// A lane and its enclosing lanes, the trunk first.
-fn around(lane: &LanePath) -> Vec<LanePath> {
-    let mut lanes: Vec<LanePath> = lane.outward().collect();
-    lanes.reverse();
-    lanes
 }

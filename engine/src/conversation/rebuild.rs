@@ -303,11 +303,11 @@ impl<'a> Rebuilding<'a> {
             else {
                 continue;
             };
-            let told = RoleHistory {
+            let history = RoleHistory {
                 history_policy: resolved_roles::history_policy(model),
                 script: resolved_roles::script(workflow, name, model, contract),
             };
-            roles.insert(name.clone(), told);
+            roles.insert(name.clone(), history);
         }
         let names = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
         Ok(Self {
@@ -332,13 +332,13 @@ impl<'a> Rebuilding<'a> {
         let place = self.rounds.step(stored.seq, stored.digest, &step.lane, &step.prev);
         self.enter(&place);
         let mut goes_on = true;
-        if let Some(told) = self.roles.remove(&step.role) {
+        if let Some(history) = self.roles.remove(&step.role) {
             let key = Key::new(&step.role, &step.lane);
-            let new = || WalkState::new(Builder::new(told.history_policy.clone()));
+            let new = || WalkState::new(Builder::new(history.history_policy.clone()));
             let mut walked = self.walked.remove(&key).unwrap_or_else(new);
-            goes_on = self.visit(stored, note, &told, &mut walked, &place, wanted, each)?;
+            goes_on = self.visit(stored, note, &history, &mut walked, &place, wanted, each)?;
             self.walked.insert(key, walked);
-            self.roles.insert(step.role.clone(), told);
+            self.roles.insert(step.role.clone(), history);
         }
         self.steps.keep(stored.clone(), note);
         Ok(goes_on)
@@ -364,7 +364,7 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: &StoredStep,
         note: &Note,
-        told: &RoleHistory,
+        history: &RoleHistory,
         walked: &mut WalkState,
         place: &StepLocation,
         wanted: bool,
@@ -376,14 +376,14 @@ impl<'a> Rebuilding<'a> {
         walked.truncate(before);
         let opened = walked.builder.open(&step.edge.prompt, &summary);
         walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
-        let exact = told.history_policy.history == History::Exact;
+        let exact = history.history_policy.history == History::Exact;
         let transcript = match step.transcript.filter(|_| wanted || exact) {
             Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
             None => None,
         };
         let mut goes_on = true;
         if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-            goes_on = self.transcript(stored, transcript, opened, told, walked, each)?;
+            goes_on = self.transcript(stored, transcript, opened, history, walked, each)?;
             walked.truncate(before + 1);
         }
         if wanted
@@ -402,7 +402,7 @@ impl<'a> Rebuilding<'a> {
         stored: &StoredStep,
         transcript: &Transcript,
         opened: Conversation,
-        told: &RoleHistory,
+        history: &RoleHistory,
         walked: &mut WalkState,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
@@ -431,7 +431,7 @@ impl<'a> Rebuilding<'a> {
                     rewritten: rewritten.map(|rewritten| rewritten.messages),
                     fault: None,
                 };
-                let goes_on = each(RebuildEvent::Request(told.checked(sent)));
+                let goes_on = each(RebuildEvent::Request(history.checked(sent)));
                 walked.kept = walked.plain.len();
                 if !goes_on {
                     return Ok(false);

@@ -9,7 +9,7 @@ use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::object::FaultKind;
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
-use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
+use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, Target, Workflow};
 
 use super::{Bound, Branch, Condition, Each, Edge, EdgeId, Entry, FanOut, Graph, Join, Link, Node, RoleNode, To};
 
@@ -97,7 +97,7 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
             role: role.clone(),
             entry: Entry::lower(&role.kind, || rotation(role, routes.get(name)))?,
             otherwise: otherwise.remove(name),
-            policy: policy.roles.get(name.as_str()).cloned().unwrap_or_else(default_policy),
+            policy: policy.roles.get(name.as_str()).cloned().unwrap_or_default(),
             routes: routes.remove(name).unwrap_or_default(),
             paths,
         };
@@ -132,16 +132,6 @@ fn call_kinds(kind: &RoleKind) -> &'static [CallKind] {
         kind if kind.model().is_some() => &CallKind::ALL,
         RoleKind::Tool(_) => &[CallKind::Tool],
         _ => &[],
-    }
-}
-
-fn default_policy() -> RolePolicy {
-    RolePolicy {
-        fallback: Vec::new(),
-        limits: workflow::RoleLimits::default(),
-        retry: workflow::Retry::default(),
-        timeout_ms: Some(workflow::limits::DEFAULT_STEP_TIMEOUT_MS),
-        with: BTreeMap::new(),
     }
 }
 

@@ -97,7 +97,6 @@ impl Client {
         self.has_ended.load(Ordering::SeqCst)
     }
 
-    /// Sends a request and waits for the response.
     pub(super) fn request(&self, request: &Request) -> Result<Response, RequestError> {
         let idle = self.take()?;
         let mut connection = PooledConnection { client: self, stream: None };

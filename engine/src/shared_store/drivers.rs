@@ -18,7 +18,6 @@ pub(super) struct ClientId(pub(super) u64);
 /// Asks a client to end a thread for good.
 pub(super) type Cancel = Box<dyn Fn(&ThreadId) + Send + Sync>;
 
-/// The driver of each thread.
 #[derive(Default)]
 pub(super) struct Drivers {
     state: Mutex<State>,
@@ -76,7 +75,6 @@ impl Drivers {
         self.left.notify_all();
     }
 
-    /// Releases a thread from its driver.
     pub(super) fn leave(&self, thread: &ThreadId, driver: Option<ClientId>) {
         let mut state = self.state.lock();
         if state.of.get(thread) == Some(&driver) {

@@ -51,7 +51,6 @@ pub(super) struct Slot {
     pub(super) manifest: Position,
 }
 
-/// The state of the anchor file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnchorState {
     /// No file.

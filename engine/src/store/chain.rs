@@ -59,7 +59,6 @@ impl<'a> ChainVerifier<'a> {
         Ok(StoredStep { seq, digest, visit, step })
     }
 
-    /// The error for a missing next step.
     pub(super) fn missing(&self) -> Error {
         let what = format!("step {} of thread {} is missing", self.next, self.thread);
         let key = keys::step(self.thread, self.next);

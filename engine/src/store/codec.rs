@@ -41,11 +41,9 @@ const LEDGER: Form = Form { name: "ledger", version: 1 };
 /// A stored step before it is verified.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StepValue<'a> {
-    /// Its digest.
     pub(super) digest: Digest,
     /// The role's visit in its lane.
     pub(super) visit: u64,
-    /// Its canonical bytes.
     pub(super) bytes: &'a [u8],
 }
 
@@ -67,7 +65,6 @@ impl Ledger {
         [&self.batches.to_be_bytes()[..], &self.steps.to_be_bytes(), &self.chain].concat()
     }
 
-    /// Reads [`to_bytes`](Self::to_bytes).
     pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self { batches: fields.u64()?, steps: fields.u64()?, chain: fields.array()? })
     }
@@ -82,7 +79,6 @@ pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Reads [`write_step`].
 pub(super) fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
     let mut fields = fields(value, STEP)?;
     let step = (|| Some(StepValue { digest: fields.digest()?, visit: fields.u64()?, bytes: fields.rest }))();
@@ -97,7 +93,6 @@ pub(super) fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Reads [`write_object`].
 pub(super) fn read_object(value: &[u8]) -> Result<(Kind, &[u8]), Error> {
     let mut fields = fields(value, OBJECT)?;
     let code = fields.u8().ok_or_else(|| short(OBJECT))?;
@@ -137,7 +132,6 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
     Ok(write_bytes(NOTE, &note))
 }
 
-/// Reads [`write_note`].
 pub(super) fn read_note(value: &[u8]) -> Result<Note, Error> {
     // A note is not hashed and holds no open values, so the ordinary reader suffices.
     serde_json::from_slice(read_bytes(value, NOTE)?)
@@ -181,7 +175,6 @@ pub(super) fn write_row(row: &Row) -> Vec<u8> {
     value
 }
 
-/// Reads [`write_row`].
 pub(super) fn read_row(value: &[u8]) -> Result<Row, Error> {
     let mut fields = fields(value, ROW)?;
     let row = (|| {
@@ -230,7 +223,6 @@ pub(super) fn write_lane(row: &LaneRow) -> Vec<u8> {
     value
 }
 
-/// Reads [`write_lane`].
 pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
     let mut fields = fields(value, LANE)?;
     let row = (|| {
@@ -258,15 +250,8 @@ fn status_code(status: Status) -> u8 {
 }
 
 fn status_of(code: u8) -> Option<Status> {
-    Some(match code {
-        1 => Status::Running,
-        2 => Status::Waiting,
-        3 => Status::Stopped,
-        4 => Status::Done,
-        5 => Status::Failed,
-        6 => Status::Cancelled,
-        _ => return None,
-    })
+    use Status::{Cancelled, Done, Failed, Running, Stopped, Waiting};
+    [Running, Waiting, Stopped, Done, Failed, Cancelled].into_iter().find(|status| status_code(*status) == code)
 }
 
 /// Encodes bytes that are opaque here, or have a fixed length.
@@ -277,7 +262,6 @@ pub(super) fn write_bytes(form: Form, bytes: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Reads [`write_bytes`].
 pub(super) fn read_bytes(value: &[u8], form: Form) -> Result<&[u8], Error> {
     Ok(fields(value, form)?.rest)
 }
@@ -286,7 +270,6 @@ pub(super) fn write_ledger(ledger: &Ledger) -> Vec<u8> {
     write_bytes(LEDGER, &ledger.to_bytes())
 }
 
-/// Reads [`write_ledger`].
 pub(super) fn read_ledger(value: &[u8]) -> Result<Ledger, Error> {
     let mut fields = fields(value, LEDGER)?;
     Ledger::read(&mut fields).filter(|_| fields.rest.is_empty()).ok_or_else(|| short(LEDGER))
@@ -297,7 +280,6 @@ pub(super) fn write_seq(seq: u64) -> Vec<u8> {
     write_bytes(VISIT, &seq.to_be_bytes())
 }
 
-/// Reads [`write_seq`].
 pub(super) fn read_seq(value: &[u8]) -> Result<u64, Error> {
     fields(value, VISIT)?.u64().ok_or_else(|| short(VISIT))
 }
@@ -307,7 +289,6 @@ pub(super) fn write_format() -> Vec<u8> {
     FORMAT.to_be_bytes().to_vec()
 }
 
-/// Reads [`write_format`].
 pub(super) fn read_format(value: &[u8]) -> Result<u32, Error> {
     let format = value.try_into().map(u32::from_be_bytes);
     format.map_err(|_| Damage::new("the format of the store cannot be read").into())

@@ -119,7 +119,6 @@ impl Commit {
 /// The data that decides whether a commit may be stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CommitHeader {
-    /// The thread.
     pub(super) thread: ThreadId,
     /// The row's version before it.
     expected: u64,
@@ -127,7 +126,6 @@ pub(super) struct CommitHeader {
     pub(super) version: u64,
     /// The number of the last step after it.
     pub(super) seq: u64,
-    /// The number of its step.
     pub(super) step: Option<u64>,
 }
 

@@ -172,7 +172,6 @@ pub(super) fn opened(path: &Path, options: &mut OpenOptions) -> std::io::Result<
     options.custom_flags(flags).mode(FILE_MODE).open(path)
 }
 
-/// The files of a database with an extension, by name.
 pub(super) fn files(database: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
     let io = |error| Error::io(database, &error);
     let mut files = Vec::new();

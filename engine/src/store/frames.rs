@@ -8,7 +8,7 @@
 //!
 //! Source: `db/log_format.h` and `db/log_reader.cc` of RocksDB 11.8.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,6 @@ const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// The framing of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Frames {
     /// The offset after the last whole record.
@@ -31,11 +30,8 @@ pub(super) struct Frames {
 /// A framing error that RocksDB must not read.
 #[derive(Debug)]
 pub(super) struct FramingFault {
-    /// The file.
     pub(super) path: PathBuf,
-    /// The offset.
     pub(super) at: u64,
-    /// The defect.
     pub(super) damage: Damage,
 }
 
@@ -62,14 +58,13 @@ pub(super) fn logs(database: &Path) -> Result<Vec<PathBuf>, Error> {
     folder::files(database, "log")
 }
 
-/// The framing of one file.
 pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
     let mut file = folder::opened(path, OpenOptions::new().read(true))?;
     let (mut frames, mut zeros_at, mut begun) = (Frames::default(), None, 0_u64);
     let mut block = Vec::with_capacity(BLOCK_BYTES);
     while frames.fault.is_none() {
         block.clear();
-        take_block(&mut file, &mut block)?;
+        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
         if block.is_empty() {
             break;
         }
@@ -85,10 +80,6 @@ pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
 
 const ZEROS: &str = "holds zeros in place of a record";
 const RECYCLED: &str = "holds a record of a type that is never written";
-
-fn take_block(file: &mut File, block: &mut Vec<u8>) -> std::io::Result<()> {
-    file.take(BLOCK_BYTES as u64).read_to_end(block).map(|_| ())
-}
 
 impl Frames {
     /// Reads the block that starts at `begun`. Returns where zeros start that may be the unwritten end of the file.

@@ -84,7 +84,6 @@ pub(super) fn row(thread: &ThreadId) -> Vec<u8> {
     of_thread(ROW, thread)
 }
 
-/// The thread whose row has this key.
 pub(super) fn thread_of_row(key: &[u8]) -> Option<ThreadId> {
     thread(key.strip_prefix(&ROW)?.try_into().ok()?)
 }
@@ -100,7 +99,6 @@ pub(super) fn lanes(thread: &ThreadId, after: Option<&LanePath>) -> Range<Vec<u8
     after.map_or(all.start, |path| behind(lane(thread, path)))..all.end
 }
 
-/// The lane whose row has this key.
 pub(super) fn lane_of_row(key: &[u8]) -> Option<LanePath> {
     LanePath::new(std::str::from_utf8(key.strip_prefix(&LANE)?.get(16..)?).ok()?).ok()
 }

@@ -57,7 +57,6 @@ pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> 
     }
 }
 
-/// The position of a database's manifest.
 pub(super) fn reached(database: &Path) -> Result<Position, Error> {
     // It may be replaced during the search.
     for _ in 0..ATTEMPTS {

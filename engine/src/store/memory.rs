@@ -43,7 +43,6 @@ struct Thread {
     steps: Vec<Arc<Entry>>,
     /// For each lane and role the visits and their steps, in order.
     visits: BTreeMap<(LanePath, RoleName), BTreeMap<u64, u64>>,
-    /// The open lanes.
     lanes: BTreeMap<LanePath, LaneRow>,
     /// The evaluated lists, by the step that opened their lanes.
     lists: BTreeMap<u64, Vec<u8>>,

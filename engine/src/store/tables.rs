@@ -43,9 +43,7 @@ pub(crate) trait Tables: Send + Sync {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Change {
-    /// Which table.
     pub(super) family: Family,
-    /// Which key.
     pub(super) key: Vec<u8>,
     /// The new value, or `None` to delete.
     pub(super) value: Option<Vec<u8>>,
@@ -83,7 +81,6 @@ fn strange(family: Family, key: &[u8], what: &str) -> Error {
     Damage::new(format!("the key of a {what} cannot be read")).at(family, key).into()
 }
 
-/// The error for a missing step or note.
 fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
     let (what, key) = match family {
         Family::Notes => ("the note of step", keys::note(thread, seq)),

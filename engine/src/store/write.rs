@@ -11,16 +11,12 @@ use super::keys::{self, Family};
 use super::tables::{Change, Tables};
 use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, StepStore, codec};
 
-/// One write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
-    /// A commit.
     Commit(Box<EncodedCommit>),
     /// Journal records of a thread.
     Records {
-        /// The thread.
         thread: ThreadId,
-        /// Its records.
         records: Vec<JournalRecord>,
         /// Whether they must be on the device before they are acknowledged.
         sync: bool,
@@ -79,15 +75,12 @@ impl Write {
 /// A commit as table changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EncodedCommit {
-    /// The row that it expects and the one that it writes.
     pub(super) header: CommitHeader,
     /// Everything that it writes and deletes, except journals.
     pub(super) changes: Vec<Change>,
-    /// Lanes whose journal it clears.
     pub(super) clear_journal: Vec<LanePath>,
     /// Whether it must be on the device before it is acknowledged.
     pub(super) must_sync: bool,
-    /// Lanes that it closes.
     pub(super) closed: Vec<LanePath>,
     /// The bytes that the ledger's chain hashes for it: the row's key and version, and the step's digest or zeros.
     pub(super) link: Vec<u8>,
@@ -148,7 +141,6 @@ impl EncodedCommit {
     }
 }
 
-/// The change that writes a journal record.
 pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
     let key = keys::record(thread, &record.lane, record.position);
     Change { family: Family::Journal, key, value: Some(codec::write_bytes(codec::RECORD, &record.bytes)) }

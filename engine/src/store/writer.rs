@@ -32,13 +32,9 @@ use super::write::Write;
 /// The error of a store that has failed.
 pub(super) type Failure = Arc<OnceLock<Error>>;
 
-/// The target of a writer.
 pub(super) struct Target<T> {
-    /// The database.
     pub(super) tables: Arc<T>,
-    /// The anchor beside it.
     pub(super) anchor: Anchor,
-    /// The ledger of the database.
     pub(super) ledger: Ledger,
     /// The error if another process has taken over the store.
     pub(super) displaced: Error,

@@ -192,6 +192,11 @@ impl Parts {
         self.0.is_empty()
     }
 
+    /// The number of bytes of text in the parts.
+    pub fn size_bytes(&self) -> usize {
+        self.0.iter().map(Part::size_bytes).sum()
+    }
+
     /// The text parts joined: the answer.
     pub fn text(&self) -> Cow<'_, str> {
         text(&self.0)

@@ -105,6 +105,18 @@ pub struct RolePolicy {
     pub with: BTreeMap<String, Value>,
 }
 
+impl Default for RolePolicy {
+    fn default() -> Self {
+        Self {
+            fallback: Vec::new(),
+            limits: RoleLimits::default(),
+            retry: Retry::default(),
+            timeout_ms: Some(limits::DEFAULT_STEP_TIMEOUT_MS),
+            with: BTreeMap::new(),
+        }
+    }
+}
+
 /// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

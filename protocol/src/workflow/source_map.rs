@@ -145,7 +145,6 @@ impl SourceMap {
         self.sources.first().is_some_and(|source| source.name() == file)
     }
 
-    /// Adds the map of the child workflow that plays `role`.
     pub(super) fn put_child(&mut self, role: &str, map: Self) {
         self.children.insert(role.to_owned(), map);
     }
@@ -155,7 +154,6 @@ impl SourceMap {
         self.incomplete.insert(path.to_owned());
     }
 
-    /// A diagnostic at `span` of the workflow file.
     pub(super) fn fault_at(&self, span: Span, code: Code, message: impl Into<String>) -> Diagnostic {
         self.at(Location { source: 0, span }, code, message)
     }

@@ -38,13 +38,10 @@ const BLOOM_BITS: f64 = 10.0;
 /// The minimum that the anchor promises.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Promise {
-    /// The acknowledged ledger.
     pub(super) ledger: Ledger,
-    /// The position of the list of tables.
     pub(super) manifest: Position,
 }
 
-/// The promise of the anchor in `folder`, if there is one.
 pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Promise>, Error> {
     let notice = match anchor::look(folder)? {
         AnchorState::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
@@ -56,7 +53,6 @@ pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Prom
     Ok(None)
 }
 
-/// Whether a database has been made at `database`.
 pub(super) fn has_database(database: &Path) -> Result<bool, Error> {
     let current = database.join("CURRENT");
     match current.try_exists() {

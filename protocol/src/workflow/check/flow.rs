@@ -111,7 +111,6 @@ impl<'p, 'w> Flow<'p, 'w> {
         (0..count).filter(|status| state.contains(self.not_run_bit(role) + 1 + status)).collect()
     }
 
-    /// The union of several states.
     pub(super) fn union(states: impl Iterator<Item = State>) -> Option<State> {
         states.reduce(|mut union, state| {
             union.union_with(&state);

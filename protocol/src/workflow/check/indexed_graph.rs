@@ -29,7 +29,6 @@ pub(super) struct Node<'w> {
     pub(super) in_graph: bool,
 }
 
-/// An edge with its location in the graph.
 pub(super) struct GraphEdge<'w> {
     /// The path of its part in the file.
     pub(super) path: String,

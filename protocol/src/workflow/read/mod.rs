@@ -235,7 +235,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Roles and their policies.
 type RolesAndPolicies = (Ordered<RoleName, Role>, BTreeMap<String, RolePolicy>);
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ impl Reader<'_> {
         (rules, output)
     }
 
-    /// Reads an expression, which may be a number.
     fn expression_or_number(&mut self, part: &Part<'_>) -> Option<String> {
         match part.node.kind {
             Kind::Int(_) | Kind::Float(_) => Some(part.node.to_value().to_text()),

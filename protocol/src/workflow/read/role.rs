@@ -12,11 +12,10 @@ use crate::source::Kind;
 use crate::workflow::format::{
     CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, RETRY, SELECT_EXPRESSION, SELECT_WORD,
 };
-use crate::workflow::limits::DEFAULT_STEP_TIMEOUT_MS;
 use crate::workflow::types::Field;
 use crate::workflow::{
-    Compact, Context, ModelRole, Ordered, Retry, Role, RoleKind, RoleLimits, RolePolicy, RuleRole, SelectBy,
-    SelectorRole, Template, ToolRole,
+    Compact, Context, ModelRole, Ordered, Retry, Role, RoleKind, RolePolicy, RuleRole, SelectBy, SelectorRole,
+    Template, ToolRole,
 };
 
 impl Reader<'_> {
@@ -48,13 +47,7 @@ impl Reader<'_> {
         let word = self.word_of(part)?;
         let fields = self.fields(part, &word.keys())?;
         let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
-        let mut policy = RolePolicy {
-            fallback: Vec::new(),
-            limits: RoleLimits::default(),
-            retry: Retry::default(),
-            timeout_ms: Some(DEFAULT_STEP_TIMEOUT_MS),
-            with: BTreeMap::new(),
-        };
+        let mut policy = RolePolicy::default();
         let mut with = BTreeMap::new();
         let (kind, output) = match word {
             Word::Model => {

@@ -191,11 +191,6 @@ fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Resul
     Ok(rest.and_then(|rest| rest.iter().try_fold(view, View::member)))
 }
 
-/// Renders a template.
-pub(super) fn render(statements: &[Statement], scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
-    render_within(statements, scope, max_bytes, &Meter::new())
-}
-
 /// Renders a template with a shared meter.
 pub(super) fn render_within(
     statements: &[Statement],
@@ -237,7 +232,6 @@ pub(super) fn value_within(
     copied.and_then(|()| checked_depth(view.into_value())).map_err(|error: RenderError| error.within(&expr.range))
 }
 
-/// Whether a condition is true.
 pub(super) fn condition(expr: &Expr, scope: &dyn Scope) -> Result<bool, RenderError> {
     let meter = Meter::new();
     truth(expr, &Env { scope, round: None, meter: &meter })
@@ -347,7 +341,6 @@ fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
     Ok(view.into_value())
 }
 
-/// The value of `expr`.
 pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     evaluated(expr, env).map_err(|error| error.within(&expr.range))
 }
@@ -488,7 +481,6 @@ fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, 
     view.as_value().ok_or(Cause::Operand { operation, found: "text" })
 }
 
-/// Whether `expr` is true.
 pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     is_true(expr, env).map_err(|error| error.within(&expr.range))
 }

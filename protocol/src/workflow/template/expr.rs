@@ -316,7 +316,6 @@ impl Filter {
 }
 
 impl Test {
-    /// The argument of the test.
     pub(crate) fn argument(&self) -> Option<&Expr> {
         match self {
             Self::Compare(_, expr) | Self::DivisibleBy(expr) | Self::StartingWith(expr) | Self::EndingWith(expr) => {

@@ -200,7 +200,7 @@ impl Template {
     /// # Errors
     /// [`RenderError`] with a range in the source; there is no partial output.
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
-        eval::render(&self.statements, scope, max_bytes)
+        eval::render_within(&self.statements, scope, max_bytes, &eval::Meter::new())
     }
 }
 

@@ -14,7 +14,7 @@ const INTEGER_END: f64 = 18_446_744_073_709_551_616.0;
 
 pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Result<Value, Cause> {
     match (left, right) {
-        (Value::Int(left), Value::Int(right)) => integers(operator, *left, *right),
+        (Value::Int(left), Value::Int(right)) if is_exact(operator, *left, *right) => integers(operator, *left, *right),
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
             floats(operator, left.as_f64().unwrap_or(f64::NAN), right.as_f64().unwrap_or(f64::NAN))
         }
@@ -66,6 +66,15 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
     }
 }
 
+/// Whether two integers give an integer, or a fault.
+fn is_exact(operator: Arithmetic, left: i128, right: i128) -> bool {
+    match operator {
+        Arithmetic::Divide => right == 0 || left % right == 0,
+        Arithmetic::Power => right >= 0,
+        _ => true,
+    }
+}
+
 fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Cause> {
     let result = match operator {
         Arithmetic::Add => left.checked_add(right),
@@ -74,23 +83,9 @@ fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Caus
         Arithmetic::Divide | Arithmetic::FloorDivide | Arithmetic::Remainder if right == 0 => {
             return Err(Cause::DivisionByZero);
         }
-        Arithmetic::Divide if left % right != 0 => {
-            return floats(
-                operator,
-                Value::Int(left).as_f64().unwrap_or(f64::NAN),
-                Value::Int(right).as_f64().unwrap_or(f64::NAN),
-            );
-        }
         Arithmetic::Divide => left.checked_div(right),
         Arithmetic::FloorDivide => Some(floor_division(left, right)),
         Arithmetic::Remainder => Some(left - floor_division(left, right) * right),
-        Arithmetic::Power if right < 0 => {
-            return floats(
-                operator,
-                Value::Int(left).as_f64().unwrap_or(f64::NAN),
-                Value::Int(right).as_f64().unwrap_or(f64::NAN),
-            );
-        }
         Arithmetic::Power => power(left, right),
     };
     match result {
