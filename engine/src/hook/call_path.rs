@@ -46,27 +46,26 @@ pub type RedactFn<'a> = dyn Fn(&mut Reply) + Send + Sync + 'a;
 pub struct Answered {
     /// The reply.
     pub reply: Reply,
-    /// Who gave it.
+    /// What gave it.
     pub answered_by: AnsweredBy,
-    /// The call as it reached whoever answered it, the port or a hook, where hooks stand on the path.
+    /// The call as it reached the port or the hook that answered, if there are hooks on the path.
     pub reached: Option<Call>,
-    /// Of a hook's answer: the details that the hook gave.
+    /// The details of a hook's answer.
     pub short_circuit: ShortCircuit,
     /// How many nodes the call reached, outermost first.
     pub passed: usize,
 }
 
-/// What a hook says of an answer that it gave in place of what lies behind it.
+/// Details of an answer that a hook gave instead of the port.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShortCircuit {
-    /// What it looked the answer up by, if anything.
+    /// The key of the lookup, if any.
     pub key: Option<String>,
-    /// What the answer had cost, in US dollars, where a price was known.
+    /// The original cost in US dollars, if a price was known.
     pub saved_usd: Option<f64>,
-    /// The tokens of that answer, where they had been counted.
+    /// The tokens of the answer, if counted.
     pub saved: Option<Usage>,
-    /// Of a model's answer: the attempts that it had taken, where they are known; 0 counts as one. A script's position
-    /// counts attempts, so that it continues where it would.
+    /// The attempts that a model's answer took, if known; 0 counts as one. A script's position counts attempts.
     pub attempts: u32,
 }
 
@@ -92,8 +91,8 @@ impl CallPath {
         self.run_redacting(call, port, &|_| {}).await
     }
 
-    /// As [`run`](Self::run); what a hook answers in place of the port is given to `redact` before any node in front of
-    /// it sees it. What the port says it has redacted itself.
+    /// Like [`run`](Self::run), and applies `redact` to a hook's answer before the nodes in front of it see it. The port
+    /// redacts its own answers.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -175,7 +174,7 @@ struct Run<'a> {
     unbypassed: Mutex<Option<Fault>>,
 }
 
-/// The rest of the path behind a hook. Taken by value: it can be run once.
+/// The rest of the path behind a hook. It can be run once.
 pub struct Next<'a> {
     rest: &'a (dyn Steps + 'a),
     index: usize,
@@ -190,7 +189,7 @@ impl<'a> Next<'a> {
         self.rest.step(self.index, call)
     }
 
-    /// Answers in place of everything that lies behind, and says what the answer was looked up by and what it saves.
+    /// Answers instead of the rest of the path.
     pub fn answer(self, reply: Reply, short_circuit: ShortCircuit) -> Reply {
         self.rest.answered(short_circuit);
         reply
@@ -202,7 +201,7 @@ trait Steps: Send + Sync {
     /// Carries the call to the node at `index`, or to the port behind the last.
     fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>>;
 
-    /// Takes note of what a hook says of its answer.
+    /// Records the details of a hook's answer.
     fn answered(&self, short_circuit: ShortCircuit);
 }
 
@@ -237,8 +236,8 @@ impl Steps for Run<'_> {
                 *self.unbypassed.lock() = Some(fault.clone());
                 return Err(fault);
             };
-            // The hook failed and may be bypassed. What the port has said by now is the answer; if nobody asked it
-            // yet, the rest of the path is taken as if the hook were not there.
+            // The hook failed and may be bypassed. What the port has said by now is the answer; if it was not
+            // reached, the rest of the path is taken as if the hook were not there.
             let said = self.port_result.lock().clone();
             match said {
                 Some(result) => result,
@@ -254,7 +253,7 @@ impl Steps for Run<'_> {
 }
 
 impl Run<'_> {
-    /// Gives a head that a hook changed its own digest: whoever comes next may go by it.
+    /// Updates the digest of a head that a hook changed: later hooks rely on it.
     fn digest_head(&self, call: &mut Call) {
         let (head, digest) = match call {
             Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. }) => {

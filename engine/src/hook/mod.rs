@@ -46,10 +46,9 @@ pub trait Hook: Send + Sync {
     /// when the call must not be made; every other fault comes from behind it, or is the hook's answer, and is passed on.
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>>;
 
-    /// Tells what came of a call that passed this hook, whoever behind it answered: of a model call what the loop made
-    /// of the reply, of a tool call whether it failed, of a turn that its step is about to be committed. Whatever is
-    /// kept of a reply is kept only when it was accepted. `call` is the call as it was asked and `reply` as it entered
-    /// the thread, before and after all hooks; what the hook itself saw it knows by `call.site()`.
+    /// Reports the fate of a call that passed this hook: whether the loop accepted a model's reply, whether a tool call
+    /// failed, that the step of a turn is about to be committed. A hook keeps a reply only if it was accepted. `call` is
+    /// the call before all hooks and `reply` the reply after all; `call.site()` identifies what the hook itself saw.
     fn settle<'a>(
         &'a self,
         call: &'a Call,

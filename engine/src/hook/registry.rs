@@ -11,19 +11,18 @@ use rondo_protocol::workflow::{HookNode, HookUse, OnHookError, Policy, Workflow}
 
 use super::{Hook, HookResources, KeySpace, RoleView, Subcommand};
 
-/// A kind of hook. Everything that belongs to it stands in its own file: its settings, when it adds itself to a role,
-/// its verbs and flags, and the hook.
+/// A kind of hook. Its file contains all of it: settings, when it adds itself to a role, subcommands, flags, the hook.
 pub trait HookKind: Send + Sync {
     /// The name in files.
     fn name(&self) -> &'static str;
 
-    /// The calls before which it adds itself to a role whose `with` holds settings for it.
+    /// The kind of calls for which it adds itself to a role with settings for it under `with`.
     fn injected_at(&self) -> Option<CallKind> {
         None
     }
 
-    /// The program of the operator by which a use of this kind does its work, if that is how it does. A run whose
-    /// workflow names one that the operator has not declared is refused before anything is set up.
+    /// The operator's program that a use of this kind runs, if any. A run whose workflow names an undeclared one is
+    /// refused before anything is set up.
     fn program<'h>(&self, hook: &'h HookUse) -> Option<&'h str> {
         let _ = hook;
         None
@@ -45,7 +44,7 @@ pub trait HookKind: Send + Sync {
         Vec::new()
     }
 
-    /// What it adds to the redaction of everything that enters the thread by the calls that a node stands before.
+    /// The patterns that it adds to the redaction of what enters the thread through its calls.
     ///
     /// # Errors
     /// Which pattern cannot be used, and why.
@@ -75,8 +74,8 @@ pub struct BuildContext<'a> {
     pub space: &'a KeySpace,
     /// The roles that any node of this kind covers.
     pub of_kind: &'a BTreeSet<RoleName>,
-    /// The roles between whom and the port something stands behind this node that may change what is said: what comes
-    /// from there is no answer to the call as this node sees it.
+    /// The roles whose calls or replies may be changed between this node and the port: their replies do not answer the
+    /// call as this node sees it.
     pub altered: &'a BTreeSet<RoleName>,
     /// Whether the calls to come are those of a finished thread, sent again: they count in no metric.
     pub is_replay: bool,
@@ -91,8 +90,8 @@ pub struct Flag {
     pub values: &'static [&'static str],
     /// One line of help.
     pub about: &'static str,
-    /// The word with which nothing is answered that was answered before: every call reaches its port. A run that is
-    /// recorded is given it. `None` = the flag has no say in that.
+    /// The value with which every call reaches its port, used for a run that is recorded; `None` = the flag has no effect
+    /// on that.
     pub reaching: Option<&'static str>,
 }
 

@@ -92,8 +92,7 @@ pub struct HookProgram {
 }
 
 impl HookResources {
-    /// A digest of everything but its arguments that tells one tool from another of the same name: its schema and, of a
-    /// program or a server, what runs behind it.
+    /// A digest that distinguishes tools of the same name: of the schema and, for a program or a server, of its backend.
     pub fn definition(&self, tool: &Spec) -> Digest {
         let table = match &tool.origin {
             Origin::BuiltIn => String::new(),

@@ -39,7 +39,7 @@ pub struct Action {
 }
 
 impl Action {
-    /// An action that looks and changes nothing.
+    /// A read-only action.
     pub fn reading(
         name: &'static str,
         about: &'static str,
@@ -50,7 +50,7 @@ impl Action {
         Self { name, about, arguments, changes: false, run }
     }
 
-    /// An action that changes what is kept.
+    /// An action that changes the kind's values.
     pub fn writing(
         name: &'static str,
         about: &'static str,
@@ -64,7 +64,7 @@ impl Action {
     }
 }
 
-/// Does what an action says, and says what came of it.
+/// Carries out an action and returns its output.
 pub type Run = Arc<
     dyn for<'a> Fn(Arguments, &'a dyn SubcommandContext) -> BoxFuture<'a, Result<SubcommandOutput, String>>
         + Send
@@ -76,27 +76,27 @@ pub type Run = Arc<
 pub struct Argument {
     /// Its name: of a flag without dashes.
     pub name: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder of its value in the help.
     pub value: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Whether it stands by its place and not behind a flag; such a one is required.
+    /// Whether it is positional; positional arguments are required.
     pub is_positional: bool,
 }
 
 impl Argument {
-    /// One behind a flag.
+    /// A flag with a value.
     pub const fn flag(name: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { name, value, about, is_positional: false }
     }
 
-    /// One that stands by its place.
+    /// A positional argument.
     pub const fn positional(name: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { name, value, about, is_positional: true }
     }
 }
 
-/// What was asked of an action: its arguments by name.
+/// The arguments of an action, by name.
 pub type Arguments = BTreeMap<String, String>;
 
 /// What an action works with.
@@ -116,9 +116,8 @@ pub trait SubcommandContext: Send + Sync {
     /// That there is none, or more than one.
     fn thread(&self, word: &str) -> Result<ThreadId, String>;
 
-    /// Sends what the roles of a thread once asked, and what they were answered, along the call paths of this kind's
-    /// nodes: every call, in order, with a port that answers what it answered then. Nothing is asked of any provider or
-    /// tool and nothing of the thread is changed. Gives how many calls were sent.
+    /// Replays the calls of a thread, in order, through this kind's nodes with a port that returns the recorded replies.
+    /// No provider or tool is called and the thread is unchanged. Returns the number of calls.
     ///
     /// # Errors
     /// When the thread cannot be read, or what the operator has set does not fit it.

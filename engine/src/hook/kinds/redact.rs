@@ -14,7 +14,6 @@ use rondo_protocol::workflow::HookUse;
 
 use crate::hook::{BuildContext, Context, Hook, HookKind, Next};
 
-/// The most patterns of one node.
 const PATTERNS_MAX: usize = 64;
 
 /// The kind.

@@ -250,7 +250,7 @@ impl<T: CacheValue> Cache<T> {
     fn opening(&self) -> &(Instant, Shared<BoxFuture<'static, ()>>) {
         self.inner.opening.get_or_init(|| {
             let inner = Arc::clone(&self.inner);
-            // It goes on when nobody waits for it any more. However it ends, the cache is open with what was taken in.
+            // It continues without waiters. However it ends, the cache is open with what was loaded.
             (Instant::now(), tokio::task::spawn_blocking(move || inner.open()).map(drop).boxed().shared())
         })
     }
@@ -305,8 +305,8 @@ impl<T: CacheValue> Cache<T> {
         }
     }
 
-    /// Has the table take one write. An entry is written before its payload and removed after it: whatever is cut off in
-    /// between, no payload stands without its entry, and an entry without its payload is found out when it is used.
+    /// Has the table take one write. An entry is written before its payload and removed after it: after an
+    /// interruption no payload lacks its entry, and an entry without its payload is detected when it is used.
     async fn put(&self, key: &Key, write: &Write) -> bool {
         let table = &self.inner.table;
         let (entry, payload) = (entry_key(key), payload_key(key));

@@ -20,15 +20,13 @@ pub struct Catalog {
     pub(super) entries: Vec<(Key, Entry)>,
     pub(super) metrics: BTreeMap<Label, Counts>,
     pub(super) unreadable: Vec<Key>,
-    /// All metrics were read.
     pub(super) metrics_complete: bool,
     damaged: usize,
     faults: Vec<String>,
 }
 
 impl Catalog {
-    /// Reads a table, which is not written to. What cannot be read is left out and told by
-    /// [`Catalog::warnings`].
+    /// Reads a table without writing. Leaves out what cannot be read; [`Catalog::warnings`] reports it.
     pub fn read(table: &dyn Table) -> Self {
         let mut catalog = Self::default();
         let entries = scan(table, ENTRIES, |record_key, record| match key_of(record_key) {

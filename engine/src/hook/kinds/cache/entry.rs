@@ -66,13 +66,13 @@ fn name(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-/// What finds entries of a cache by something besides their keys. It is told of each entry that comes and goes, those of
-/// earlier processes as well, so that nobody has to go through all of them. `()` finds nothing.
+/// Finds entries of a cache by something other than their keys, without a scan. It is updated for each inserted and
+/// removed entry, including those of earlier processes. `()` finds nothing.
 pub trait SecondaryIndex: Default + Send + 'static {
-    /// An entry has come. `about` is the caller's own bytes of it.
+    /// An entry was inserted. `about` is the caller's own bytes of it.
     fn inserted(&mut self, key: &Key, about: &[u8]);
 
-    /// An entry has gone.
+    /// An entry was removed.
     fn removed(&mut self, key: &Key);
 }
 
@@ -206,7 +206,7 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// In a few words, as notes and reports tell it.
+    /// In a few words, for notes and reports.
     pub fn words(&self) -> &'static str {
         match self {
             Self::Absent => "absent",

@@ -85,7 +85,7 @@ pub(super) fn explain<A: Explained>(
     for hook in note.hooks.iter().filter(|hook| is_of(A::KIND, &hook.node)) {
         let Some(Value::List(calls)) = hook.metrics.get("calls") else { continue };
         for call in calls {
-            tell(&hook.node, call, &entries, &mut output);
+            explain_call(&hook.node, call, &entries, &mut output);
         }
     }
     if output.lines.is_empty() {
@@ -113,8 +113,7 @@ fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>
     Ok(entries)
 }
 
-/// Explains one call.
-fn tell<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], output: &mut SubcommandOutput) {
+fn explain_call<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], output: &mut SubcommandOutput) {
     let text = |name: &str| call.get(name).and_then(Value::as_str);
     let (key, outcome) = (text("key").unwrap_or_default(), text("outcome").unwrap_or_default());
     let _ = match text("tool") {
@@ -172,15 +171,15 @@ fn line<A: Explained>(
     let object = |parts: &[(&str, String)]| -> Value {
         parts.iter().map(|(name, what)| (*name, Value::from(what.as_str()))).collect()
     };
-    let told = ["position", "tool", "key", "outcome"].into_iter();
-    let told = told.filter_map(|name| Some((name, call.get(name)?.clone())));
+    let listed = ["position", "tool", "key", "outcome"].into_iter();
+    let listed = listed.filter_map(|name| Some((name, call.get(name)?.clone())));
     let explained = [
         ("node", Value::from(node)),
         ("parts", own.map(|own| object(&own.parts())).unwrap_or_default()),
         ("nearest", other.map(|other| other.origin().object()).unwrap_or_default()),
         ("differs", object(differs)),
     ];
-    told.chain(explained).collect()
+    listed.chain(explained).collect()
 }
 
 impl Origin<'_> {

@@ -1,7 +1,7 @@
 //! Single flight: of those that ask for a missing entry at once, one goes to make it and the others wait for it.
 //!
-//! A key in flight is a semaphore of one permit. Whoever holds it goes on; giving it back without a result wakes
-//! exactly one of the others, and a result closes it, which wakes them all. Both hold however a future is dropped.
+//! A key in flight is a semaphore of one permit. The holder makes the entry; releasing it without a result wakes
+//! exactly one waiter, and a result closes it, which wakes all. Both hold however a future is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) enum Turn {
     Leader(Guard),
     /// Another one has kept an entry: look again.
     InsertOutcome,
-    /// Nobody's: the wait is over, or too many keys are in flight. The caller makes its own call.
+    /// No turn: the wait timed out, or too many keys are in flight. The caller makes its own call.
     Alone,
 }
 
@@ -61,7 +61,7 @@ impl Flights {
         }
     }
 
-    /// Tells all who wait for `key` that an entry was kept.
+    /// Wakes all waiters of `key`: an entry was kept.
     pub(super) fn complete(&self, key: &Key) {
         if let Some(flight) = self.keys.lock().remove(key) {
             flight.turns.close();

@@ -142,7 +142,6 @@ impl LabelMetrics {
     }
 }
 
-/// The metrics of all labels.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     by_label: Mutex<BTreeMap<Label, Arc<LabelMetrics>>>,

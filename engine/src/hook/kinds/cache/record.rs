@@ -22,7 +22,6 @@ use crate::trust::secret::Secret;
 
 /// What the first byte of each record says.
 const VERSION: u8 = 2;
-/// The most bytes of `about`.
 pub(super) const ABOUT_MAX_BYTES: usize = 4096;
 /// Sequences end here, so that counting on from one that was read never overflows.
 const SEQUENCE_MAX: u64 = 1 << 62;
@@ -52,17 +51,14 @@ impl Records {
     }
 }
 
-/// The record's key of an entry.
 pub(super) fn entry_key(key: &Key) -> Vec<u8> {
     [ENTRIES, &key.0].concat()
 }
 
-/// The key of a payload.
 pub(super) fn payload_key(key: &Key) -> Vec<u8> {
     [PAYLOADS, &key.0].concat()
 }
 
-/// The key of a label's metrics.
 pub(super) fn metrics_key(label: &Label) -> Vec<u8> {
     let mut named = Vec::new();
     put_bytes(&mut named, label.role().as_bytes());
@@ -126,7 +122,6 @@ fn size_bytes(record_len: usize, payload_bytes: u64) -> u64 {
     payload_bytes.saturating_add(record_len as u64).saturating_add(OVERHEAD_BYTES)
 }
 
-/// The record of a label's metrics.
 pub(super) fn write_metrics(secret: &Secret, label: &Label, numbers: &[u64; METRICS]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     put_bytes(&mut bytes, label.role().as_bytes());
@@ -148,7 +143,6 @@ pub(super) fn read_metrics(secret: &Secret, record_key: &[u8], record: &[u8]) ->
     rest.0.is_empty().then(|| (label, Counts::new(numbers)))
 }
 
-/// A record with its check.
 fn close(secret: &Secret, record_key: &[u8], mut record: Vec<u8>) -> Vec<u8> {
     let check = secret.tag_of(&[record_key, &record]);
     record.extend(check.into_iter().take(CHECK_BYTES));

@@ -24,7 +24,6 @@ const GROUP_NAMES: u8 = b'g';
 const GROUP_RECORDS: u8 = b's';
 /// How many bytes of a group's SHA-256 stand in keys.
 const PREFIX_BYTES: usize = 16;
-/// The most groups that are listed.
 const GROUPS_MAX: usize = 10_000;
 
 /// The caches of a kind.

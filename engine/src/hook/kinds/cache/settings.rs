@@ -21,7 +21,7 @@ pub const FLAG: Flag = Flag {
 const ENTRIES: u64 = 10_000;
 const BYTES: u64 = 256 << 20;
 
-/// Who is given what is kept.
+/// Which threads may use an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The thread that asked for it.
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// What stands in a key for it: the thread's id, the workflow's name, or nothing.
+    /// Its part of a key: the thread's id, the workflow's name, or nothing.
     pub fn within<'a>(self, thread: &'a ThreadId, workflow: &'a str) -> &'a str {
         match self {
             Self::Thread => thread.as_str(),
@@ -63,7 +63,7 @@ impl Scope {
 /// What an author and a run have set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Who is given what is kept.
+    /// Which threads may use an entry.
     pub scope: Scope,
     /// Ceilings.
     pub limits: Limits,

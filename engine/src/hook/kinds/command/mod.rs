@@ -39,7 +39,6 @@ use decision::{Decided, Decision};
 /// How long a program may take where the operator does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes of a decision.
 const DECISION_MAX_BYTES: usize = 8 << 20;
 
 /// The most bytes that a program may put out on both streams.

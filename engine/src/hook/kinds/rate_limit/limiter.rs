@@ -1,4 +1,4 @@
-//! Who may go on, and since when: what all calls of one subject wait at.
+//! The limiter of one subject: admits its calls in order.
 //!
 //! Laws:
 //! - At no moment more than `concurrent` calls are under way, and in no minute more than `per_minute` are let through,
@@ -6,7 +6,7 @@
 //! - Calls are admitted in the order of their arrival. One that gives up leaves the queue, and the next moves up.
 //! - The lowest number of those who hold the subject at the time is the one in force.
 //!
-//! What comes next is decided by [`State`], which is given the time; around it stands only the waiting.
+//! [`State`] decides, given the time; the rest only waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct Pass {
     limiter: Arc<Limiter>,
 }
 
-/// A call would have to wait longer than it can: so long, as far as it can be told.
+/// A call would have to wait longer than it can: for this long, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong(pub(super) Duration);
 
@@ -189,7 +189,7 @@ enum Look {
     Go,
     /// It waits at least until then.
     NotBefore(Instant),
-    /// It waits until somebody makes room.
+    /// It waits until there is room.
     Later,
 }
 

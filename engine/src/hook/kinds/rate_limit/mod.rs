@@ -50,14 +50,13 @@ pub struct RateLimit {
     limiters: Arc<Limiters>,
 }
 
-/// The limiter of each subject.
 #[derive(Debug, Default)]
 struct Limiters {
     by_subject: Mutex<BTreeMap<Subject, Arc<Limiter>>>,
 }
 
 impl Limiters {
-    /// Holds a subject. Those that nobody holds any more are forgotten.
+    /// Holds a subject, and removes idle ones.
     fn hold(&self, subject: &Subject, rate: Rate) -> Hold {
         let mut by_subject = self.by_subject.lock();
         let now = Instant::now();
@@ -99,7 +98,6 @@ fn rate(hook: &HookUse) -> Result<Rate, String> {
 
 struct Limiting {
     rate: Rate,
-    /// The models that each role may ask.
     models: BTreeMap<RoleName, Vec<ModelView>>,
     limiters: Arc<Limiters>,
     /// What this node has met so far.

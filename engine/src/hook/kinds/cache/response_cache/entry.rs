@@ -1,7 +1,6 @@
 //! What is kept: an answer with what it had cost.
 
 use rondo_protocol::call::{ModelAnswer, TurnReply};
-use rondo_protocol::message::Part;
 use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
 use rondo_protocol::read_set::ReadSet;
 use rondo_protocol::{Digest, canonical};
@@ -103,21 +102,11 @@ impl CacheValue for Answer {
     }
 
     fn weight(&self) -> u64 {
-        let of_reply = |reply: &ModelReply| {
-            let parts = reply.parts.as_slice().iter().map(|part| match part {
-                Part::Text { text } => text.len(),
-                Part::Reasoning { opaque, text } => text.len() + opaque.as_ref().map_or(0, |opaque| opaque.data.len()),
-                Part::ToolCall(tool) => tool.arguments.len() + tool.name.len() + tool.id.len(),
-                Part::ToolResult { id, text, .. } => id.len() + text.len(),
-                Part::File { media_type, name, .. } => media_type.len() + name.len(),
-            });
-            parts.sum::<usize>()
-        };
         let bytes = match &self.said {
-            Content::Model(reply) => of_reply(reply),
+            Content::Model(reply) => reply.parts.size_bytes(),
             Content::Turn(turn, seen) => {
                 let entries = turn.transcript.entries.iter().map(|entry| match entry {
-                    Entry::Model { reply, .. } => of_reply(reply) + FIXED_BYTES,
+                    Entry::Model { reply, .. } => reply.parts.size_bytes() + FIXED_BYTES,
                     Entry::Tool { arguments, text, .. } => arguments.len() + text.len() + FIXED_BYTES,
                     Entry::Repair { text } => text.len(),
                 });

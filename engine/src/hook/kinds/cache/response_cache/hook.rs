@@ -70,7 +70,6 @@ struct PendingCall {
     turn: Option<Guard>,
 }
 
-/// The metrics of one visit.
 #[derive(Default, Serialize)]
 struct Visit {
     lookups: u64,
@@ -189,8 +188,8 @@ impl ResponseCacheHook {
         }
     }
 
-    /// Takes note of how a lookup ended.
-    fn told(&self, site: &Site, key: &Key, outcome: &'static str) {
+    /// Counts how a lookup ended.
+    fn count_outcome(&self, site: &Site, key: &Key, outcome: &'static str) {
         self.visits.count(site, |visit| {
             visit.lookups += 1;
             visit.hits += u64::from(outcome == HIT);
@@ -204,8 +203,8 @@ impl ResponseCacheHook {
         self.count(&site.role, if outcome == HIT { Metric::Hits } else { Metric::Misses }, 1);
     }
 
-    /// Whether an answer may be given to this role now: a turn only while what its tools saw still stands, and only if
-    /// the role may call each of them without asking anybody.
+    /// Whether an answer may be served to this role now: a turn only while what its tools read is unchanged, and only if
+    /// the role may call each of them without approval.
     async fn validity(&self, answer: &Arc<Answer>, role: &RoleName) -> Validity {
         let Content::Turn(turn, seen) = &answer.said else { return Validity::Holds };
         if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
@@ -244,15 +243,22 @@ impl ResponseCacheHook {
         })
     }
 
-    async fn look_up(&self, subject: &Subject<'_>, key: Key, context: &Context, call: &Call) -> Looked {
+    /// An answer that may be served, or the right to be asked first if others wait for it.
+    async fn look_up(
+        &self,
+        subject: &Subject<'_>,
+        key: Key,
+        context: &Context,
+        call: &Call,
+    ) -> Result<Arc<Answer>, Option<Guard>> {
         let site = subject.site;
         if !self.settings.looks {
-            return Looked::Missed { turn: None };
+            return Err(None);
         }
         let asked = if self.settings.keeps {
             self.cache.get_shared(&key, || context.env.now_ms(), subject.wait).await
         } else {
-            // Nobody would be given what this asker is told.
+            // Nothing is kept, so that equal calls have nothing to wait for.
             self.cache.get(&key, context.env.now_ms()).await.map_err(|miss| (miss, None))
         };
         for warning in self.cache.take_warnings() {
@@ -261,26 +267,26 @@ impl ResponseCacheHook {
         match asked {
             Ok(found) => {
                 let validity = self.validity(&found.value, &site.role).await;
-                self.told(site, &key, validity.outcome());
+                self.count_outcome(site, &key, validity.outcome());
                 match validity {
                     Validity::Holds => {
                         self.count(&site.role, Metric::SavedTokens, found.value.tokens());
                         self.count(&site.role, Metric::SavedMicrousd, microusd(found.value.cost_usd));
-                        return Looked::Found { answer: found.value };
+                        return Ok(found.value);
                     }
                     Validity::Changed => {
                         self.cache.remove(&key);
                     }
                     Validity::NotPermitted | Validity::TooLate => {}
                 }
-                Looked::Missed { turn: None }
+                Err(None)
             }
             Err((missing, turn)) => {
                 if let Some(warning) = missing.warning() {
                     context.reports.warn(&context.node, call, warning.to_owned());
                 }
-                self.told(site, &key, missing.words());
-                Looked::Missed { turn }
+                self.count_outcome(site, &key, missing.words());
+                Err(turn)
             }
         }
     }
@@ -308,12 +314,6 @@ impl Validity {
             Self::TooLate => "not looked at in time",
         }
     }
-}
-
-/// The result of a lookup.
-enum Looked {
-    Found { answer: Arc<Answer> },
-    Missed { turn: Option<Guard> },
 }
 
 fn microusd(cost_usd: Option<f64>) -> u64 {
@@ -365,18 +365,14 @@ impl Hook for ResponseCacheHook {
             };
             // A node further out has looked the same key up, and keeps what comes.
             let Some(_asking) = self.caches.begin(subject.site, key) else { return next.run(call).await };
-            let looked = if is_first {
-                self.look_up(&subject, key, context, &call).await
-            } else {
-                Looked::Missed { turn: None }
-            };
+            let looked = if is_first { self.look_up(&subject, key, context, &call).await } else { Err(None) };
             let turn = match looked {
-                Looked::Found { answer } => {
+                Ok(answer) => {
                     self.counter(subject.site).given(subject.site, answer.further_requests());
                     let reply = served(&answer, &context.node);
                     return Ok(next.answer(reply, answer.instead(&key)));
                 }
-                Looked::Missed { turn } => turn,
+                Err(turn) => turn,
             };
             let open = PendingCall {
                 key,

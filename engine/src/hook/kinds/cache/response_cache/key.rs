@@ -10,9 +10,8 @@ use crate::hook::kinds::cache::Key;
 
 /// The version of keys: another one for another meaning of any part.
 const VERSION: u32 = 1;
-/// How much of a digest stands in a facet: enough to tell two apart.
+/// The digits of a digest in a facet: enough to distinguish two.
 const SHORT: usize = 16;
-/// The most bytes that an entry holds about itself.
 const ABOUT_MAX_BYTES: usize = 4096;
 /// After how many messages, counted from the last one, the chain is kept to explain a difference.
 const LINKS_MAX: usize = 64;
@@ -38,7 +37,7 @@ pub struct Parts {
     pub lane: String,
     /// The n-th equal request of that lane in its thread, from 1.
     pub occurrence: u32,
-    /// The digest of the patterns that are taken out of what the role is told; nothing without any.
+    /// The digest of the patterns redacted from the role's messages; empty without any.
     pub redaction: String,
     /// Of a turn, where its tools work.
     pub root: String,
@@ -59,7 +58,7 @@ impl Parts {
     }
 }
 
-/// What the request consists of, so that a difference can be told: names and short digests, no text.
+/// The parts of a request, to report differences: names and short digests, no text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facets {
     /// The resolved model.
@@ -117,7 +116,7 @@ impl Facets {
     }
 }
 
-/// What stands in an entry: what it was looked up by, and where it came from.
+/// The description in an entry: the parts of its key, and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The parts of its key.

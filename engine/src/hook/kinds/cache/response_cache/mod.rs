@@ -1,7 +1,7 @@
 //! `response_cache`: answers a model call, or a whole turn, from an equal one that was answered before, in any thread
 //! that its scope covers. Transparent.
 //!
-//! Both legs stand here: what is looked up ([`key`]), what is kept ([`entry`]), and when ([`hook`]). The runtime
+//! Both directions are here: what is looked up ([`key`]), what is kept ([`entry`]), and when ([`hook`]). The runtime
 //! knows nothing of it. Laws:
 //!
 //! - Two requests that differ in anything that is sent, in where they are sent, or in how often the thread has asked

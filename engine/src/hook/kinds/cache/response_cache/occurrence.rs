@@ -3,7 +3,7 @@
 //! All nodes of a run count together, each call once, however many nodes it passes. What was asked before this run is
 //! read from the steps and the journal, once for each lane.
 //!
-//! Counts are bounded: each stands under the first eight bytes of a digest over lane and request, and a run holds at most
+//! Counts are bounded: the key of each is the first eight bytes of a digest over lane and request, and a run holds at most
 //! [`COUNTS_MAX`] of them, about 8 MB. A request for which there is no room has no number, so that it is neither looked
 //! up nor kept; those that are counted go on. Two requests with the same eight bytes would count as one, which can only
 //! make them miss: what is looked up has the whole digest.
@@ -84,7 +84,7 @@ struct State {
     /// For how many more counts there is room.
     room: usize,
     /// Whether the warning was given.
-    is_told: bool,
+    is_warned: bool,
 }
 
 impl Default for State {
@@ -94,7 +94,7 @@ impl Default for State {
             asked: BTreeMap::new(),
             numbered: BTreeMap::new(),
             room: COUNTS_MAX,
-            is_told: false,
+            is_warned: false,
         }
     }
 }
@@ -182,7 +182,7 @@ impl State {
     }
 
     fn full(&mut self) -> Numbered {
-        Numbered::Full { is_news: !std::mem::replace(&mut self.is_told, true) }
+        Numbered::Full { is_news: !std::mem::replace(&mut self.is_warned, true) }
     }
 }
 

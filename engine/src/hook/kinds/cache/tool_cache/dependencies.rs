@@ -1,4 +1,4 @@
-//! What a result stands on as far as writes are concerned, and what a write may change.
+//! What a result depends on as far as writes are concerned, and what a write may change.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub struct WriteSet {
 }
 
 impl WriteSet {
-    /// What nobody knows the bounds of.
+    /// A write without known bounds.
     pub fn anything() -> Self {
         Self { reach: None }
     }
@@ -90,7 +90,7 @@ impl WriteSet {
         self.reach.as_ref()?.1.paths()
     }
 
-    /// Whether it may change what a result stands on. On doubt it may.
+    /// Whether it may change what a result depends on; in doubt it may.
     pub fn touches(&self, dependencies: &Dependencies) -> bool {
         let (Some((root, reach)), Some(names)) = (&self.reach, &dependencies.names) else { return true };
         let own = Path::new(&dependencies.root);

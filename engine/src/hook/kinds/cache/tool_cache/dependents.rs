@@ -1,4 +1,4 @@
-//! Which kept results stand on which paths, so that a write finds those that it touches without looking at the others.
+//! Which results depend on which paths, so that a write finds those that it touches without a scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

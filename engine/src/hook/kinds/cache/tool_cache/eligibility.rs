@@ -28,11 +28,11 @@ pub enum Refusal {
     Excluded,
     /// The author names others only.
     NotListed,
-    /// It is a server's, and nobody names it.
+    /// It is a server's, and the author does not name it.
     ServerNotNamed,
     /// It writes.
     Writes,
-    /// Nobody knows what it does.
+    /// Its effect is unknown.
     External,
     /// There are no files to look at.
     NoFiles,
@@ -116,7 +116,7 @@ impl Eligibility {
             Effect::Reads(_) if self.has_files => {}
             Effect::Reads(_) => return Err(Refusal::NoFiles),
             Effect::Writes(_) => return Err(Refusal::Writes),
-            // Whoever names a server's tool says that it depends on its arguments alone.
+            // By naming a server's tool the author declares that it depends on its arguments alone.
             Effect::External if known.is_of_server => {}
             Effect::External => return Err(Refusal::External),
         }

@@ -9,7 +9,7 @@ use crate::hook::kinds::cache::CacheValue;
 
 /// What one entry holds beside its text, and beside the path of each read entry.
 const FIXED_BYTES: usize = 256;
-/// The bytes in which the text's length stands.
+/// The size of the text's length.
 const LENGTH_BYTES: usize = 8;
 
 /// A result that can be given again.
@@ -17,7 +17,7 @@ const LENGTH_BYTES: usize = 8;
 pub struct ToolResult {
     /// What the tool said.
     pub text: String,
-    /// What it saw of the file system; `None` = it stands on its arguments alone.
+    /// What it saw of the file system; `None` = it depends on its arguments alone.
     pub seen: Option<ReadSet>,
 }
 

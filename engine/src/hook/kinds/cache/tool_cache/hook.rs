@@ -47,7 +47,7 @@ pub struct ToolCacheHook {
     cache: Cache<ToolResult>,
     files: Option<Arc<Workspace>>,
     shared: Arc<Shared>,
-    /// Roles between whom and the tool something may change what is said: there is nothing to keep of them.
+    /// Roles whose calls or results another hook may change: their results are not kept.
     altered: BTreeSet<RoleName>,
     /// Whether its calls count in no metric and change nothing.
     is_replay: bool,
@@ -73,7 +73,6 @@ struct Subject<'a> {
     key: Key,
 }
 
-/// The result of a lookup.
 enum ToolLookup {
     Found(Arc<ToolResult>),
     Missed(Outcome, Option<Guard>),
@@ -104,8 +103,8 @@ impl ToolCacheHook {
         }
     }
 
-    /// Takes note of how a lookup ended.
-    fn told(&self, subject: &Subject<'_>, outcome: Outcome) {
+    /// Counts how a lookup ended.
+    fn count_outcome(&self, subject: &Subject<'_>, outcome: Outcome) {
         let ToolCall { site, name, .. } = subject.call;
         if !self.is_replay {
             let label_metrics = self.cache.label_metrics(&Label::new(site.role.as_str(), name));
@@ -277,7 +276,7 @@ impl ToolCacheHook {
             Ok(subject) => subject,
             Err(refusal) => {
                 self.visit(&call.site, |visit| {
-                    visit.observed();
+                    visit.observed_calls += 1;
                     visit.looked_up(call.site.position, &call.name, None, Outcome::Refused(refusal));
                 });
                 return self.pass(call, next).await;
@@ -287,29 +286,29 @@ impl ToolCacheHook {
         let Some(_asking) = self.shared.caches.begin(&call.site, subject.key) else {
             return self.pass(subject.call.clone(), next).await;
         };
-        self.visit(&call.site, Visit::observed);
+        self.visit(&call.site, |visit| visit.observed_calls += 1);
         self.unsettled.lock().remove(&call.site);
         if !self.settings.common.looks {
-            self.told(&subject, Outcome::NotAsked);
+            self.count_outcome(&subject, Outcome::NotAsked);
             let ran = self.run(&subject, next, None, context).await;
             return self.open(&call.site, ran);
         }
         let serves = self.settings.mode == Mode::Serve || self.is_replay;
         match self.look_up(&subject, serves, context).await {
             ToolLookup::Missed(outcome, turn) => {
-                self.told(&subject, outcome);
+                self.count_outcome(&subject, outcome);
                 let ran = self.run(&subject, next, turn, context).await;
                 self.open(&call.site, ran)
             }
             ToolLookup::Found(kept) if serves => {
-                self.told(&subject, Outcome::Hit);
+                self.count_outcome(&subject, Outcome::Hit);
                 let short_circuit = ShortCircuit { key: Some(subject.key.to_string()), ..ShortCircuit::default() };
                 Ok(next.answer(Reply::Tool(kept.reply()), short_circuit))
             }
             ToolLookup::Found(kept) => {
                 let ran = self.run(&subject, next, None, context).await;
                 if self.settings.mode == Mode::Observe {
-                    self.told(&subject, Outcome::WouldHit);
+                    self.count_outcome(&subject, Outcome::WouldHit);
                     return ran.result;
                 }
                 self.compared(&subject, &kept, ran, context).await
@@ -330,16 +329,16 @@ impl ToolCacheHook {
             _ => None,
         };
         let Some(differs) = differs else {
-            self.told(subject, Outcome::WouldHit);
+            self.count_outcome(subject, Outcome::WouldHit);
             return ran.result;
         };
         let site = &subject.call.site;
         if self.is_valid(kept).await != Some(true) {
             // It changed between the check and the call.
-            self.told(subject, Outcome::Changed);
+            self.count_outcome(subject, Outcome::Changed);
             return self.open(site, ran);
         }
-        self.told(subject, Outcome::Mismatch);
+        self.count_outcome(subject, Outcome::Mismatch);
         context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
         if self.settings.common.keeps {
             self.cache.remove(&subject.key);
@@ -370,7 +369,7 @@ impl ToolCacheHook {
             return Err(Refusal::Overlapped);
         }
         if kept == cache::InsertOutcome::Inserted {
-            self.visit(site, Visit::recorded);
+            self.visit(site, |visit| visit.recorded_count += 1);
         }
         Ok(())
     }

@@ -15,9 +15,8 @@ const VERSION: u32 = 2;
 const DOMAIN: &[u8] = b"rondo/tool/v1\n";
 /// The longest excerpt of arguments in an entry, in bytes.
 const EXCERPT_MAX_BYTES: usize = 300;
-/// The most bytes that an entry holds about itself.
 const ABOUT_MAX_BYTES: usize = 4096;
-/// What the bytes about a result begins with that stands on its arguments alone, and that of another one.
+/// The first byte of the description of a result that depends on its arguments alone, and of any other.
 const ALONE: u8 = b'a';
 const LOOKED: u8 = b'l';
 
@@ -81,7 +80,7 @@ pub fn key(fixed: &Digest, within: &str, effect: &str, arguments: &str) -> Key {
     Digest::sha256(&parts.concat())
 }
 
-/// What stands in an entry: what it was looked up by, where it came from, and what it stands on.
+/// The description in an entry: the parts of its key, its source and its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The parts of its key that all calls of the tool share.
@@ -100,7 +99,7 @@ pub struct About {
     pub role: String,
     /// On which visit.
     pub visit: u64,
-    /// What it stands on besides its arguments.
+    /// What it depends on besides its arguments.
     pub dependencies: Option<Dependencies>,
 }
 
@@ -130,7 +129,7 @@ impl About {
         canonical::from_slice(bytes.get(1..)?).ok()
     }
 
-    /// What the entry of such bytes stands on besides its arguments.
+    /// What the entry depends on besides its arguments.
     pub fn dependencies(bytes: &[u8]) -> Option<Dependencies> {
         match bytes.first() {
             Some(&ALONE) => None,

@@ -7,7 +7,7 @@
 //! - What a tool declares decides: `pure` results stand on their arguments, `reads` results also on all that the tool
 //!   saw, and are given again only while all of that stands as it did. A read that cannot tell what it saw is not kept,
 //!   nor is anything that writes or of which nobody knows what it does.
-//! - Whoever names a tool of an MCP server says that it depends on its arguments alone.
+//! - By naming a tool of an MCP server the author declares that it depends on its arguments alone.
 //! - A tool on the fixed list ([`deny_list`]) is never answered, nor one that is not granted or that a person is asked
 //!   about, nor a call that failed.
 //! - Before a write starts, every read that it may touch is dropped, and none that it overlaps is kept: of all nodes,

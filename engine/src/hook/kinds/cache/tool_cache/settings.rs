@@ -13,7 +13,7 @@ use crate::hook::{BuildContext, ToolView};
 const MEMORY_BYTES: u64 = 32 << 20;
 /// How long a result may be given again where the author sets nothing.
 const TTL_MS: u64 = 60_000;
-/// What stands behind a server's name for all of its tools.
+/// The suffix of a server's name that means all its tools.
 const ANY: &str = ".*";
 
 /// What is done with what is kept.
@@ -30,7 +30,7 @@ pub enum Mode {
 /// What an author and a run have set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What every cache is told.
+    /// The settings of every cache.
     pub common: settings::Settings,
     /// What is done with what is kept.
     pub mode: Mode,
@@ -74,7 +74,7 @@ impl Settings {
         self.per_tool.get(&tool.name).or_else(of_server).copied().unwrap_or(self.ttl_ms)
     }
 
-    /// Whether the author keeps results of a tool out. On doubt it is meant: a name stands for that tool of any server.
+    /// Whether the author excludes results of a tool. In doubt it is excluded: a name means that tool of any server.
     pub fn excludes(&self, tool: &ToolView) -> bool {
         let is_of = |server: &str| tool.name.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'));
         self.exclude.iter().any(|listed| {

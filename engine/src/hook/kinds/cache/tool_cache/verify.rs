@@ -4,7 +4,6 @@ use rondo_protocol::call::{ToolCall, ToolReply};
 
 use super::entry::ToolResult;
 
-/// The longest excerpt of a line, in bytes.
 const EXCERPT_MAX_BYTES: usize = 200;
 
 /// How a reply differs from what would have been answered in its place, in words for a person.

@@ -59,10 +59,12 @@ impl Outcome {
 /// The metrics of one visit.
 #[derive(Debug, Default, Serialize)]
 pub struct Visit {
-    observed_calls: u64,
+    /// Calls.
+    pub observed_calls: u64,
     would_hit_count: u64,
     would_hit_details: Vec<WouldHit>,
-    recorded_count: u64,
+    /// Results that were kept.
+    pub recorded_count: u64,
     hits: u64,
     misses: u64,
     expired: u64,
@@ -99,16 +101,6 @@ pub struct CacheTotals {
 }
 
 impl Visit {
-    /// Counts a call.
-    pub fn observed(&mut self) {
-        self.observed_calls += 1;
-    }
-
-    /// Counts a result that was kept.
-    pub fn recorded(&mut self) {
-        self.recorded_count += 1;
-    }
-
     /// Records how a lookup ended, or why there was none.
     pub fn looked_up(&mut self, position: u32, tool: &str, key: Option<Key>, outcome: Outcome) {
         self.hits += u64::from(outcome == Outcome::Hit);

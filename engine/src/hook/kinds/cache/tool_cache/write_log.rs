@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use super::dependencies::{Dependencies, WriteSet};
 use parking_lot::Mutex;
 
-/// The most writes that are held.
 const WRITES_MAX: usize = 1024;
 /// How long a write may go on after its future was dropped: work on files ends within 20 s, programs are killed.
 const DETACHED_FOR: Duration = Duration::from_mins(1);
@@ -46,7 +45,7 @@ struct Write {
 enum WriteState {
     UnderWay,
     Ended(u64),
-    /// Nobody waits for its end; it has ended by then.
+    /// Its future was dropped; it has ended by then.
     Detached(Instant),
 }
 
