@@ -426,6 +426,7 @@ fn ended_result(ended: &Ended) -> String {
     match ended {
         Ended::Finished(ending) => ending.result.to_text(),
         Ended::Stopped(fault) => fault.to_string(),
+        Ended::Waiting(forms) => format!("{forms:?}"),
     }
 }
 

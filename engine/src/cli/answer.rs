@@ -15,8 +15,8 @@ use super::failure::Failure;
 use super::files::read_text;
 use super::find_thread::{find_thread, no_threads};
 use super::form::{self, Filled};
-use super::lines::{origin, standing};
-use super::output::Output;
+use super::lines::origin;
+use super::output::{Output, word};
 use super::person::is_attended;
 use super::progress::suspended;
 use super::resume::{Continued, ResumeArgs, prepare};
@@ -169,7 +169,7 @@ fn root(store: &dyn Read, mut thread: ThreadId, mut row: Row) -> Result<(ThreadI
 fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
     match row.status {
         store::Status::Waiting => Ok(origin(row).map(|origin| origin.forms).unwrap_or_default()),
-        status => Err(not_waiting(thread, standing(status))),
+        status => Err(not_waiting(thread, &word(&status))),
     }
 }
 

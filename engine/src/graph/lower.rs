@@ -46,11 +46,12 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         targets: BTreeMap::new(),
     };
     let mut routes: BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>> = BTreeMap::new();
+    let mut first = Vec::new();
     let mut otherwise: BTreeMap<RoleName, Vec<Arc<Edge>>> = BTreeMap::new();
     for (name, outgoing) in &workflow.graph {
         match outgoing {
             Outgoing::Start(edges) => {
-                lowering.routes(lowering.start, None, &key("graph", name), edges)?;
+                first = lowering.routes(lowering.start, None, &key("graph", name), edges)?;
             }
             Outgoing::Role(statuses) => {
                 let (role, index) = lowering
@@ -111,7 +112,7 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
         told_whole,
         name: workflow.name.clone(),
         policy: policy.clone(),
-        start: lowering.start,
+        first,
         inner: lowering.inner,
         roles,
         hooks,
@@ -194,17 +195,15 @@ impl Lowering {
         part: &str,
         edges: &[workflow::Edge],
     ) -> Result<Vec<Arc<Edge>>, Error> {
-        let numbered = edges.iter().enumerate().zip(0..);
-        numbered
-            .map(|((position, edge), order)| self.route(from, status, (order, None), item(part, position), edge))
-            .collect()
+        let numbered = edges.iter().enumerate();
+        numbered.map(|(position, edge)| self.route(from, status, None, item(part, position), edge)).collect()
     }
 
     fn route(
         &mut self,
         from: NodeIndex,
         status: Option<&Status>,
-        (order, after): (u32, Option<u32>),
+        after: Option<u32>,
         part: String,
         edge: &workflow::Edge,
     ) -> Result<Arc<Edge>, Error> {
@@ -212,7 +211,7 @@ impl Lowering {
         self.edges += 1;
         // The parser of workflow files limits the nesting of `on_max` edges.
         let on_max = edge.on_max.as_ref();
-        let on_max = on_max.map(|next| self.route(from, status, (order, edge.max), key(&part, "on_max"), next));
+        let on_max = on_max.map(|next| self.route(from, status, edge.max, key(&part, "on_max"), next));
         let on_max = on_max.transpose()?;
         let lowered = Arc::new(Edge {
             id,
@@ -243,7 +242,7 @@ impl Lowering {
         };
         for target in targets {
             self.targets.entry(target).or_default().push(from);
-            let link = Link::Route { status: status.cloned(), order, after, edge: Arc::clone(&lowered) };
+            let link = Link::Route { status: status.cloned(), after, edge: Arc::clone(&lowered) };
             self.inner.add_edge(from, target, link);
         }
         Ok(lowered)
@@ -261,13 +260,12 @@ impl Lowering {
             origins.sort_unstable();
             origins.dedup();
             for (status, edges) in statuses {
-                for (edge, order) in edges.iter().zip(0..) {
+                for edge in edges {
                     let also = edge.bound.as_ref().map(|bound| (&bound.on_max, Some(bound.max)));
                     let both = std::iter::once((edge, None)).chain(also);
                     for (edge, after) in both.filter(|(edge, _)| matches!(edge.to, To::Back)) {
                         for origin in &origins {
-                            let link =
-                                Link::Route { status: Some(status.clone()), order, after, edge: Arc::clone(edge) };
+                            let link = Link::Route { status: Some(status.clone()), after, edge: Arc::clone(edge) };
                             self.inner.add_edge(from, *origin, link);
                         }
                     }

@@ -12,7 +12,7 @@ pub mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::stable_graph::StableDiGraph;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
@@ -30,7 +30,7 @@ pub struct EdgeId(pub u32);
 #[derive(Debug)]
 pub struct Graph {
     inner: StableDiGraph<Node, Link>,
-    start: NodeIndex,
+    first: Vec<Arc<Edge>>,
     roles: BTreeMap<RoleName, RoleNode>,
     hooks: Vec<HookNode>,
     told_whole: Arc<[RoleName]>,
@@ -51,9 +51,8 @@ enum Node {
 
 #[derive(Debug)]
 enum Link {
-    /// An edge of the file. `order` is its place among those of its status; `after` is the bound of the edge that it
-    /// replaces.
-    Route { status: Option<Status>, order: u32, after: Option<u32>, edge: Arc<Edge> },
+    /// An edge of the file. `after` is the bound of the edge that it replaces.
+    Route { status: Option<Status>, after: Option<u32>, edge: Arc<Edge> },
     /// A segment of a call path.
     Calls(CallKind),
 }
@@ -224,8 +223,8 @@ impl Graph {
     }
 
     /// The edges of `start`, in declared order.
-    pub fn start(&self) -> Vec<&Arc<Edge>> {
-        self.routes_from(self.start)
+    pub fn start(&self) -> &[Arc<Edge>] {
+        &self.first
     }
 
     /// The edges of a role's status in declared order, or `None` if it has none.
@@ -273,7 +272,7 @@ impl Graph {
     /// Every edge with the role that it leaves; `None` means `start`.
     fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
         let of_roles = self.roles.values().flat_map(|node| node.edges().map(move |edge| (Some(node), edge)));
-        let first = self.start().into_iter().map(|edge| (None, edge)).chain(of_roles);
+        let first = self.first.iter().map(|edge| (None, edge)).chain(of_roles);
         first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
     }
 
@@ -305,22 +304,6 @@ impl Graph {
     /// The hooks on a role's calls of one kind, outermost first, as indexes into [`hooks`](Self::hooks).
     pub fn call_path(&self, role: &RoleName, kind: CallKind) -> &[usize] {
         self.roles.get(role).and_then(|node| node.paths.get(&kind)).map_or(&[], Vec::as_slice)
-    }
-
-    fn routes_from(&self, node: NodeIndex) -> Vec<&Arc<Edge>> {
-        // petgraph returns edges newest first, so each stores its declared order.
-        let mut routes: Vec<_> = self
-            .inner
-            .edges(node)
-            .filter_map(|link| match link.weight() {
-                Link::Route { order, edge, .. } => Some((*order, edge)),
-                Link::Calls(_) => None,
-            })
-            .collect();
-        routes.sort_by_key(|(order, edge)| (*order, edge.id));
-        // A fan-out has a link to each of its branches.
-        routes.dedup_by_key(|(_, edge)| edge.id);
-        routes.into_iter().map(|(_, edge)| edge).collect()
     }
 
     fn links(&self) -> impl Iterator<Item = (&Node, &Link, &Node)> {

@@ -163,7 +163,7 @@ impl EdgeTexts<'_> {
 /// # Errors
 /// If a condition has no value.
 pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
-    let (edges, place): (Vec<&Arc<Edge>>, _) = match &lane.last {
+    let (edges, place) = match &lane.last {
         None => (graph.start(), "start".to_owned()),
         Some(last) => {
             let routes = match graph.otherwise(&last.role).filter(|_| is_broken_choice(scope)) {
@@ -173,7 +173,7 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
                     None => return Ok(None),
                 },
             };
-            (routes.iter().collect(), format!("{}.{}", last.role, last.status))
+            (routes, format!("{}.{}", last.role, last.status))
         }
     };
     for edge in edges {

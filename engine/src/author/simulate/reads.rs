@@ -76,17 +76,24 @@ impl Reads {
         reads
     }
 
-    /// Reads what an edge to a role evaluates besides its prompt. A rule reads like an edge from any role.
+    /// Reads what an edge to a role evaluates besides its prompt.
     fn entry(&mut self, entry: &Entry, roles: &BTreeMap<&str, &RoleName>) {
         match entry {
             Entry::Args(value) | Entry::Input(value) => self.value(value, None, roles),
             Entry::Rules(statuses) => {
                 let whens = statuses.iter().filter_map(|rule| rule.when.as_ref()).map(|when| &when.expr);
                 let fields = statuses.iter().flat_map(|rule| &rule.fields).map(|(_, field)| field);
-                whens.chain(fields).for_each(|expr| self.condition(expr, None, roles));
+                whens.chain(fields).for_each(|expr| self.choice(expr, roles));
             }
-            Entry::Choice(choice) => self.condition(&choice.expr, None, roles),
+            Entry::Choice(choice) => self.choice(&choice.expr, roles),
             Entry::Prompt | Entry::Form | Entry::RoundRobin(_) | Entry::LeastRecent(_) => {}
+        }
+    }
+
+    /// Reads an expression of a role, which may be entered from any other.
+    fn choice(&mut self, expr: &Expr, roles: &BTreeMap<&str, &RoleName>) {
+        for from in roles.values() {
+            self.condition(expr, Some(from), roles, true);
         }
     }
 
