@@ -3,5 +3,6 @@
 mod budget;
 mod driver;
 mod fan_outs;
+mod kinds;
 mod laws;
 mod size;

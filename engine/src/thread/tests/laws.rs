@@ -119,7 +119,33 @@ impl Generator {
             }
         }
         self.role(&first, &edges);
-        first
+        match self.random.below(8) {
+            0 => self.rule(&first),
+            1 => self.selector(&first),
+            _ => first,
+        }
+    }
+
+    /// A rule in front of a role.
+    fn rule(&mut self, then: &str) -> String {
+        let rule = self.name("r");
+        let odd = "odd: { when: 'body == \"x\"' }, done: { said: 'body' }";
+        writeln!(self.roles, "  {rule}: {{ kind: rule, output: {{ {odd} }} }}").unwrap();
+        let edges =
+            format!("odd: {{ to: {then}, prompt: odd }}, done: {{ to: {then}, prompt: '{{{{ output.said }}}}' }}");
+        writeln!(self.graph, "  {rule}: {{ {edges} }}").unwrap();
+        rule
+    }
+
+    /// A selector without a model in front of a role.
+    fn selector(&mut self, then: &str) -> String {
+        let selector = self.name("c");
+        let by = ["round_robin", "least_recent", "{ expression: '\"b\" if body == \"x\" else \"a\"' }"];
+        let by = by[self.random.below(by.len())];
+        writeln!(self.roles, "  {selector}: {{ kind: selector, by: {by} }}").unwrap();
+        let edges = format!("a: {{ to: {then}, prompt: a }}, b: {{ to: {then}, prompt: '{{{{ output.reason }}}}' }}");
+        writeln!(self.graph, "  {selector}: {{ {edges} }}").unwrap();
+        selector
     }
 
     fn name(&mut self, of: &str) -> String {
@@ -131,7 +157,8 @@ impl Generator {
         let is_listing = self.lists.iter().any(|known| known == role);
         let done = if is_listing { "done: { items: \"string[]\" }" } else { "done: {}" };
         let bad = if edges.contains("bad:") { ", bad: {}" } else { "" };
-        writeln!(self.roles, "  {role}: {{ system: S., context: none, output: {{ {done}{bad} }} }}").unwrap();
+        let kind = if self.random.chance(15) { "kind: human" } else { "system: S., context: none" };
+        writeln!(self.roles, "  {role}: {{ {kind}, output: {{ {done}{bad} }} }}").unwrap();
         writeln!(self.graph, "  {role}: {{ {edges} }}").unwrap();
     }
 }

@@ -267,7 +267,8 @@ graph:
     };
     assert_eq!(names("section"), ["done: 2", "failed: 1"]);
     assert_eq!(names("mapped"), ["written: 2", "failed: 1"]);
-    assert!(checked.policy.roles.contains_key("section/writer"));
+    let policy = checked.policy.children.get("section").unwrap();
+    assert!(policy.roles.contains_key("writer") && !checked.policy.roles.contains_key("writer"));
     let RoleKind::Workflow(child) = &checked.workflow.role("section").unwrap().kind else { panic!() };
     let RoleKind::Model(writer) = &child.workflow.role("writer").unwrap().kind else { panic!() };
     assert_eq!(writer.system, "Write one section.\n", "a path counts from the folder of the file that names it");
