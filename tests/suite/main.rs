@@ -19,6 +19,7 @@ mod kill;
 mod lanes;
 mod laws;
 mod layers;
+mod people;
 mod prefix;
 mod programs;
 mod provider;

@@ -1,0 +1,146 @@
+//! Threads that wait for people, and child workflows, from outside.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::binary::{Finished, Place, fixture};
+use crate::kill;
+
+fn people(place: &Place) -> Finished {
+    place.run(["run", &fixture("people"), "--offline", "-i", "topic=tea", "--json"]).exits(75)
+}
+
+fn status(place: &Place) -> Value {
+    place.run(["threads", "--json"]).exits(0).json()[0]["status"].clone()
+}
+
+#[test]
+fn forms_wait_in_any_number_and_are_answered_in_any_order() {
+    let place = Place::new();
+    let run = people(&place);
+    let forms = run.events("thread_waiting");
+    let roles: Vec<&str> = forms.iter().map(|form| form["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["editor", "lawyer"]);
+    assert_eq!(forms[0]["form"]["prompt"], "Fine? Tea is good.");
+    assert_eq!(forms[0]["form"]["statuses"][0]["fields"][1]["schema"]["enum"], serde_json::json!(["low", "high"]));
+    assert!(forms.iter().all(|form| form["id"].is_string()), "a form is a durable event: {forms:?}");
+    assert_eq!(status(&place), "waiting");
+    assert_eq!(place.run(["threads", "--waiting", "--json"]).exits(0).lines.len(), 1);
+    assert!(place.run(["show", "last"]).exits(0).text().contains("Fine? Tea is good."));
+    // Nothing has happened since.
+    place.run(["resume", "last", "--json"]).exits(75);
+
+    let second = ["answer", "last", "--role", "lawyer", "--status", "cleared", "--json"];
+    place.run(second).exits(75);
+    assert_eq!(status(&place), "waiting");
+    let first = ["answer", "last", "--status", "approved", "--field", "level=high", "--body", "go", "--json"];
+    let done = place.run(first).exits(0);
+    assert_eq!(done.event("thread_finished")["outcome"], "done");
+    let steps = place.run(["show", "last", "--json"]).exits(0).json();
+    let of = |role: &str| steps.iter().find(|step| step["role"] == role).unwrap().clone();
+    let editor = of("editor");
+    assert_eq!(editor["answer"], r#"{"body":"go","level":"high","status":"approved"}"#);
+    assert_eq!((&editor["body"], &editor["transcript"]), (&Value::from("go"), &Value::Null));
+    assert!(editor["note"]["person"].is_string() && editor["note"]["answered_by"] == "person", "{editor}");
+    assert_eq!(of("publisher")["edge"]["prompt"], "approved cleared");
+    place.run(["verify", "last", "--json"]).exits(0);
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    people(&place);
+    let before = place.run(["show", "last", "--json"]).exits(0).lines;
+    for (words, exit, code) in [
+        (&["--status", "approved"][..], 2, "RN1413"),
+        (&["--role", "nobody", "--status", "approved"], 7, "RN1412"),
+        (&["--role", "editor"], 2, "RN1413"),
+        (&["--role", "editor", "--status", "perhaps"], 2, "RN1414"),
+        (&["--role", "editor", "--status", "approved"], 2, "RN1414"),
+        (&["--role", "editor", "--status", "approved", "--field", "level=middle"], 2, "RN1414"),
+        (&["--role", "editor", "--status", "approved", "--field", "colour=red"], 2, "RN1414"),
+        (&["--role", "editor", "--status", "revise", "--field", "comments=no list"], 2, "RN1414"),
+    ] {
+        let refused = place.run([&["answer", "last"], words, &["--json"]].concat()).exits(exit);
+        assert_eq!(refused.event("error")["code"], code, "{words:?}: {refused:?}");
+    }
+    assert_eq!(place.run(["show", "last", "--json"]).exits(0).lines, before);
+    place.run(["answer", "last", "--role", "lawyer", "--status", "cleared"]).exits(75);
+    let twice = place.run(["answer", "last", "--role", "lawyer", "--status", "cleared", "--json"]).exits(7);
+    assert_eq!(twice.event("error")["code"], "RN1412");
+    place.run(["answer", "last", "--status", "revise", "--field", r#"comments=["a","b"]"#]).exits(0);
+    let late = place.run(["answer", "last", "--role", "editor", "--status", "revise", "--json"]).exits(7);
+    assert!(late.event("error")["message"].as_str().unwrap().contains("done"), "{late:?}");
+}
+
+#[test]
+fn a_form_that_nobody_answers_in_time_takes_its_edge_at_the_next_start() {
+    let place = Place::new();
+    let text = "rondo: 1
+name: late
+roles:
+  boss: { kind: human, timeout: 1500ms, output: { agreed: {} } }
+graph:
+  start: { to: boss, prompt: 'fine?' }
+  boss: { agreed: { to: end }, on_timeout: { to: end, result: '{{ status }}' } }
+";
+    let file = place.file("late.yaml", text);
+    let script = place.file("none.yaml", "{}");
+    place.run(["run", &file, "--script", &script, "--json"]).exits(75);
+    std::thread::sleep(Duration::from_millis(1600));
+    let resumed = place.run(["resume", "last", "--json"]).exits(0);
+    assert_eq!(resumed.event("thread_finished")["result"], "timeout");
+}
+
+#[test]
+fn forms_of_children_are_answered_by_the_child_or_its_root() {
+    let place = Place::new();
+    let script = format!("{}/people.yaml", fixture("children"));
+    let run = place.run(["run", &fixture("children"), "--script", &script, "-i", "topic=tea", "--json"]).exits(75);
+    let root = run.events("thread_started")[0]["thread"].as_str().unwrap().to_owned();
+    let waiting = run.events("thread_waiting");
+    assert_eq!(waiting.len(), 2);
+    assert!(waiting.iter().all(|form| form["parent"] == *root && form["thread"] != *root), "{waiting:?}");
+    let child = |at: usize| waiting[at]["thread"].as_str().unwrap().to_owned();
+    let unclear = place.run(["answer", &root, "--status", "fine", "--json"]).exits(2);
+    assert_eq!(unclear.event("error")["code"], "RN1413");
+    place.run(["answer", &child(1), "--status", "bad", "--json"]).exits(75);
+    let done = place.run(["answer", &root, "--status", "fine", "--json"]).exits(0);
+    let finished = done.events("thread_finished");
+    assert_eq!(finished.last().unwrap()["thread"], *root);
+    let steps = place.run(["show", &root, "--json"]).exits(0).json();
+    let of = |lane: &str| steps.iter().find(|step| step["lane"] == lane).unwrap();
+    // Lanes are opened in order; which child asked first is not known.
+    let mut ends = [of("section[0]")["status"].as_str().unwrap(), of("section[1]")["status"].as_str().unwrap()];
+    ends.sort_unstable();
+    assert_eq!(ends, ["done", "failed"]);
+    assert_eq!(of("section[0]")["observations"][0]["kind"], "child");
+}
+
+/// What a tree of threads comes to: the head of its root, and each child's.
+fn heads(place: &Place) -> (Value, Vec<String>) {
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    let head = |thread: &Value| thread["head"].to_string();
+    let mut children: Vec<String> = threads.iter().skip(1).map(head).collect();
+    children.sort_unstable();
+    (threads[0]["head"].clone(), children)
+}
+
+#[test]
+fn a_tree_killed_after_any_line_is_resumed_to_the_same_heads() {
+    let words = ["run", &fixture("children"), "--offline", "-i", "topic=tea", "--json"].map(str::to_owned);
+    let undisturbed = Place::new();
+    let run = undisturbed.run(&words).exits(0);
+    let whole = heads(&undisturbed);
+    assert_eq!(whole.1.len(), 3);
+    kill::after_any_line(&words, run.lines.len(), |place, killed| {
+        let threads = place.run(["threads", "--json"]).exits(0).json();
+        let Some(root) = threads.first() else {
+            assert!(!kill::has_started(killed));
+            return;
+        };
+        place.run(["resume", root["thread"].as_str().unwrap(), "--json"]).exits(0);
+        assert_eq!(heads(place), whole);
+    });
+}
