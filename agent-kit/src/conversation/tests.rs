@@ -135,6 +135,8 @@ fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
         failed[0].text().into_owned(),
     ];
     assert_eq!(made.iter().map(String::as_str).collect::<Vec<_>>(), texts);
+    let choices = [("ask", "expert (Knows the machine.)"), ("both", "expert and lawyer"), ("finish", "the end")];
+    assert!(page.contains(&format!("~~~text\n{}\n~~~", choices_text(&choices))));
     assert_eq!(Context::default().max_bytes, 16384);
 }
 
