@@ -7,8 +7,18 @@ use serde_json::Value;
 
 use crate::binary::Place;
 
-const SHIPPED: [&str; 8] =
-    ["debate", "fix-failing-test", "map-files", "panel", "repo-report", "review-diff", "review-loop", "triage"];
+const SHIPPED: [&str; 10] = [
+    "approve-release",
+    "debate",
+    "fix-failing-test",
+    "interview",
+    "map-files",
+    "panel",
+    "repo-report",
+    "review-diff",
+    "review-loop",
+    "triage",
+];
 
 fn shipped(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows").join(name);

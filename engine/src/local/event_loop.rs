@@ -588,8 +588,8 @@ impl<'a> Driver<'a> {
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
-        // An answer without a call has no transcript.
-        let transcript = if turn.transcript.entries.is_empty() {
+        // A form is answered without a call.
+        let transcript = if visit.task == Task::Form {
             None
         } else {
             let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|error| {

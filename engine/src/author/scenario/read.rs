@@ -13,7 +13,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Severity, Span, nearest};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::source::{self, Key, Kind, Node, Source, excerpt};
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::{Edge, Files, Outgoing};
+use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind, SelectorRole};
 
 use super::definition::Definition;
 use super::expect::{Expectation, Location};
@@ -27,7 +27,7 @@ const EXPECT_KEYS: [&str; 6] = ["route", "outcome", "exit", "result", "reason", 
 const TOOL_KEYS: [&str; 3] = ["description", "parameters", "results"];
 const RESULT_KEYS: [&str; 3] = ["args", "text", "failed"];
 /// The ways in which a run can end.
-const OUTCOMES: [&str; 3] = ["done", "failed", "stopped"];
+const OUTCOMES: [&str; 4] = ["done", "failed", "stopped", "waiting"];
 
 /// The default script, in the workflow's folder.
 const DEFAULT_SCRIPT: &str = "script.yaml";
@@ -478,6 +478,8 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
             statuses.extend(routes.iter().map(|(status, _)| status.as_str()));
         }
     }
+    let has_else = |kind: &RoleKind| matches!(kind, RoleKind::Selector(SelectorRole { fallback_route: Some(_), .. }));
+    statuses.extend(workflow.role(role).filter(|role| has_else(&role.kind)).map(|_| "error"));
     if workflow.edges().any(Edge::fans_out) {
         // An unrouted fault may be the last step of a lane.
         statuses.extend(["error", "limit", "timeout"]);

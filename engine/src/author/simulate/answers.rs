@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::FaultKind;
 use rondo_protocol::workflow::types::sample::{Objects, objects, words};
@@ -238,14 +239,20 @@ fn of_faults(graph: &Graph, role: &RoleName, is_absorbed: bool) -> Vec<(Status, 
         let is_routed = graph.routes(role, &status).is_some() || (is_absorbed && kind == FaultKind::Error);
         is_routed.then_some((status, code))
     });
-    routed
-        .map(|(status, code)| {
-            let answer = |message: String| {
-                let output =
-                    Value::from_iter([("code", Value::from(code)), ("message", Value::from(message.as_str()))]);
-                Arc::new(Answer { status: status.clone(), output, body: "".into(), text_bytes: 0, contract: None })
-            };
-            (status.clone(), vec![answer(words(200)), answer(String::new())])
-        })
-        .collect()
+    // A selector's last way out is taken for this code alone.
+    let error = Status::new(FaultKind::Error.status()).ok().filter(|_| graph.otherwise(role).is_some());
+    let broken = error.map(|error| (error, Code::ContractBroken.as_str()));
+    let mut faults: Vec<(Status, Answers)> = Vec::new();
+    for (status, code) in routed.chain(broken) {
+        let answer = |message: String| {
+            let output = Value::from_iter([("code", Value::from(code)), ("message", Value::from(message.as_str()))]);
+            Arc::new(Answer { status: status.clone(), output, body: "".into(), text_bytes: 0, contract: None })
+        };
+        let answers = [answer(words(200)), answer(String::new())];
+        match faults.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, known)) => known.extend(answers),
+            None => faults.push((status.clone(), answers.into())),
+        }
+    }
+    faults
 }

@@ -72,6 +72,9 @@ impl Reads {
         graph.result().into_iter().for_each(|result| reads.value(result, None, &roles));
         for (name, _) in graph.roles() {
             reads.entry(graph.entry(name), &roles);
+            if graph.otherwise(name).is_some() {
+                reads.answer(name, "output", Some("code"));
+            }
         }
         reads
     }
