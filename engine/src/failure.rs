@@ -144,6 +144,9 @@ impl From<Error> for Failure {
                 );
                 Self::new(Code::PriceUnknown, message).with_hint(hint)
             }
+            Error::Limit { .. } => Self::new(Code::LimitUnclear, message),
+            Error::Ceiling { .. } => Self::new(Code::LimitCeiling, message)
+                .with_hint("it is [limits] of the settings; `rondo doctor` prints it"),
             Error::Fault(fault) => Self::new(fault.code, message),
             Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)

@@ -1,4 +1,4 @@
-//! Threads that wait for people, and child workflows, from outside.
+//! Threads that wait for people, child workflows, and threads that stopped at a limit, from outside.
 
 use std::time::Duration;
 
@@ -143,4 +143,42 @@ fn a_tree_killed_after_any_line_is_resumed_to_the_same_heads() {
         place.run(["resume", root["thread"].as_str().unwrap(), "--json"]).exits(0);
         assert_eq!(heads(place), whole);
     });
+}
+
+#[test]
+fn a_thread_that_stopped_at_a_limit_goes_on_with_a_higher_one() {
+    let place = Place::new();
+    let text = "rondo: 1
+name: limited
+roles:
+  a: { output: { done: {} } }
+  b: { output: { done: {} } }
+graph:
+  start: { to: a, prompt: go }
+  a: { done: { to: b, prompt: next } }
+  b: { done: { to: end } }
+limits: { steps: 1, cost_usd: 1 }
+";
+    let file = place.file("limited.yaml", text);
+    let script = place.file("script.yaml", "{ a: [{ status: done }], b: [{ status: done }] }");
+    place.run(["run", &file, "--script", &script, "--json"]).exits(4);
+    assert!(place.run(["show", "last"]).exits(0).text().contains("--limit"), "the way on is shown");
+    for (limit, exit, code) in [
+        ("steps", 2, "RN1415"),
+        ("steps=one", 2, "RN1415"),
+        ("steps=1", 2, "RN1415"),
+        ("steps=1.5", 2, "RN1415"),
+        ("paces=9", 2, "RN1415"),
+        ("tokens=9", 2, "RN1415"),
+        ("wall_time=9", 2, "RN1415"),
+    ] {
+        let refused = place.run(["resume", "last", "--limit", limit, "--json"]).exits(exit);
+        assert_eq!(refused.event("error")["code"], code, "{limit}: {refused:?}");
+    }
+    place.settings("[limits]\nsteps = 3\n");
+    let refused = place.run(["resume", "last", "--limit", "steps=5", "--json"]).exits(3);
+    assert_eq!(refused.event("error")["code"], "RN1708");
+    place.run(["resume", "last", "--limit", "steps=3", "--limit", "cost_usd=2.5", "--json"]).exits(0);
+    let shown = place.run(["show", "last"]).exits(0).text();
+    assert!(shown.contains("limit steps raised from 1 to 3"), "{shown}");
 }

@@ -180,6 +180,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             recorded,
             record: None,
             in_doubt: None,
+            raised: Vec::new(),
             approvers: None,
             flags,
         });

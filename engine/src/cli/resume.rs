@@ -8,6 +8,8 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::read::duration_ms;
+use rondo_protocol::{Value, canonical};
 
 use super::answer::follow_and_ask;
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
@@ -32,6 +34,7 @@ use super::approval::approvers;
 use super::run_config::{Resources, RunSpec};
 use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use crate::grant::Grants;
+use crate::local::RaisedLimit;
 use crate::{Resumed, RunConfig};
 
 /// What happens with tool calls in doubt.
@@ -62,6 +65,9 @@ pub struct ResumeArgs {
     /// What to do with tool calls of which nobody knows whether they had their effect
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<InDoubtChoice>,
+    /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
+    #[arg(long = "limit", value_name = "KEY=VALUE")]
+    limits: Vec<String>,
     #[command(flatten)]
     store: StoreArgs,
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
@@ -177,6 +183,7 @@ pub(super) fn prepare(
         record: None,
         in_doubt: args.in_doubt.map(InDoubt::from),
         approvers: approvers(is_attended),
+        raised: args.limits.iter().map(|word| limit(word)).collect::<Result<_, _>>()?,
         flags: args.flags.clone(),
     };
     Ok(Continued { thread, run_spec, store, durability })
@@ -196,5 +203,20 @@ async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec
             context.ended(thread, ending, head).await;
             Ok(exit)
         }
+    }
+}
+
+/// A limit to raise, as the command line gives it.
+fn limit(word: &str) -> Result<RaisedLimit, Failure> {
+    let unclear = |what: &str| Failure::new(Code::LimitUnclear, format!("--limit {word}: {what}"));
+    let (key, text) = word.split_once('=').ok_or_else(|| unclear("write key=value"))?;
+    if key == "wall_time" {
+        let value = duration_ms(text).ok_or_else(|| unclear("write a duration such as 30m or 2h"))?;
+        return Ok(RaisedLimit { key: "wall_time_ms".to_owned(), value: Value::from(value) });
+    }
+    let value: Value = canonical::from_slice(text.as_bytes()).map_err(|_| unclear("write a number"))?;
+    match value {
+        Value::Int(_) | Value::Float(_) => Ok(RaisedLimit { key: key.to_owned(), value }),
+        _ => Err(unclear("write a number")),
     }
 }

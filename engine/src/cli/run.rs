@@ -140,7 +140,8 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let flags = args.flags.clone();
     let resources = Arc::new(Resources::new(settings, grants));
     let approvers = approvers(is_attended);
-    let run_spec = RunSpec { resources, script, recorded, record, in_doubt: None, approvers, flags };
+    let run_spec =
+        RunSpec { resources, script, recorded, record, in_doubt: None, approvers, raised: Vec::new(), flags };
     // Missing configuration is reported before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
     let Checked { workflow, policy, .. } = loaded.checked;

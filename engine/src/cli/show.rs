@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rondo_protocol::Value;
+use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote, Usage};
@@ -251,6 +252,10 @@ fn block(text: &mut String, mark: &str, words: &str) {
 
 pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     let mut text = String::new();
+    for raised in &row.raised {
+        let old = raised.old.as_deref().unwrap_or("none");
+        let _ = writeln!(text, "\nlimit {} raised from {old} to {}", raised.key, raised.new);
+    }
     let Some(origin) = origin(row) else { return text };
     if let Some(ending) = origin.ending {
         if let Some(reason) = ending.reason {
@@ -261,8 +266,12 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
         }
     } else if let Some(stop) = origin.stop {
         let _ = writeln!(text, "\nstopped: {}: {}", stop.code, stop.message);
+        let how = match stop.class {
+            FaultClass::Limit => " --limit KEY=VALUE",
+            _ => "",
+        };
         if stop.code != Code::ToolInDoubt.as_str() {
-            let _ = writeln!(text, "  `rondo resume {}` goes on", line.thread);
+            let _ = writeln!(text, "  `rondo resume {}{how}` goes on", line.thread);
         }
     } else if line.status == Status::Waiting {
         for open in &origin.forms {

@@ -26,6 +26,7 @@ use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
 use crate::hook::{HookProgram, HookResources};
+use crate::local::RaisedLimit;
 use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use crate::{RunConfig, resolved_roles};
 
@@ -62,6 +63,8 @@ pub struct RunSpec {
     pub in_doubt: Option<InDoubt>,
     /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
+    /// Limits of the thread to raise.
+    pub raised: Vec<RaisedLimit>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
@@ -84,7 +87,8 @@ pub type Given = (RunConfig, Vec<String>);
 /// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
     let script = scripted(workflow, run_spec)?;
-    with_children(workflow, run_spec, script).await
+    let (run_config, notices) = with_children(workflow, run_spec, script).await?;
+    Ok((RunConfig { raised: run_spec.raised.clone(), ..run_config }, notices))
 }
 
 async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {

@@ -47,7 +47,7 @@ pub(super) async fn visit(
 ) -> Result<VisitOutcome, Fault> {
     let RoleKind::Workflow(child) = &role.kind else { return Err(unfit(&site)) };
     let depth = parts.above.as_ref().map_or(0, |above| above.depth) + 1;
-    let most = parts.graph.policy().limits.depth;
+    let most = parts.run_config.ceilings.over(&parts.graph.policy().limits).depth;
     if depth > most {
         let message = format!("the child of {} would be deeper than the limit of {most} levels", site.role);
         return Err(Fault::new(Code::ThreadLimit, FaultClass::Limit, message));

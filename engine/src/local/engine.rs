@@ -17,6 +17,7 @@ use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
 use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
+use super::limits;
 use super::replay::{Replay, ReplayClock};
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
@@ -28,7 +29,7 @@ use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::shared_store::{CancelOutcome, SharedStore};
 use crate::store::{self, Commit, Row, Status, StepStore};
-use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
+use crate::thread::{Action, Definition, Input, Machine, Notice, Object, Origin};
 use crate::trust::secret::Secret;
 
 /// How long to wait for a stopping run: the longest that draining takes.
@@ -240,6 +241,8 @@ impl Engine {
         }
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
         let run_config = run_config(&beginning.workflow, &origin)?;
+        let now_ms = self.parts.env.now_ms();
+        let (policy, raised) = limits::raise(policy, &run_config.raised, &run_config.ceilings, now_ms)?;
         let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
         let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
@@ -247,13 +250,20 @@ impl Engine {
         let told = (Arc::new(past) as Arc<dyn Past>, position, parent);
         let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
         let machine = self.machine(&ready, &row, &beginning.start)?;
-        if row.status != Status::Running || origin.stop.is_some() {
+        let mut objects = Vec::new();
+        if !raised.is_empty() {
+            let (digest, bytes) = Digest::of(Kind::Policy, &policy).map_err(Error::from)?;
+            objects.push((Kind::Policy, digest, bytes));
+            row.policy = digest;
+            row.raised.extend(raised);
+        }
+        if row.status != Status::Running || origin.stop.is_some() || !objects.is_empty() {
             // Readers see that the thread is running again.
             origin.stop = None;
             origin.forms.clear();
             row.status = Status::Running;
             row.origin = origin.to_bytes().map_err(Error::from)?;
-            row = self.keep_row(thread, row).await?;
+            row = self.keep_row(thread, row, objects).await?;
         }
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
@@ -296,7 +306,7 @@ impl Engine {
         origin.stop = None;
         row.status = Status::Cancelled;
         row.origin = origin.to_bytes()?;
-        let row = self.keep_row(thread, row).await?;
+        let row = self.keep_row(thread, row, Vec::new()).await?;
         Ok(Cancelled::Ended { ending, head: row.head })
     }
 
@@ -380,9 +390,9 @@ impl Engine {
         Ok((row, origin))
     }
 
-    async fn keep_row(&self, thread: &ThreadId, mut row: Row) -> Result<Row, Error> {
+    async fn keep_row(&self, thread: &ThreadId, mut row: Row, objects: Vec<Object>) -> Result<Row, Error> {
         row.version += 1;
-        let commit = Commit::of_row(thread.clone(), row.clone());
+        let commit = Commit { objects, ..Commit::of_row(thread.clone(), row.clone()) };
         self.parts.store.commit(commit).await?;
         Ok(row)
     }

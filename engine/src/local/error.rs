@@ -69,6 +69,20 @@ pub enum Error {
         /// Its id at the provider.
         id: String,
     },
+    /// A limit cannot be raised so.
+    #[error("the limit {key} cannot be raised: {what}")]
+    Limit {
+        /// Its name.
+        key: String,
+        /// Why.
+        what: String,
+    },
+    /// The operator's own limit is lower.
+    #[error("the limit {key} cannot be raised: the operator's own limit is lower")]
+    Ceiling {
+        /// Its name.
+        key: String,
+    },
     /// A value has no canonical form.
     #[error("the input cannot be stored: {0}")]
     Input(#[from] canonical::Error),
