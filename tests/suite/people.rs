@@ -28,6 +28,11 @@ fn forms_wait_in_any_number_and_are_answered_in_any_order() {
     assert_eq!(status(&place), "waiting");
     assert_eq!(place.run(["threads", "--waiting", "--json"]).exits(0).lines.len(), 1);
     assert!(place.run(["show", "last"]).exits(0).text().contains("Fine? Tea is good."));
+    let listed = |words: &[&str]| place.run([&["threads", "--json"], words].concat()).exits(0).lines.len();
+    assert_eq!(listed(&["--status", "waiting", "--workflow", "people", "--since", "1h", "-n", "5"]), 1);
+    for none in [&["--status", "done"][..], &["--workflow", "other"], &["--since", "0s"], &["-n", "0"]] {
+        assert_eq!(listed(none), 0, "{none:?}");
+    }
     // Nothing has happened since.
     place.run(["resume", "last", "--json"]).exits(75);
 

@@ -1,6 +1,9 @@
 //! `rondo threads`: every thread of the store, oldest first.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+
+use rondo_protocol::workflow::read::duration_ms;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -20,40 +23,86 @@ pub struct ThreadsArgs {
     /// Only threads that wait for a person
     #[arg(long)]
     waiting: bool,
+    /// Only threads with this status, such as stopped or failed
+    #[arg(long, value_name = "STATUS", value_parser = status, conflicts_with = "waiting")]
+    status: Option<Status>,
+    /// Only threads of the workflow with this name
+    #[arg(long, value_name = "NAME")]
+    workflow: Option<String>,
+    /// Only threads that started in this time, such as 90m or 7d
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    since: Option<u64>,
+    /// Only the newest of them
+    #[arg(short = 'n', value_name = "COUNT")]
+    newest: Option<usize>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     pub(super) json: JsonArgs,
 }
 
+fn status(text: &str) -> Result<Status, String> {
+    const ALL: [Status; 6] =
+        [Status::Running, Status::Waiting, Status::Stopped, Status::Done, Status::Failed, Status::Cancelled];
+    ALL.into_iter()
+        .find(|status| word(status) == text)
+        .ok_or_else(|| format!("one of {}", ALL.map(|of| word(&of)).join(", ")))
+}
+
+fn duration(text: &str) -> Result<u64, String> {
+    duration_ms(text).ok_or_else(|| "write digits and a unit, such as 90m or 7d".to_owned())
+}
+
+impl ThreadsArgs {
+    fn wants(&self, line: &ThreadLine, age_ms: u64) -> bool {
+        let status = self.status.or(self.waiting.then_some(Status::Waiting));
+        status.is_none_or(|status| status == line.status)
+            && self.workflow.as_ref().is_none_or(|workflow| *workflow == line.name)
+            && self.since.is_none_or(|since| age_ms <= since)
+    }
+}
+
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let now_ms = SystemEnv::default().now_ms();
     let view = view_store(&args.store)?;
-    let (mut lines, mut after) = (Vec::new(), None);
+    let (mut lines, mut after) = (VecDeque::new(), None);
+    let mut any = false;
     while let Some(StoreView { store, driven }) = &view {
         let page = store.rows(after.as_ref(), PAGE)?;
-        for (thread, row) in page.iter().filter(|(_, row)| !args.waiting || row.status == Status::Waiting) {
+        for (thread, row) in &page {
+            any = true;
             let line = thread_line(thread, row, driven);
-            if output.is_json() {
+            let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
+            let age_ms = now_ms.saturating_sub(begun);
+            if !args.wants(&line, age_ms) {
+                continue;
+            }
+            if output.is_json() && args.newest.is_none() {
                 output.line(&line)?;
-            } else {
-                let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
-                lines.push((line, now_ms.saturating_sub(begun)));
+                continue;
+            }
+            lines.push_back((line, age_ms));
+            if args.newest.is_some_and(|newest| lines.len() > newest) {
+                lines.pop_front();
             }
         }
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
     }
     if output.is_json() {
+        lines.iter().try_for_each(|(line, _)| output.line(line))?;
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        let none =
-            if args.waiting { "no thread waits for a person\n" } else { "no threads yet; `rondo run` starts one\n" };
+        let none = match any {
+            true if args.waiting => "no thread waits for a person\n",
+            true => "no thread is like that; `rondo threads` lists them all\n",
+            false => "no threads yet; `rondo run` starts one\n",
+        };
         output.text(none)?;
         return Ok(Exit::Done);
     }
-    output.text(&table(&lines))?;
+    output.text(&table(lines.make_contiguous()))?;
     Ok(Exit::Done)
 }
 
