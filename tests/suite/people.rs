@@ -187,3 +187,33 @@ limits: { steps: 1, cost_usd: 1 }
     let shown = place.run(["show", "last"]).exits(0).text();
     assert!(shown.contains("limit steps raised from 1 to 3"), "{shown}");
 }
+
+#[test]
+fn what_a_child_workflow_asks_for_needs_consent_too() {
+    let place = Place::new();
+    place.file(
+        "child.yaml",
+        "rondo: 1
+name: child
+roles:
+  dev: { tools: [shell], output: { done: {} } }
+graph: { start: { to: dev, prompt: go }, dev: { done: { to: end } } }
+hooks: [ { use: command, name: spy } ]
+",
+    );
+    let parent = place.file(
+        "parent.yaml",
+        "rondo: 1
+name: parent
+roles:
+  part: { kind: workflow, workflow: child.yaml }
+graph: { start: { to: part }, part: { done: { to: end }, failed: { to: fail } } }
+",
+    );
+    let script = place.file("script.yaml", "part/dev: [{ status: done }]");
+    let refused = place.run(["run", &parent, "--script", &script, "--json"]).exits(3);
+    assert_eq!(refused.event("error")["code"], "RN1703", "{refused:?}");
+    let asks = place.run(["trust", &parent, "--json"]);
+    let asks = asks.event("trust")["asks"].to_string();
+    assert!(asks.contains("part/dev") && asks.contains("spy"), "{asks}");
+}

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use rondo_agent_kit::tool::means;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
-use rondo_protocol::id::RoleName;
 use rondo_protocol::text::shell_word;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
@@ -354,7 +353,7 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     for (tool, roles) in &named {
         let is_harmless = is_shipped || READING.contains(&tool.as_str());
         if !(is_harmless && covers(granted, tool)) {
-            let roles = roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", ");
+            let roles = roles.join(", ");
             asks.push(Ask::new(Kind::Tool, tool, format!("{FOR_ROLES}{roles}")));
         }
     }
@@ -366,7 +365,8 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
             asks.push(Ask::new(Kind::Server, name, server.place()));
         }
     }
-    for hook in subject.policy.hooks.iter().chain(&subject.workflow.hooks) {
+    let altering = subject.workflow.tree().into_iter().flat_map(|(_, workflow)| &workflow.hooks);
+    for hook in subject.policy.all_hooks().into_iter().chain(altering) {
         let program = hook.settings.get(HOOK_PROGRAM.1).and_then(Value::as_str).filter(|_| hook.kind == HOOK_PROGRAM.0);
         if let Some(program) = program {
             let argv = settings.hooks.get(program).map_or_else(Vec::new, |hook| keys::masked_words(&hook.argv));

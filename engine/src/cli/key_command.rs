@@ -23,10 +23,13 @@ const MAX_BYTES: u64 = 64 << 10;
 /// # Errors
 /// Exit 5 if a program cannot be run, fails, takes too long or prints nothing.
 pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings, Failure> {
-    let models = workflow.models.keys().map(String::as_str);
-    let models = models.chain(resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
-    let of_model = |name: &str| settings.model(name, workflow.models.get(name), None).ok();
-    let asked: Vec<String> = models.filter_map(of_model).map(|resolved| resolved.provider).collect();
+    let mut asked: Vec<String> = Vec::new();
+    for (_, workflow) in workflow.tree() {
+        let models = workflow.models.keys().map(String::as_str);
+        let models = models.chain(resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
+        let of_model = |name: &str| settings.model(name, workflow.models.get(name), None).ok();
+        asked.extend(models.filter_map(of_model).map(|resolved| resolved.provider));
+    }
     let folder_of_file = |is_project: bool| {
         let file = if is_project { settings.file.as_deref() } else { settings.user_file.as_deref() };
         file.map(|file| folder_of(file).to_owned())

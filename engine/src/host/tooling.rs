@@ -15,7 +15,6 @@ use rondo_agent_kit::sandbox::{CREDENTIALS, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::Workflow;
 
 use crate::config::program;
@@ -477,12 +476,14 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     reached(in_workspace.chain(keys), &granted)
 }
 
-/// The tools that a workflow's roles name, with the roles.
-pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
-    let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
-    for (name, role) in &workflow.roles {
-        for tool in role.kind.tools() {
-            named.entry(tool.clone()).or_default().push(name.clone());
+/// The tools that roles of a workflow and of its children name, with the roles.
+pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<String>> {
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, workflow) in workflow.tree() {
+        for (name, role) in &workflow.roles {
+            for tool in role.kind.tools() {
+                named.entry(tool.clone()).or_default().push(format!("{path}{name}"));
+            }
         }
     }
     named

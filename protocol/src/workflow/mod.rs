@@ -526,6 +526,21 @@ impl Workflow {
         self.roles.iter().find(|(role, _)| role.as_str() == name).map(|(_, role)| role)
     }
 
+    /// This workflow and those that its roles run, each with the roles that lead to it: empty for itself, `section/` for
+    /// a child.
+    pub fn tree(&self) -> Vec<(String, &Self)> {
+        let mut found = vec![(String::new(), self)];
+        let mut next = 0;
+        while let Some((path, workflow)) = found.get(next).cloned() {
+            found.extend(workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
+                RoleKind::Workflow(child) => Some((format!("{path}{name}/"), &child.workflow)),
+                _ => None,
+            }));
+            next += 1;
+        }
+        found
+    }
+
     /// Whether its threads can have lanes.
     pub fn has_fan_outs(&self) -> bool {
         self.edges().any(Edge::fans_out)
@@ -549,6 +564,13 @@ impl Edge {
     /// This edge, then its `on_max` edges.
     pub(crate) fn with_on_max(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
+    }
+}
+
+impl Policy {
+    /// Transparent hooks of this workflow and of its children.
+    pub fn all_hooks(&self) -> Vec<&HookUse> {
+        self.hooks.iter().chain(self.children.values().flat_map(Self::all_hooks)).collect()
     }
 }
 

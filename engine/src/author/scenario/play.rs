@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rondo_agent_kit::conversation::{self, Position};
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::recorded::Recorded;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
@@ -93,31 +92,14 @@ impl RunSetup {
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let fixtures = ToolFixtures::new(definition, scenario, folder)?;
         let workflow = &definition.checked.workflow;
-        let (provider, script): (Arc<dyn Model>, _) = match &scenario.answers {
+        let script = match &scenario.answers {
             AnswerSource::Script(script) => {
-                let scripted = Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()));
-                (Arc::new(scripted.clone()), Some(Arc::new(scripted)))
+                Some(Arc::new(Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()))))
             }
-            AnswerSource::Recorded(cassette) => (Arc::new(Recorded::new(Arc::clone(cassette))), None),
+            AnswerSource::Recorded(_) => None,
         };
-        let recorded = |name: &str| match &scenario.answers {
-            AnswerSource::Recorded(cassette) => cassette.model(name).map(str::to_owned),
-            AnswerSource::Script(_) => None,
-        };
-        let used = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
-        let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
-        let resolved = names.into_iter().map(|name| {
-            let written = workflow.models.get(name).and_then(|model| model.model.clone());
-            let id = recorded(name).or(written).unwrap_or_else(|| SCRIPTED.to_owned());
-            let provider = Arc::clone(&provider);
-            let response_format = match &scenario.answers {
-                AnswerSource::Recorded(cassette) => cassette.response_format(name).unwrap_or_default(),
-                AnswerSource::Script(_) => ResponseFormat::default(),
-            };
-            let served_by = ServedBy::default();
-            (name.to_owned(), ResolvedModel { id, provider, price: None, served_by, response_format })
-        });
-        Ok(Self { models: Models(resolved.collect()), script, fixtures })
+        let models = models(workflow, &scenario.answers, script.as_ref());
+        Ok(Self { models, script, fixtures })
     }
 
     /// The tool descriptions, as parts of the definition.
@@ -141,6 +123,26 @@ impl RunSetup {
         Ok(resolved_roles.model_roles.into_iter().map(heads).collect())
     }
 
+    /// The configuration of a run of `workflow` and of its children.
+    fn run_config(&self, workflow: &Workflow, answers: &AnswerSource, script: Option<Arc<Scripted>>) -> RunConfig {
+        let children = workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
+            RoleKind::Workflow(child) => {
+                let script = script.as_ref().map(|script| Arc::new(script.within(name.as_str())));
+                Some((name.clone(), self.run_config(&child.workflow, answers, script)))
+            }
+            _ => None,
+        });
+        RunConfig {
+            children: children.collect(),
+            models: models(workflow, answers, script.as_ref()),
+            tools: self.fixtures.set.clone(),
+            grants: Grants::everything(),
+            script,
+            hook_resources: HookResources { files: self.fixtures.files.clone(), ..HookResources::default() },
+            ..RunConfig::default()
+        }
+    }
+
     /// Runs the scenario to its end.
     ///
     /// # Errors
@@ -157,21 +159,15 @@ impl RunSetup {
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
         let graph = engine.graph(&workflow, &policy, &[]).map_err(|error| error.to_string())?;
         let notices = notices(&workflow, &policy);
-        let run_config = RunConfig {
-            models: self.models.clone(),
-            tools: self.fixtures.set.clone(),
-            grants: Grants::everything(),
-            script: self.script.clone(),
-            hook_resources: HookResources { files: self.fixtures.files.clone(), ..HookResources::default() },
-            ..RunConfig::default()
-        };
+        let run_config = self.run_config(&workflow, &scenario.answers, self.script.clone());
         let input = scenario.input.clone();
         let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
         let mut said = Vec::new();
         while let Some(event) = handle.events.recv().await {
-            if let What::Said { visit, text } = event.what {
+            // A child's lines are its own.
+            if let (What::Said { visit, text }, None) = (event.what, event.parent) {
                 said.push((visit, text));
             }
         }
@@ -231,6 +227,33 @@ impl RunSetup {
             notices: notices.into_iter().chain(self.fixtures.left_over()).collect(),
         })
     }
+}
+
+/// The models of a workflow's roles, answered by the script or the recording of a scenario.
+fn models(workflow: &Workflow, answers: &AnswerSource, script: Option<&Arc<Scripted>>) -> Models {
+    let cassette = match answers {
+        AnswerSource::Recorded(cassette) => Some(cassette),
+        AnswerSource::Script(_) => None,
+    };
+    let used = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
+    let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
+    let resolved = names.into_iter().filter_map(|name| {
+        let written = workflow.models.get(name).and_then(|model| model.model.clone());
+        let recorded = cassette.and_then(|cassette| cassette.model(name)).map(str::to_owned);
+        let provider: Arc<dyn Model> = match (cassette, script) {
+            (Some(cassette), _) => Arc::new(Recorded::new(Arc::clone(cassette))),
+            (None, script) => Arc::new(Scripted::clone(script?)),
+        };
+        let model = ResolvedModel {
+            id: recorded.or(written).unwrap_or_else(|| SCRIPTED.to_owned()),
+            provider,
+            price: None,
+            served_by: ServedBy::default(),
+            response_format: cassette.and_then(|cassette| cassette.response_format(name)).unwrap_or_default(),
+        };
+        Some((name.to_owned(), model))
+    });
+    Models(resolved.collect())
 }
 
 /// The policy without waits and time limits.

@@ -176,7 +176,9 @@ impl StatusAnswers<'_> {
         let mut keep = |fields: &Value, body: &str| {
             let answer = match contract {
                 Some(contract) => self.of_model(contract, fields, body),
-                None if matches!(self.role.kind, RoleKind::Tool(_)) => Some(self.of_tool(fields, body)),
+                None if matches!(self.role.kind, RoleKind::Tool(_) | RoleKind::Workflow(_)) => {
+                    Some(self.of_tool(fields, body))
+                }
                 None => None,
             };
             if let Some(answer) = answer {
@@ -222,9 +224,10 @@ impl StatusAnswers<'_> {
         })
     }
 
-    /// Fields are read from a tool's text; without fields, and on failure, the text is free.
+    /// Fields are read from a tool's text; without fields, and on failure, the text is free, as that of a child is.
     fn of_tool(&self, fields: &Value, body: &str) -> Answer {
-        let is_read = self.status.as_str() == "ok" && !self.fields.is_empty();
+        let is_tool = matches!(self.role.kind, RoleKind::Tool(_));
+        let is_read = is_tool && self.status.as_str() == "ok" && !self.fields.is_empty();
         let text = if is_read { fields.to_text() } else { body.to_owned() };
         let text_bytes = text.len();
         Answer { status: self.status.clone(), output: fields.clone(), body: text.into(), text_bytes, contract: None }
