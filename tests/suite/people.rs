@@ -189,6 +189,19 @@ limits: { steps: 1, cost_usd: 1 }
 }
 
 #[test]
+fn a_waiting_tree_is_cancelled_as_a_whole() {
+    let place = Place::new();
+    let script = format!("{}/people.yaml", fixture("children"));
+    let run = place.run(["run", &fixture("children"), "--script", &script, "-i", "topic=tea", "--json"]).exits(75);
+    let root = run.events("thread_started")[0]["thread"].as_str().unwrap().to_owned();
+    place.run(["cancel", &root]).exits(0);
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    assert!(threads.len() == 3 && threads.iter().all(|thread| thread["status"] == "cancelled"), "{threads:?}");
+    place.run(["resume", &root, "--json"]).exits(1);
+    place.run(["answer", &root, "--status", "fine", "--json"]).exits(7);
+}
+
+#[test]
 fn what_a_child_workflow_asks_for_needs_consent_too() {
     let place = Place::new();
     place.file(

@@ -1,6 +1,6 @@
 //! The engine: starts, resumes and cancels threads over one store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -302,12 +302,30 @@ impl Engine {
             return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
         }
         let ending = cancelled_ending(self.parts.env.now_ms());
+        let waiting: BTreeSet<ThreadId> = origin.forms.drain(..).filter_map(|open| open.thread).collect();
         origin.ending = Some(ending.clone());
         origin.stop = None;
         row.status = Status::Cancelled;
         row.origin = origin.to_bytes()?;
         let row = self.keep_row(thread, row, Vec::new()).await?;
+        for child in waiting {
+            self.cancel_below(thread, child).await?;
+        }
         Ok(Cancelled::Ended { ending, head: row.head })
+    }
+
+    /// Ends a waiting descendant of `root` for good, and the threads between them.
+    async fn cancel_below(&self, root: &ThreadId, descendant: ThreadId) -> Result<(), Error> {
+        let mut next = Some(descendant);
+        while let Some(thread) = next.filter(|thread| thread != root) {
+            let parent = self.row(&thread)?.0.parent;
+            match Box::pin(self.cancel(&thread)).await {
+                Ok(_) | Err(Error::HasEnded { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            next = parent.map(|parent| parent.thread);
+        }
+        Ok(())
     }
 
     /// The events of a thread: every durable one after `after`, and new ones for as long as it runs in this process.

@@ -24,8 +24,29 @@ enum Deed {
 }
 
 impl Deed {
-    /// Does it, as far as it can be done.
+    /// The paths that it changes.
+    fn paths(&self) -> Vec<&'static str> {
+        match self {
+            Self::Rename(from, to) | Self::HardLink(from, to) => vec![from, to],
+            Self::Write(path, _)
+            | Self::WriteKeepingTimes(path, _)
+            | Self::Remove(path)
+            | Self::Link(_, path)
+            | Self::Folder(path)
+            | Self::Mode(path, _) => vec![path],
+        }
+    }
+
+    /// Does it, as far as it can be done, and never outside: links lead to `..` and `/etc`.
     fn on(&self, at: &Path) {
+        let ground = fs::canonicalize(at).unwrap();
+        let is_within = |path: &&str| {
+            let parent = at.join(path).parent().and_then(|parent| fs::canonicalize(parent).ok());
+            parent.is_some_and(|parent| parent.starts_with(&ground))
+        };
+        if !self.paths().iter().all(is_within) {
+            return;
+        }
         let gone = |path: &Path| drop(fs::remove_file(path).or_else(|_| fs::remove_dir_all(path)));
         match self {
             Self::Write(path, text) => drop(fs::write(at.join(path), text)),
@@ -45,6 +66,7 @@ impl Deed {
                 drop(fs::hard_link(at.join(from), at.join(path)));
             }
             Self::Folder(path) => drop(fs::create_dir(at.join(path))),
+            Self::Mode(path, _) if at.join(path).is_symlink() => {}
             Self::Mode(path, mode) => drop(fs::set_permissions(at.join(path), Permissions::from_mode(*mode))),
         }
     }
