@@ -172,7 +172,7 @@ mod tests {
         };
         assert!(told("reveiw-loop").contains("did you mean `review-loop`?"), "{}", told("reveiw-loop"));
         let far = told("../nowhere/x");
-        assert!(far.contains("known here: debate, ") && far.contains("own"), "{far}");
+        assert!(far.contains("known here: approve-release, debate, ") && far.contains("own"), "{far}");
         insta::assert_snapshot!(told("deep"), @r#"the folder "deep" holds neither workflow.yaml nor workflow.json; "#);
     }
 }
