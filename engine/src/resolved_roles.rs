@@ -170,14 +170,13 @@ fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
 pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
-    let models = contracts(workflow)?.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
-    let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
-    let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
-    let mut parts: script::Roles = models.chain(tools).collect();
-    for (name, role) in &workflow.roles {
-        let RoleKind::Workflow(child) = &role.kind else { continue };
-        let of_child = script_parts(&child.workflow)?.into_iter();
-        parts.extend(of_child.map(|(of_child, part)| (format!("{name}/{of_child}"), part)));
+    let mut parts = script::Roles::new();
+    for (path, workflow) in workflow.tree() {
+        let models = contracts(workflow)?.into_iter();
+        parts.extend(models.map(|(role, contract)| (format!("{path}{role}"), Part::Model(contract))));
+        let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
+        let tools = workflow.roles.iter().filter(is_tool);
+        parts.extend(tools.map(|(name, _)| (format!("{path}{name}"), Part::Tool)));
     }
     Ok(parts)
 }

@@ -52,12 +52,12 @@ pub(super) async fn visit(
         let message = format!("the child of {} would be deeper than the limit of {most} levels", site.role);
         return Err(Fault::new(Code::ThreadLimit, FaultClass::Limit, message));
     }
-    let (thread, is_known) = identity(parts, context, &site).await?;
+    let (thread, row) = identity(parts, context, &site).await?;
     let parent =
         Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
     let above = ParentVisit { parent, account: Arc::new(context.account(&site)), depth };
     let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
-    let begun = begin(parts, child, input, (thread.clone(), is_known), (above.clone(), run_config, answer)).await;
+    let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
     let handle = match begun.map_err(|error| fault_of(error, &site))? {
         Resumed::Running(handle) => handle,
         Resumed::Ended { ending, .. } => return ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
@@ -72,30 +72,33 @@ pub(super) async fn visit(
     }
 }
 
-/// The id of the child, and whether its row exists. A new id is synced before the row is written.
-async fn identity(parts: &Parts, context: &VisitContext<'_>, site: &Site) -> Result<(ThreadId, bool), Fault> {
+/// The id of the child, and its row if it has started. A new id is synced before the row is written.
+async fn identity(
+    parts: &Parts,
+    context: &VisitContext<'_>,
+    site: &Site,
+) -> Result<(ThreadId, Option<store::Row>), Fault> {
     let mut tool_runner = ToolRunner::new(context, site)?;
     if let Some(known) = tool_runner.journal.child.clone() {
         let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
-        return Ok((known, row.is_some()));
+        return Ok((known, row));
     }
     let thread = parts.env.thread_id();
     tool_runner.journal.add(Record::Child { thread: thread.clone() });
     tool_runner.keep(site).await?;
-    Ok((thread, false))
+    Ok((thread, None))
 }
 
 async fn begin(
     parts: &Parts,
     child: &WorkflowRole,
     input: &Value,
-    (thread, is_known): (ThreadId, bool),
+    (thread, row): (ThreadId, Option<store::Row>),
     (above, run_config, answer): (ParentVisit, RunConfig, Option<PersonAnswer>),
 ) -> Result<Resumed, Error> {
     let engine = &parts.engine;
-    if is_known {
-        let row = parts.store.row(&thread)?;
-        let spent = row.map(|row| spent_of(&row)).unwrap_or_default();
+    if let Some(row) = row {
+        let spent = spent_of(&row);
         above.account.count(Some(spent.usage), spent.cost_usd);
         return Box::pin(engine.resume_child(&thread, above, answer, run_config)).await;
     }
