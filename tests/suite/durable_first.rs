@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo_engine::store::{Commit, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepStore, StoredStep};
+use rondo_engine::store::{
+    Commit, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
+};
 use rondo_engine::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
@@ -56,27 +58,31 @@ impl Read for Gated {
         self.inner.list(thread, opened_by)
     }
 
-    fn scan(
+    fn own_records(
         &self,
         thread: &ThreadId,
         seqs: RangeInclusive<u64>,
-        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+        visit: &mut dyn FnMut(StepBytes<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        self.inner.scan(thread, seqs, visit)
+        self.inner.own_records(thread, seqs, visit)
     }
 
-    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
-        self.inner.step(thread, seq)
+    fn own_record(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
+        self.inner.own_record(thread, seq)
     }
 
-    fn visits(
+    fn own_visits(
         &self,
         thread: &ThreadId,
-        lane: &LanePath,
-        role: &RoleName,
+        index: VisitIndex,
+        of: (&LanePath, &RoleName),
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error> {
-        self.inner.visits(thread, lane, role, visits)
+        self.inner.own_visits(thread, index, of, visits)
+    }
+
+    fn own_place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
+        self.inner.own_place(thread, digest)
     }
 
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {

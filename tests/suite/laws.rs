@@ -187,7 +187,7 @@ fn format() {
     let mut lines =
         vec![format!("workflow {}", row.workflow), format!("policy {}", row.policy), format!("start {}", row.start)];
     store
-        .scan(&again, 1..=row.seq, &mut |stored, _| {
+        .steps(&again, 1..=row.seq, &mut |stored, _| {
             let transcript = stored.step.transcript.map_or_else(String::new, |digest| digest.to_string());
             lines.push(format!("{} {} transcript {transcript}", stored.seq, stored.digest));
             true

@@ -121,7 +121,7 @@ fn visits(
             }
             true
         };
-        store.scan(thread, 1..=row.seq, each)?;
+        store.steps(thread, 1..=row.seq, each)?;
     }
     let place = |lane: &LanePath| lane.parts().map(|(role, index)| (index, role.to_owned())).collect::<Vec<_>>();
     found.sort_by_key(|(lane, _)| place(lane));

@@ -131,7 +131,7 @@ pub(super) fn steps(
     if row.seq == 0 {
         return Ok(());
     }
-    store.scan(&line.thread, 1..=row.seq, &mut |stored, note| {
+    store.steps(&line.thread, 1..=row.seq, &mut |stored, note| {
         let body = rebuild::body(&body_readers, &stored.step.role, &stored.step.answer);
         outcome = step_line(store, stored, note, body).and_then(&mut *each);
         matches!(outcome, Ok(true))

@@ -226,7 +226,7 @@ pub fn walk(
     }
     let mut rebuilding = Rebuilding::new(store, thread, &workflow)?;
     let mut fault = None;
-    store.scan(
+    store.steps(
         thread,
         1..=row.seq,
         &mut |stored, note| match rebuilding.step(&stored, &note, wanted(&stored), each) {

@@ -180,9 +180,8 @@ impl Past for Steps<'_> {
         if before > 1 && self.step(before - 1)?.digest == digest {
             return Ok(before - 1);
         }
-        let places = self.store.locate(digest)?;
-        let own = places.into_iter().filter(|(thread, seq)| *thread == self.thread && *seq < before);
-        own.map(|(_, seq)| seq).max().ok_or_else(|| {
+        let found = self.store.place(&self.thread, digest)?.filter(|seq| *seq < before);
+        found.ok_or_else(|| {
             let what = format!("step {digest}, which step {before} of thread {} follows, is missing", self.thread);
             Damage::new(what).of_thread(&self.thread).into()
         })

@@ -54,7 +54,7 @@ pub fn after(
     let first = after.seq.max(1);
     let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
     if first <= last {
-        store.scan(thread, first..=last, &mut |stored, note| {
+        store.steps(thread, first..=last, &mut |stored, note| {
             for (id, what) in of_step(&stored, &note) {
                 tell(&mut events, id, note.ended_at_ms, what);
             }

@@ -38,7 +38,7 @@ use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::resolved_roles::ResolvedRoles;
-use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
+use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore, VisitIndex, VisitKey};
 use crate::thread::{
     Action, Answered, Commit, Ending, Input, MAX_FORMS, Machine, Notice, Object, OpenForm, Origin, Stop, Task, Visit,
     VisitEnd,
@@ -480,7 +480,8 @@ impl<'a> Driver<'a> {
             lanes.insert(step.lane.clone());
         }
         self.steps.add(PastStep { episode, digest, prev: step.prev.as_slice().into() });
-        NewStep { seq, digest, bytes, role: step.role, lane: step.lane, visit, note }
+        let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };
+        NewStep { seq, digest, bytes, found_by: Some(found_by), note }
     }
 
     /// The heads that a role's transcript names and this run has not stored yet.

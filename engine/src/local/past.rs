@@ -31,7 +31,7 @@ impl Past for StoredPast {
         let seq = self.store.row(&self.thread)?.map_or(0, |row| row.seq);
         let mut transcripts = Vec::new();
         if seq > 0 {
-            self.store.scan(&self.thread, 1..=seq, &mut |stored, _| {
+            self.store.steps(&self.thread, 1..=seq, &mut |stored, _| {
                 let step = stored.step;
                 transcripts.extend(step.transcript.filter(|_| step.lane == *lane).map(|digest| (step.role, digest)));
                 true

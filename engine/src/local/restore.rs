@@ -64,7 +64,7 @@ impl Engine {
             }
         };
         if row.seq > 0 {
-            store.scan(&ready.thread, 1..=row.seq, &mut each)?;
+            store.steps(&ready.thread, 1..=row.seq, &mut each)?;
         }
         fault.map_or(Ok(machine), Err)
     }

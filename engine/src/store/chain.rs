@@ -7,13 +7,13 @@
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind, digest_of};
+use rondo_protocol::object::{EdgeTaken, Observation, Record, Step, StepKind, digest_of};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::Damage;
 use super::keys::{self, Family};
-use super::{Error, Row, StoredStep};
+use super::{Error, Row, StepBytes, StoredRecord};
 
 /// Looks up the number of the step of a digest in the thread.
 pub(super) type Locate<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
@@ -48,15 +48,16 @@ impl<'a> ChainVerifier<'a> {
     ///
     /// # Errors
     /// [`Error::Damaged`] if it is not the next one, does not match its digest, or names other predecessors.
-    pub(super) fn step(&mut self, seq: u64, digest: Digest, visit: u64, bytes: &[u8]) -> Result<StoredStep, Error> {
+    pub(super) fn step(&mut self, stored: &StepBytes<'_>) -> Result<StoredRecord, Error> {
+        let StepBytes { seq, digest, visit, bytes, .. } = *stored;
         if seq != self.next {
             return Err(self.missing());
         }
-        let step = verified(self.thread, seq, digest, bytes)?;
-        self.check_predecessors(seq, &step)?;
-        self.last = Some(Last { digest, trunk: step.lane.is_trunk() });
+        let record = verified(self.thread, seq, digest, bytes)?;
+        self.check_predecessors(seq, &record)?;
+        self.last = Some(Last { digest, trunk: is_of_trunk(&record) });
         self.next = seq.saturating_add(1);
-        Ok(StoredStep { seq, digest, visit, step })
+        Ok(StoredRecord { seq, digest, visit, record })
     }
 
     pub(super) fn missing(&self) -> Error {
@@ -77,22 +78,23 @@ impl<'a> ChainVerifier<'a> {
         }
     }
 
-    fn check_predecessors(&self, seq: u64, step: &Step) -> Result<(), Error> {
+    fn check_predecessors(&self, seq: u64, record: &Record) -> Result<(), Error> {
         let wrong = || {
             let what = format!("step {seq} of thread {} does not follow its predecessor", self.thread);
             Err(Damage::new(what).of_thread(self.thread).into())
         };
+        let prev = record.prev();
         if seq == 1 {
-            return if step.prev.is_empty() { Ok(()) } else { wrong() };
+            return if prev.is_empty() { Ok(()) } else { wrong() };
         }
-        if step.lane.is_trunk() {
+        if is_of_trunk(record) {
             match &self.last {
-                Some(last) if last.trunk => return if step.prev == [last.digest] { Ok(()) } else { wrong() },
-                _ if step.prev.is_empty() => return wrong(),
+                Some(last) if last.trunk => return if *prev == [last.digest] { Ok(()) } else { wrong() },
+                _ if prev.is_empty() => return wrong(),
                 _ => {}
             }
         }
-        for named in &step.prev {
+        for named in prev {
             let seen = self.last.as_ref().is_some_and(|last| last.digest == *named);
             if !seen && (self.place)(*named)?.is_none_or(|place| place >= seq) {
                 return wrong();
@@ -102,8 +104,12 @@ impl<'a> ChainVerifier<'a> {
     }
 }
 
+fn is_of_trunk(record: &Record) -> bool {
+    record.lane().is_none_or(LanePath::is_trunk)
+}
+
 /// Parses the step with canonical bytes `bytes`, if they match `digest`.
-pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Step, Error> {
+pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Record, Error> {
     let damaged = |what: &str| {
         Damage::new(format!("step {seq} of thread {thread} {what}")).of_thread(thread).of_object(digest).into()
     };
@@ -132,11 +138,16 @@ struct Written<'a> {
     transcript: Option<Digest>,
 }
 
-fn decode(bytes: &[u8]) -> Result<Step, String> {
+fn decode(bytes: &[u8]) -> Result<Record, String> {
+    // Keys are sorted, and only a step has one before its kind.
+    if bytes.starts_with(b"{\"kind\":") {
+        return Record::from_slice(bytes).map_err(|error| error.to_string());
+    }
     let written: Written<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let Written { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript } = written;
     let output = canonical::parse_canonical(output.get().as_bytes()).map_err(|error| error.to_string())?;
-    Ok(Step { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript })
+    let step = Step { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript };
+    Ok(Record::Step(Box::new(step)))
 }
 
 /// Checks the bytes of an object against `digest`.
@@ -174,8 +185,8 @@ mod tests {
             transcript: Some(Digest([4; 32])),
         };
         let bytes = canonical::to_bytes(&step).unwrap();
-        assert_eq!(decode(&bytes), Ok(step));
-        assert_eq!(decode(&bytes).ok(), canonical::from_slice(&bytes).ok());
+        assert_eq!(decode(&bytes), Ok(Record::Step(Box::new(step))));
+        assert_eq!(decode(&bytes).ok(), Record::from_slice(&bytes).ok());
         for broken in ["{}", "null", "", "{\"answer\":\"\",\"answer\":\"\"}"] {
             assert!(decode(broken.as_bytes()).is_err(), "{broken}");
         }

@@ -3,7 +3,7 @@
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Note, Step};
+use rondo_protocol::object::{Note, Record, Step};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,68 @@ pub struct StoredStep {
     pub step: Step,
 }
 
-/// A step to store.
+/// A stored record of any kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecord {
+    /// Its place in the thread, from 1.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// Of a step, the role's visit in its lane, from 1; of a compaction, the last visit that it covers; else 0.
+    pub visit: u64,
+    /// The record.
+    pub record: Record,
+}
+
+impl StoredRecord {
+    /// The step, if it is one.
+    pub fn into_step(self) -> Option<StoredStep> {
+        let Self { seq, digest, visit, record } = self;
+        match record {
+            Record::Step(step) => Some(StoredStep { seq, digest, visit, step: *step }),
+            Record::Rebind(_) | Record::Compaction(_) => None,
+        }
+    }
+}
+
+/// A record as it lies in the store, before it is verified.
+#[derive(Debug)]
+pub struct StepBytes<'a> {
+    /// Its place.
+    pub seq: u64,
+    /// The digest that it was stored with.
+    pub digest: Digest,
+    /// See [`StoredRecord::visit`].
+    pub visit: u64,
+    /// Its canonical bytes.
+    pub bytes: &'a [u8],
+    /// Its note.
+    pub note: Note,
+}
+
+/// What finds records by role and lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VisitIndex {
+    /// Steps by visit.
+    Steps,
+    /// Compactions by the last visit that they cover.
+    Compactions,
+}
+
+/// The entry of a record in a [`VisitIndex`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VisitKey {
+    /// The index.
+    pub index: VisitIndex,
+    /// The lane.
+    pub lane: LanePath,
+    /// The role.
+    pub role: RoleName,
+    /// The visit.
+    pub visit: u64,
+}
+
+/// A record to store.
 #[derive(Debug, Clone)]
 pub struct NewStep {
     /// Its place: the row's `seq` after this commit.
@@ -31,12 +92,8 @@ pub struct NewStep {
     pub digest: Digest,
     /// Its canonical bytes.
     pub bytes: Vec<u8>,
-    /// The role.
-    pub role: RoleName,
-    /// The lane.
-    pub lane: LanePath,
-    /// The role's visit in that lane, from 1.
-    pub visit: u64,
+    /// Where it is found by role; `None` for a rebind.
+    pub found_by: Option<VisitKey>,
     /// The note, which is not hashed.
     pub note: Note,
 }
@@ -86,8 +143,9 @@ impl Commit {
     /// Makes all checks that do not need the stored row.
     pub(super) fn check(&self) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
-        let role = self.step.iter().map(|step| step.role.as_str());
-        let lane = self.step.iter().map(|step| step.lane.as_str());
+        let found_by = || self.step.iter().filter_map(|step| step.found_by.as_ref());
+        let role = found_by().map(|key| key.role.as_str());
+        let lane = found_by().map(|key| key.lane.as_str());
         let lanes = self.lanes.iter().map(|(lane, _)| lane).chain(&self.clear_journal).map(LanePath::as_str);
         if role.chain(lane).chain(lanes).any(|name| name.len() > MAX_NAME_BYTES) {
             return malformed("the name of a lane or role is too long");
@@ -101,6 +159,7 @@ impl Commit {
             expected: self.expected,
             version: self.row.version,
             seq: self.row.seq,
+            base: self.row.base.as_ref().map_or(0, |base| base.seq),
             step: self.step.as_ref().map(|step| step.seq),
         }
     }
@@ -126,6 +185,8 @@ pub(super) struct CommitHeader {
     pub(super) version: u64,
     /// The number of the last step after it.
     pub(super) seq: u64,
+    /// The steps that it shares with the thread it was forked from.
+    base: u64,
     pub(super) step: Option<u64>,
 }
 
@@ -143,6 +204,7 @@ impl CommitHeader {
         if self.expected.checked_add(1) != Some(self.version) {
             return malformed("the row's version is not the expected one and 1");
         }
+        let seq = if version == 0 { self.base } else { seq };
         match self.step {
             None if self.seq != seq => malformed("the row ends at another step and no step is added"),
             Some(step) if seq.checked_add(1) != Some(step) => malformed("the step is not the next one"),

@@ -12,6 +12,8 @@ use rondo_protocol::digest::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::{VisitIndex, VisitKey};
+
 /// A column family, which is stored, read and compacted as a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Family {
@@ -57,6 +59,7 @@ const OBJECT: [u8; 2] = *b"ob";
 const STEP: [u8; 2] = *b"st";
 const PLACE: [u8; 2] = *b"pl";
 const VISIT: [u8; 2] = *b"vi";
+const COMPACTION: [u8; 2] = *b"vc";
 const NOTE: [u8; 2] = *b"no";
 const ROW: [u8; 2] = *b"th";
 const LANE: [u8; 2] = *b"tl";
@@ -160,16 +163,25 @@ pub(super) fn placed(key: &[u8]) -> Option<(ThreadId, u64)> {
     Some((thread(*id)?, u64::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// A role's visit in a lane, in [`Family::Index`]; the value is the number of its step.
-pub(super) fn visit(thread: &ThreadId, lane: &LanePath, role: &RoleName, visit: u64) -> Vec<u8> {
-    let mut key = visits_prefix(thread, lane, role);
-    key.extend_from_slice(&visit.to_be_bytes());
-    key
+/// A record found by role and visit, in [`Family::Index`]; the value is its number.
+pub(super) fn visit(thread: &ThreadId, key: &VisitKey) -> Vec<u8> {
+    visits_from(thread, key.index, (&key.lane, &key.role), key.visit)
 }
 
-/// A role's visits in a lane from `from` on, in [`Family::Index`].
-pub(super) fn visits(thread: &ThreadId, lane: &LanePath, role: &RoleName, from: u64) -> Range<Vec<u8>> {
-    visit(thread, lane, role, from)..below(visits_prefix(thread, lane, role)).end
+/// A role's records in a lane from a visit on, in [`Family::Index`].
+pub(super) fn visits(
+    thread: &ThreadId,
+    index: VisitIndex,
+    of: (&LanePath, &RoleName),
+    from: u64,
+) -> Range<Vec<u8>> {
+    visits_from(thread, index, of, from)..below(visits_prefix(thread, index, of)).end
+}
+
+fn visits_from(thread: &ThreadId, index: VisitIndex, of: (&LanePath, &RoleName), from: u64) -> Vec<u8> {
+    let mut key = visits_prefix(thread, index, of);
+    key.extend_from_slice(&from.to_be_bytes());
+    key
 }
 
 /// One record of a journal, in [`Family::Journal`].
@@ -205,8 +217,12 @@ pub(super) fn hook_key<'a>(space: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     key.get(HOOK.len() + 2 + space.len()..)
 }
 
-fn visits_prefix(thread: &ThreadId, lane: &LanePath, role: &RoleName) -> Vec<u8> {
-    join(VISIT, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
+fn visits_prefix(thread: &ThreadId, index: VisitIndex, (lane, role): (&LanePath, &RoleName)) -> Vec<u8> {
+    let kind = match index {
+        VisitIndex::Steps => VISIT,
+        VisitIndex::Compactions => COMPACTION,
+    };
+    join(kind, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
 }
 
 fn record_prefix(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
@@ -297,12 +313,18 @@ mod tests {
         let lane = LanePath::new("critic[2]").unwrap();
         let role = RoleName::new("writer").unwrap();
         let digest = Digest(std::array::from_fn(|at| u8::try_from(at).unwrap() + 0x80));
+        let trunk = LanePath::trunk();
+        let found = |index, lane: &LanePath| {
+            let key = VisitKey { index, lane: lane.clone(), role: role.clone(), visit: 3 };
+            visit(&thread, &key)
+        };
         let keys = [
             ("objects  object", object(digest)),
             ("steps    step", step(&thread, 258)),
             ("index    place", place(digest, &thread, 258)),
-            ("index    visit", visit(&thread, &lane, &role, 3)),
-            ("index    visit", visit(&thread, &LanePath::trunk(), &role, 3)),
+            ("index    visit", found(VisitIndex::Steps, &lane)),
+            ("index    visit", found(VisitIndex::Steps, &trunk)),
+            ("index    compaction", found(VisitIndex::Compactions, &lane)),
             ("notes    note", note(&thread, 258)),
             ("threads  row", row(&thread)),
             ("threads  lane", self::lane(&thread, &lane)),

@@ -15,8 +15,10 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-use super::chain::{ChainVerifier, verified, verified_object};
-use super::{Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepStore, StoredStep};
+use super::chain::{verified, verified_object};
+use super::{
+    Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
+};
 
 /// How many steps a scan copies at a time; the store is not locked while a visitor runs.
 const SCAN_STEPS: u64 = 256;
@@ -39,10 +41,10 @@ struct Contents {
 #[derive(Debug)]
 struct Thread {
     row: Row,
-    /// Step n is at index n - 1.
+    /// Those after its base, in order.
     steps: Vec<Arc<Entry>>,
-    /// For each lane and role the visits and their steps, in order.
-    visits: BTreeMap<(LanePath, RoleName), BTreeMap<u64, u64>>,
+    /// For each index, lane and role the visits and their records, in order.
+    visits: BTreeMap<(VisitIndex, LanePath, RoleName), BTreeMap<u64, u64>>,
     lanes: BTreeMap<LanePath, LaneRow>,
     /// The evaluated lists, by the step that opened their lanes.
     lists: BTreeMap<u64, Vec<u8>>,
@@ -99,11 +101,15 @@ impl Contents {
             put(&mut entry.lists, opened_by, list);
         }
         if let Some(step) = step {
-            entry.visits.entry((step.lane, step.role)).or_default().insert(step.visit, step.seq);
+            let mut visit = 0;
+            if let Some(key) = step.found_by {
+                visit = key.visit;
+                entry.visits.entry((key.index, key.lane, key.role)).or_default().insert(key.visit, step.seq);
+            }
             entry.steps.push(Arc::new(Entry {
                 seq: step.seq,
                 digest: step.digest,
-                visit: step.visit,
+                visit,
                 bytes: step.bytes,
                 note: step.note,
             }));
@@ -131,7 +137,8 @@ fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 
 impl Thread {
     fn step(&self, seq: u64) -> Option<&Arc<Entry>> {
-        self.steps.get(usize::try_from(seq.checked_sub(1)?).ok()?)
+        let shared = self.row.base.as_ref().map_or(0, |base| base.seq);
+        self.steps.get(usize::try_from(seq.checked_sub(shared + 1)?).ok()?)
     }
 
     /// At most [`SCAN_STEPS`] steps within `seqs`.
@@ -179,64 +186,56 @@ impl Read for MemoryStore {
         Ok(self.contents.lock().threads.get(thread).and_then(|thread| thread.lists.get(&opened_by).cloned()))
     }
 
-    fn scan(
+    fn own_records(
         &self,
         thread: &ThreadId,
         seqs: RangeInclusive<u64>,
-        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+        visit: &mut dyn FnMut(StepBytes<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let Some(row) = self.row(thread)? else { return Ok(()) };
-        let (from, to) = (*seqs.start().max(&1), *seqs.end().min(&row.seq));
-        let place = |digest| {
+        let (mut next, last) = seqs.into_inner();
+        loop {
             let contents = self.contents.lock();
-            let places = contents.places.get(&digest).map_or(&[][..], Vec::as_slice);
-            Ok(places.iter().find(|(holder, _)| holder == thread).map(|(_, seq)| *seq))
-        };
-        let mut chain = ChainVerifier::new(thread, from.saturating_sub(1).max(1), &place);
-        while chain.next() <= to {
-            let steps = self
-                .contents
-                .lock()
-                .threads
-                .get(thread)
-                .map(|thread| thread.some_steps(chain.next()..=to))
-                .unwrap_or_default();
-            if steps.is_empty() {
-                return Err(chain.missing());
-            }
+            let steps = contents.threads.get(thread).map(|thread| thread.some_steps(next..=last)).unwrap_or_default();
+            drop(contents);
+            let Some(read) = steps.last() else { return Ok(()) };
+            next = read.seq.saturating_add(1);
             for entry in steps {
-                let stored = chain.step(entry.seq, entry.digest, entry.visit, &entry.bytes)?;
-                if entry.seq == row.seq {
-                    chain.end(&row)?;
-                }
-                if entry.seq >= from && !visit(stored, entry.note.clone()) {
+                let Entry { seq, digest, visit: number, bytes, note } = &*entry;
+                let note = note.clone();
+                if !visit(StepBytes { seq: *seq, digest: *digest, visit: *number, bytes, note })? {
                     return Ok(());
                 }
             }
         }
-        Ok(())
     }
 
-    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
+    fn own_record(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
         let entry = self.contents.lock().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
         let Some(entry) = entry else { return Ok(None) };
-        let step = verified(thread, seq, entry.digest, &entry.bytes)?;
-        Ok(Some((StoredStep { seq, digest: entry.digest, visit: entry.visit, step }, entry.note.clone())))
+        let record = verified(thread, seq, entry.digest, &entry.bytes)?;
+        Ok(Some((StoredRecord { seq, digest: entry.digest, visit: entry.visit, record }, entry.note.clone())))
     }
 
-    fn visits(
+    fn own_visits(
         &self,
         thread: &ThreadId,
-        lane: &LanePath,
-        role: &RoleName,
+        index: VisitIndex,
+        (lane, role): (&LanePath, &RoleName),
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         if visits.is_empty() {
             return Ok(Vec::new());
         }
         let contents = self.contents.lock();
-        let places = contents.threads.get(thread).and_then(|thread| thread.visits.get(&(lane.clone(), role.clone())));
+        let key = (index, lane.clone(), role.clone());
+        let places = contents.threads.get(thread).and_then(|thread| thread.visits.get(&key));
         Ok(places.map(|places| places.range(visits).map(|(visit, seq)| (*visit, *seq)).collect()).unwrap_or_default())
+    }
+
+    fn own_place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
+        let contents = self.contents.lock();
+        let places = contents.places.get(&digest).map_or(&[][..], Vec::as_slice);
+        Ok(places.iter().rev().find(|(holder, _)| holder == thread).map(|(_, seq)| *seq))
     }
 
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {

@@ -15,6 +15,7 @@ mod error;
 pub mod folder;
 mod frames;
 mod keys;
+mod lineage;
 mod lock;
 mod manifest;
 mod memory;
@@ -28,7 +29,10 @@ mod writer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use commit::{Commit, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StoredStep};
+pub use commit::{
+    Commit, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep, VisitIndex,
+    VisitKey,
+};
 pub use error::{Damage, Error};
 pub(crate) use keys::Family;
 pub use lock::holder;
@@ -74,30 +78,30 @@ pub trait Read: Send + Sync {
     /// The evaluated list of the `each` that step `opened_by` opened, as committed.
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Passes the steps of a thread within `seqs` to `visit` in order, each with its note, until it returns `false`. A
-    /// scan succeeds only if the iterator's status is good, the digest of each step is right, each names its
-    /// predecessors, and no step of the range is missing.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], also if the end is missing.
-    fn scan(
+    /// Passes the records within `seqs` that are stored under this thread itself, in order and not verified, to
+    /// `visit` until it returns `false`. A fork's first records are stored under its base.
+    fn own_records(
         &self,
         thread: &ThreadId,
         seqs: RangeInclusive<u64>,
-        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+        visit: &mut dyn FnMut(StepBytes<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error>;
 
-    /// One step with its note.
-    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error>;
+    /// One record with its note, if it is stored under this thread itself.
+    fn own_record(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error>;
 
-    /// A role's visits in a lane and their steps: `(visit, seq)` for visits within `visits`, in order.
-    fn visits(
+    /// The entries of an index that are stored under this thread itself: `(visit, seq)` for visits within `visits`, in
+    /// order.
+    fn own_visits(
         &self,
         thread: &ThreadId,
-        lane: &LanePath,
-        role: &RoleName,
+        index: VisitIndex,
+        of: (&LanePath, &RoleName),
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error>;
+
+    /// The number of the step with a digest, if it is stored under this thread itself.
+    fn own_place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error>;
 
     /// The threads and numbers of the steps with a digest.
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error>;
@@ -113,6 +117,81 @@ pub trait Read: Send + Sync {
 
     /// Keys and values of a hook's private key space from `from` on, at most `limit`.
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error>;
+
+    /// Passes the records of a thread within `seqs` to `visit` in order, each with its note, until it returns `false`.
+    /// A scan succeeds only if the iterator's status is good, the digest of each record is right, each names its
+    /// predecessors, and none of the range is missing.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], also if the end is missing.
+    fn scan(
+        &self,
+        thread: &ThreadId,
+        seqs: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(StoredRecord, Note) -> bool,
+    ) -> Result<(), Error> {
+        lineage::scan(self, thread, seqs, visit)
+    }
+
+    /// Like [`scan`](Self::scan), without rebinds and compactions.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    fn steps(
+        &self,
+        thread: &ThreadId,
+        seqs: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+    ) -> Result<(), Error> {
+        self.scan(thread, seqs, &mut |stored, note| stored.into_step().is_none_or(|step| visit(step, note)))
+    }
+
+    /// One record with its note.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn record_at(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
+        lineage::record_at(self, thread, seq)
+    }
+
+    /// One step with its note; `None` also if this number is not that of a step.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
+        let found = self.record_at(thread, seq)?;
+        Ok(found.and_then(|(stored, note)| stored.into_step().map(|step| (step, note))))
+    }
+
+    /// A role's visits in a lane and their steps: `(visit, seq)` for visits within `visits`, in order.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn visits(
+        &self,
+        thread: &ThreadId,
+        lane: &LanePath,
+        role: &RoleName,
+        visits: RangeInclusive<u64>,
+    ) -> Result<Vec<(u64, u64)>, Error> {
+        lineage::visits(self, thread, VisitIndex::Steps, (lane, role), visits)
+    }
+
+    /// The compactions of a role's history in a lane: `(through_visit, seq)`, in order.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn compactions(&self, thread: &ThreadId, lane: &LanePath, role: &RoleName) -> Result<Vec<(u64, u64)>, Error> {
+        lineage::visits(self, thread, VisitIndex::Compactions, (lane, role), 0..=u64::MAX)
+    }
+
+    /// The number of the record with a digest in a thread.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
+        lineage::place(self, thread, digest)
+    }
 }
 
 /// A writable store. Every method fails with [`Error::Poisoned`] if its outcome is unknown, and with

@@ -3,7 +3,6 @@
 //!
 //! [`Read`] is implemented here once, with all its checks, for everything that has tables.
 
-use std::cell::Cell;
 use std::ops::{ControlFlow, Range, RangeInclusive};
 
 use rondo_protocol::digest::{Digest, Kind};
@@ -11,12 +10,12 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use serde::{Deserialize, Serialize};
 
-use super::chain::{ChainVerifier, verified, verified_object};
+use super::chain::{verified, verified_object};
 use super::codec::{self, StepValue};
 use super::error::Damage;
 use super::keys::{self, Family};
 use super::manifest::Position;
-use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
+use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StoredRecord, VisitIndex};
 
 /// What a visitor of entries returns: continue or stop.
 pub(crate) type Visited = Result<ControlFlow<()>, Error>;
@@ -81,7 +80,7 @@ fn strange(family: Family, key: &[u8], what: &str) -> Error {
     Damage::new(format!("the key of a {what} cannot be read")).at(family, key).into()
 }
 
-fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
+pub(super) fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
     let (what, key) = match family {
         Family::Notes => ("the note of step", keys::note(thread, seq)),
         _ => ("step", keys::step(thread, seq)),
@@ -117,22 +116,6 @@ fn page<T: Tables + ?Sized, V>(
         Ok(if page.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(page)
-}
-
-/// The number in `thread` of the step with a digest.
-fn place_in<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId) -> Result<Option<u64>, Error> {
-    let mut found = None;
-    let mut candidates = Vec::new();
-    tables.range(Family::Index, keys::places_in(digest, thread), &mut |key, _| {
-        candidates.extend(keys::seq(key));
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for seq in candidates {
-        if holds(tables, digest, thread, seq)? {
-            found = Some(seq);
-        }
-    }
-    Ok(found)
 }
 
 /// Whether the step at a place has a digest. A place key contains only the beginning of a digest.
@@ -219,78 +202,48 @@ impl<T: Tables> Read for T {
         })
     }
 
-    fn scan(
+    fn own_records(
         &self,
         thread: &ThreadId,
         seqs: RangeInclusive<u64>,
-        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+        visit: &mut dyn FnMut(StepBytes<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let Some(row) = Read::row(self, thread)? else { return Ok(()) };
-        let (from, to) = (*seqs.start().max(&1), *seqs.end().min(&row.seq));
-        if from > to {
-            return Ok(());
-        }
-        // Also reads the step before the range: the first step of the range must follow it.
-        let first = from.saturating_sub(1).max(1);
-        let place = |digest| place_in(self, digest, thread);
-        let mut chain = ChainVerifier::new(thread, first, &place);
+        let from = *seqs.start();
         let mut notes =
             NoteReader { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
-        let (stopped, beyond) = (Cell::new(false), Cell::new(false));
-        self.range(Family::Steps, keys::steps(thread, first), &mut |key, value| {
+        self.range(Family::Steps, keys::steps(thread, from), &mut |key, value| {
             let seq = keys::seq(key).ok_or_else(|| strange(Family::Steps, key, "step"))?;
-            if seq > to {
-                beyond.set(to == row.seq);
+            if !seqs.contains(&seq) {
                 return Ok(ControlFlow::Break(()));
             }
             let located = |error: Error| error.at(Family::Steps, key, Some(thread));
             let StepValue { digest, visit: number, bytes } = codec::read_step(value).map_err(located)?;
-            let stored = chain.step(seq, digest, number, bytes).map_err(located)?;
-            if seq == row.seq {
-                chain.end(&row).map_err(located)?;
-            }
-            if seq >= from {
-                let note = notes.of(seq)?;
-                stopped.set(!visit(stored, note));
-            }
-            Ok(if stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        if !stopped.get() && chain.next() <= to {
-            return Err(chain.missing());
-        }
-        // A step after the row's last is damage, unless it was committed during this scan.
-        if beyond.get() && Read::row(self, thread)?.is_none_or(|newer| newer.seq <= row.seq) {
-            let what = format!("thread {thread} goes on behind its last step {}", row.seq);
-            return Err(Damage::new(what).of_thread(thread).into());
-        }
-        Ok(())
+            let note = notes.of(seq)?;
+            let goes_on = visit(StepBytes { seq, digest, visit: number, bytes, note })?;
+            Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })
     }
 
-    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
+    fn own_record(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredRecord, Note)>, Error> {
         let key = keys::step(thread, seq);
-        let Some(value) = self.get(Family::Steps, &key)? else {
-            return match Read::row(self, thread)? {
-                Some(row) if (1..=row.seq).contains(&seq) => Err(missing(thread, seq, Family::Steps)),
-                _ => Ok(None),
-            };
-        };
+        let Some(value) = self.get(Family::Steps, &key)? else { return Ok(None) };
         let located = |error: Error| error.at(Family::Steps, &key, Some(thread));
         let StepValue { digest, visit, bytes } = codec::read_step(&value).map_err(located)?;
-        let step = verified(thread, seq, digest, bytes).map_err(located)?;
+        let record = verified(thread, seq, digest, bytes).map_err(located)?;
         let note = self::value(self, (Family::Notes, &keys::note(thread, seq)), Some(thread), codec::read_note)?;
         let note = note.ok_or_else(|| missing(thread, seq, Family::Notes))?;
-        Ok(Some((StoredStep { seq, digest, visit, step }, note)))
+        Ok(Some((StoredRecord { seq, digest, visit, record }, note)))
     }
 
-    fn visits(
+    fn own_visits(
         &self,
         thread: &ThreadId,
-        lane: &LanePath,
-        role: &RoleName,
+        index: VisitIndex,
+        of: (&LanePath, &RoleName),
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         let mut places = Vec::new();
-        self.range(Family::Index, keys::visits(thread, lane, role, *visits.start()), &mut |key, value| {
+        self.range(Family::Index, keys::visits(thread, index, of, *visits.start()), &mut |key, value| {
             let visit = keys::seq(key).ok_or_else(|| strange(Family::Index, key, "visit"))?;
             if !visits.contains(&visit) {
                 return Ok(ControlFlow::Break(()));
@@ -300,6 +253,21 @@ impl<T: Tables> Read for T {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(places)
+    }
+
+    fn own_place(&self, thread: &ThreadId, digest: Digest) -> Result<Option<u64>, Error> {
+        let mut found = None;
+        let mut candidates = Vec::new();
+        self.range(Family::Index, keys::places_in(digest, thread), &mut |key, _| {
+            candidates.extend(keys::seq(key));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        for seq in candidates {
+            if holds(self, digest, thread, seq)? {
+                found = Some(seq);
+            }
+        }
+        Ok(found)
     }
 
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {

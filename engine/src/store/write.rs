@@ -101,12 +101,14 @@ impl EncodedCommit {
         let link = [&row_key[..], &row.version.to_be_bytes(), &digest].concat();
         if let Some(step) = step {
             let (digest, seq) = (step.digest, step.seq);
-            let value = codec::write_step(digest, step.visit, &step.bytes);
+            let visit = step.found_by.as_ref().map_or(0, |key| key.visit);
+            let value = codec::write_step(digest, visit, &step.bytes);
             change(Family::Steps, keys::step(&thread, seq), Some(value));
             change(Family::Notes, keys::note(&thread, seq), Some(codec::write_note(&step.note)?));
             change(Family::Index, keys::place(digest, &thread, seq), Some(Vec::new()));
-            let visit = keys::visit(&thread, &step.lane, &step.role, step.visit);
-            change(Family::Index, visit, Some(codec::write_seq(seq)));
+            if let Some(key) = &step.found_by {
+                change(Family::Index, keys::visit(&thread, key), Some(codec::write_seq(seq)));
+            }
         }
         let mut closed = Vec::new();
         for (lane, row) in lanes {

@@ -3,6 +3,7 @@ use serde::Deserialize;
 use super::step::{Compaction, Rebind, Step};
 use crate::canonical;
 use crate::digest::{Digest, Kind};
+use crate::id::LanePath;
 
 /// The record at one sequence number of a thread. All three kinds are digested as `step` and contain `prev` and
 /// `start`, so that a chain can be followed without knowing the kinds.
@@ -59,6 +60,15 @@ impl Record {
         }
     }
 
+    /// Its lane; a rebind has none.
+    pub fn lane(&self) -> Option<&LanePath> {
+        match self {
+            Self::Step(step) => Some(&step.lane),
+            Self::Rebind(_) => None,
+            Self::Compaction(compaction) => Some(&compaction.lane),
+        }
+    }
+
     /// The start of its thread.
     pub fn start(&self) -> Digest {
         match self {
@@ -73,7 +83,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::canonical::Value;
-    use crate::id::{LanePath, RoleName, Status};
+    use crate::id::{RoleName, Status};
     use crate::message::{Part, Parts, ToolUse};
     use crate::object::{
         CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, Outcome, RebindKind, StepKind, Transcript,

@@ -61,7 +61,7 @@ pub fn messages() {
         let started = Instant::now();
         let mut bytes = 0;
         store
-            .scan(&thread, 1..=STEPS, &mut |stored, _| {
+            .steps(&thread, 1..=STEPS, &mut |stored, _| {
                 bytes += stored.step.answer.len();
                 true
             })

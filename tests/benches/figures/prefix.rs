@@ -33,7 +33,7 @@ pub fn thread() {
         let started = Instant::now();
         let mut entries = 0;
         store
-            .scan(&thread, 1..=row.seq, &mut |stored, _| {
+            .steps(&thread, 1..=row.seq, &mut |stored, _| {
                 let transcript = stored.step.transcript.map(|digest| {
                     let kind = rondo_protocol::digest::Kind::Transcript;
                     rondo_engine::conversation::rebuild::object::<Transcript>(&*store, kind, digest)

@@ -112,7 +112,7 @@ impl Bench {
                 answers.push(stored.step.answer);
                 true
             };
-            self.store.scan(&thread, 1..=row.seq, keep).unwrap();
+            self.store.steps(&thread, 1..=row.seq, keep).unwrap();
         }
         Ran { thread, events, ended, notes, answers, head }
     }

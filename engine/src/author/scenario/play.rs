@@ -336,7 +336,7 @@ impl Committed<'_> {
             true
         };
         if self.row.seq > 0 {
-            self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
+            self.store.steps(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
         } else {
             machine.on(Input::Begin { at_ms: 0 }, 0, &past);
         }

@@ -65,7 +65,7 @@ pub fn make(
     let mut said = ScenarioBuilder::of(&beginning.workflow, store);
     if row.seq > 0 {
         let mut fault = None;
-        let scanned = store.scan(&thread, 1..=row.seq, &mut |stored, note| match said.step(&stored, &note) {
+        let scanned = store.steps(&thread, 1..=row.seq, &mut |stored, note| match said.step(&stored, &note) {
             Ok(()) => true,
             Err(error) => {
                 fault = Some(error);

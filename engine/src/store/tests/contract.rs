@@ -6,10 +6,13 @@ use std::sync::Arc;
 use rondo_protocol::canonical::Value;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{EdgeTaken, Note, Step, StepKind};
+use rondo_protocol::object::{
+    Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind,
+};
 
 use crate::store::{
-    Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status,
+    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status, StoredRecord, VisitIndex,
+    VisitKey,
     StepStore,
 };
 
@@ -51,6 +54,8 @@ macro_rules! suite {
             a_lane_step_names_earlier_steps_of_its_thread,
             an_object_under_a_wrong_digest_is_damage,
             a_row_that_names_another_end_is_damage,
+            records_of_every_kind_are_read_back,
+            a_fork_shares_the_records_of_its_base,
         ]);
     };
     ($module:ident, $open:path, [$($law:ident,)*]) => {
@@ -154,9 +159,12 @@ impl Trunk {
                 seq: self.seq,
                 digest,
                 bytes,
-                role: step.role.clone(),
-                lane: step.lane.clone(),
-                visit: self.seq,
+                found_by: Some(VisitKey {
+                    index: VisitIndex::Steps,
+                    lane: step.lane.clone(),
+                    role: step.role.clone(),
+                    visit: self.seq,
+                }),
                 note: Note { model: Some("scripted".to_owned()), started_at_ms: self.seq, ..Note::default() },
             }),
             objects: Vec::new(),
@@ -193,7 +201,7 @@ pub(crate) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
 /// The answers that a scan of a range returns.
 pub(crate) fn answers(store: &dyn Read, thread: &ThreadId) -> Result<Vec<String>, Error> {
     let mut answers = Vec::new();
-    store.scan(thread, 1..=u64::MAX, &mut |stored, _| {
+    store.steps(thread, 1..=u64::MAX, &mut |stored, _| {
         answers.push(stored.step.answer);
         true
     })?;
@@ -259,7 +267,7 @@ pub(crate) async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn St
             commit.row.seq += 1;
             commit.step.as_mut().unwrap().seq += 1;
         },
-        |commit| commit.step.as_mut().unwrap().role = RoleName::new(&"a".repeat(5000)).unwrap(),
+        |commit| commit.step.as_mut().unwrap().found_by.as_mut().unwrap().role = RoleName::new(&"a".repeat(5000)).unwrap(),
     ];
     for (case, broken_by) in broken.iter().enumerate() {
         let mut commit = good.clone();
@@ -476,7 +484,7 @@ pub(crate) async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<
     }
     let scan = |seqs, stop_at: u64| {
         let mut seen = Vec::new();
-        let outcome = store.scan(&trunk.thread, seqs, &mut |stored, note| {
+        let outcome = store.steps(&trunk.thread, seqs, &mut |stored, note| {
             assert_eq!((stored.step.answer, note.started_at_ms), (stored.seq.to_string(), stored.seq));
             seen.push(stored.seq);
             stored.seq != stop_at
@@ -521,7 +529,7 @@ pub(crate) async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepSto
     let what = format!("step 2 of thread {} does not follow its predecessor", trunk.thread);
     assert_eq!(damage(answers(&*store, &trunk.thread)), what);
     // A scan from this step checks it against the previous one, which it does not return.
-    let from_second = store.scan(&trunk.thread, 2..=2, &mut |_, _| true);
+    let from_second = store.steps(&trunk.thread, 2..=2, &mut |_, _| true);
     assert_eq!(damage(from_second), what);
 }
 
@@ -540,7 +548,7 @@ pub(crate) async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn
     let join = Step { prev: arrived, ..step(None, "join", &LanePath::trunk()) };
     store.commit(trunk.with(&join)).await.unwrap();
     assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["fork", "lane", "lane", "join"]);
-    assert!(store.scan(&trunk.thread, 3..=4, &mut |_, _| true).is_ok());
+    assert!(store.steps(&trunk.thread, 3..=4, &mut |_, _| true).is_ok());
 
     store.commit(trunk.with(&step(Some(Digest([8; 32])), "stranger", &lanes[0]))).await.unwrap();
     let what = format!("step 5 of thread {} does not follow its predecessor", trunk.thread);
@@ -569,4 +577,115 @@ pub(crate) async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepSt
     store.commit(commit).await.unwrap();
     let what = format!("the row of thread {} does not end at its last step 1", trunk.thread);
     assert_eq!(damage(answers(&*store, &trunk.thread)), what);
+}
+
+pub(crate) async fn records_of_every_kind_are_read_back(store: Arc<dyn StepStore>) {
+    let mut trunk = Trunk::new(1);
+    store.commit(trunk.next("one")).await.unwrap();
+    let prev: Vec<Digest> = trunk.head.into_iter().collect();
+    let compaction = Record::Compaction(Box::new(Compaction {
+        kind: CompactionKind::Compaction,
+        lane: LanePath::trunk(),
+        prev,
+        role: writer(),
+        start: Digest([5; 32]),
+        text: "All of it.".to_owned(),
+        through_visit: 1,
+        transcript: None,
+    }));
+    let (digest, bytes) = compaction.digest().unwrap();
+    let mut second = trunk.next("");
+    let key = VisitKey { index: VisitIndex::Compactions, lane: LanePath::trunk(), role: writer(), visit: 1 };
+    second.step = second.step.map(|step| NewStep { digest, bytes, found_by: Some(key), ..step });
+    (second.row.head, trunk.head) = (Some(digest), Some(digest));
+    store.commit(second).await.unwrap();
+    let to = Digest([6; 32]);
+    let rebind =
+        Record::Rebind(Rebind { kind: RebindKind::Rebind, prev: vec![digest], start: Digest([5; 32]), to });
+    let (digest, bytes) = rebind.digest().unwrap();
+    let mut third = trunk.next("");
+    third.step = third.step.map(|step| NewStep { digest, bytes, found_by: None, ..step });
+    (third.row.head, trunk.head) = (Some(digest), Some(digest));
+    store.commit(third).await.unwrap();
+    store.commit(trunk.next("four")).await.unwrap();
+
+    let mut read = Vec::new();
+    let each = &mut |stored: StoredRecord, _| {
+        read.push(stored);
+        true
+    };
+    store.scan(&trunk.thread, 1..=9, each).unwrap();
+    assert_eq!(read.iter().map(|stored| stored.visit).collect::<Vec<_>>(), [1, 1, 0, 4]);
+    assert_eq!((&read[1].record, &read[2].record), (&compaction, &rebind));
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one", "four"]);
+    assert_eq!(store.step(&trunk.thread, 2), Ok(None));
+    assert_eq!(store.record_at(&trunk.thread, 3).unwrap().map(|(stored, _)| stored), Some(read[2].clone()));
+    let lane = LanePath::trunk();
+    assert_eq!(store.visits(&trunk.thread, &lane, &writer(), 1..=9), Ok(vec![(1, 1), (4, 4)]));
+    assert_eq!(store.compactions(&trunk.thread, &lane, &writer()), Ok(vec![(1, 2)]));
+    assert_eq!(store.place(&trunk.thread, read[2].digest), Ok(Some(3)));
+}
+
+/// The fork of `trunk` after its step `seq`, and the commit of its row.
+fn fork(trunk: &Trunk, number: u8, seq: u64, head: Option<Digest>) -> (Trunk, Commit) {
+    let fork = Trunk { thread: thread(number), head, seq, version: 1 };
+    let base = Some(Base { thread: trunk.thread.clone(), seq });
+    let row = Row { base, ..row(1, seq, head) };
+    let commit = Commit::of_row(fork.thread.clone(), row);
+    (fork, commit)
+}
+
+pub(crate) async fn a_fork_shares_the_records_of_its_base(store: Arc<dyn StepStore>) {
+    let mut trunk = Trunk::new(1);
+    let mut heads = Vec::new();
+    for answer in ["one", "two", "three", "four"] {
+        store.commit(trunk.next(answer)).await.unwrap();
+        heads.push(trunk.head);
+    }
+    let commit_fork = |trunk: &Trunk, number, seq: u64| {
+        let (fork, commit) = fork(trunk, number, seq, heads.get(usize::try_from(seq).unwrap() - 1).copied().flatten());
+        (fork, store.commit(commit))
+    };
+    let (mut second, committed) = commit_fork(&trunk, 2, 3);
+    committed.await.unwrap();
+    let with_base = |commit: Commit, trunk: &Trunk, seq| Commit {
+        row: Row { base: Some(Base { thread: trunk.thread.clone(), seq }), ..commit.row.clone() },
+        ..commit
+    };
+    let next = with_base(second.next("other"), &trunk, 3);
+    store.commit(next).await.unwrap();
+    // A fork of the fork, from a step of the base.
+    let (mut third, committed) = commit_fork(&second, 3, 2);
+    committed.await.unwrap();
+    let next = with_base(third.next("third"), &second, 2);
+    store.commit(next).await.unwrap();
+
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one", "two", "three", "four"]);
+    assert_eq!(answers(&*store, &second.thread).unwrap(), ["one", "two", "three", "other"]);
+    assert_eq!(answers(&*store, &third.thread).unwrap(), ["one", "two", "third"]);
+    let scan = |seqs| {
+        let mut seen = Vec::new();
+        let scanned = store.scan(&second.thread, seqs, &mut |stored, _| {
+            seen.push(stored.seq);
+            stored.seq < 3
+        });
+        scanned.map(|()| seen)
+    };
+    assert_eq!(scan(2..=9), Ok(vec![2, 3]));
+    assert_eq!(scan(4..=4), Ok(vec![4]));
+    let lane = LanePath::trunk();
+    assert_eq!(store.visits(&third.thread, &lane, &writer(), 1..=9), Ok(vec![(1, 1), (2, 2), (3, 3)]));
+    assert_eq!(store.place(&third.thread, heads[1].unwrap()), Ok(Some(2)));
+    assert_eq!(store.place(&third.thread, heads[2].unwrap()), Ok(None));
+    assert_eq!(store.step(&third.thread, 2).unwrap().unwrap().0.step.answer, "two");
+    assert_eq!(store.step(&third.thread, 4), Ok(None));
+
+    // A fork of a thread that is not there, and one that leaves a gap.
+    let (gone, commit) = fork(&Trunk::new(8), 7, 2, heads[1]);
+    store.commit(commit).await.unwrap();
+    assert!(damage(answers(&*store, &gone.thread)).contains("was forked from, is missing"));
+    let (gap, commit) = fork(&trunk, 9, 3, heads[2]);
+    store.commit(commit).await.unwrap();
+    let mut ahead = Trunk { seq: 4, ..gap };
+    assert!(matches!(store.commit(ahead.next("gap")).await, Err(Error::Malformed { .. })));
 }
