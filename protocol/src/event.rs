@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
-use crate::id::{RoleName, Status, ThreadId};
+use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::object::{AnsweredBy, Followed, Usage};
 
 pub use crate::object::{LaneEnd, Outcome, Target, Visit};
@@ -223,19 +223,19 @@ pub enum What {
         /// What gave the answer.
         answered_by: AnsweredBy,
     },
-    /// A step was synced.
+    /// A step, a compaction or a rebind was synced.
     StepCommitted {
-        /// The visit.
+        /// Its visit.
         #[serde(flatten)]
-        visit: Visit,
+        site: CommittedSite,
         /// Its number in the thread, from 1.
         seq: u64,
         /// Its digest.
         step: Digest,
         /// The steps that it follows.
         prev: Vec<Digest>,
-        /// The status it chose.
-        status: Status,
+        /// The status it chose; `None` if it is no step.
+        status: Option<Status>,
     },
     /// An edge was chosen.
     EdgeTaken {
@@ -324,6 +324,23 @@ impl What {
             Followed::LaneEnded { visit, how } => Self::LaneEnded { visit, how },
             Followed::Waiting { visit, form } => Self::ThreadWaiting { visit, form },
         }
+    }
+}
+
+/// The visit of a committed record. A compaction is of a role and a lane; a rebind has none of the three.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommittedSite {
+    /// The role.
+    pub role: Option<RoleName>,
+    /// The role's visit in the lane, from 1.
+    pub visit: Option<u64>,
+    /// The lane.
+    pub lane: Option<LanePath>,
+}
+
+impl From<Visit> for CommittedSite {
+    fn from(Visit { role, visit, lane }: Visit) -> Self {
+        Self { role: Some(role), visit: Some(visit), lane: Some(lane) }
     }
 }
 

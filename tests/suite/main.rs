@@ -10,6 +10,7 @@
 mod binary;
 mod cargo_insta;
 mod command;
+mod compaction;
 mod digest;
 mod durable_first;
 mod events;

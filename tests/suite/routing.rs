@@ -34,7 +34,9 @@ fn print(events: &[Event]) -> String {
     for event in events {
         lines.push(match &event.what {
             What::StepStarted { visit } => format!("{} visit {}", visit.role, visit.visit),
-            What::StepCommitted { visit, seq, status, .. } => format!("  {seq} {} {status}", visit.role),
+            What::StepCommitted { site, seq, status, .. } => {
+                format!("  {seq} {} {}", site.role.as_ref().unwrap(), status.as_ref().unwrap())
+            }
             What::EdgeTaken { from, to, .. } => {
                 let to: Vec<&str> = to.iter().map(|to| to.role.as_str()).collect();
                 format!("{from} -> {}", to.join(", "))

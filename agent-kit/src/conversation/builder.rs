@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::Conversation;
+use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
-use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary};
+use super::layout_v1::{COMPACT_PROMPT, CONTINUED, epoch_text};
+use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary, without_tools};
 
 /// Identifies a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,14 +18,12 @@ pub struct Key {
     pub role: RoleName,
     /// The lane.
     pub lane: LanePath,
-    /// The epoch.
-    pub epoch: u64,
 }
 
 impl Key {
     /// The key of a role in a lane.
     pub fn new(role: &RoleName, lane: &LanePath) -> Self {
-        Self { role: role.clone(), lane: lane.clone(), epoch: 0 }
+        Self { role: role.clone(), lane: lane.clone() }
     }
 }
 
@@ -38,6 +37,10 @@ pub struct Builder {
     /// The same with the message that opens the visit in progress.
     opened: Option<Conversation>,
     last: Option<StepLocation>,
+    /// The visits of this lane that a compaction covers.
+    covered: u64,
+    /// The number of messages up to the end of each later visit of this lane.
+    ends: Arc<Vec<usize>>,
 }
 
 impl Builder {
@@ -48,7 +51,56 @@ impl Builder {
             conversation: Conversation::default(),
             opened: None,
             last: None,
+            covered: 0,
+            ends: Arc::default(),
         }
+    }
+
+    /// The conversation of the epoch that a compaction opened, without the visits after it: it covers `covered` visits
+    /// of the lane, of which the last one is at `last`.
+    pub fn compacted(
+        history_policy: HistoryPolicy,
+        (first_prompt, summary): (&str, &str),
+        covered: u64,
+        last: StepLocation,
+    ) -> Self {
+        let conversation = epoch(first_prompt, summary);
+        Self { conversation, last: Some(last), covered, ..Self::new(history_policy) }
+    }
+
+    /// Continues it in a lane that opens now.
+    pub fn enter_lane(&mut self) {
+        self.covered = 0;
+        self.ends = Arc::default();
+    }
+
+    /// The number of messages up to the end of a visit of this lane; `None` if they are not known one by one.
+    fn end_of(&self, visit: u64) -> Option<usize> {
+        let at = usize::try_from(visit.checked_sub(self.covered)?.checked_sub(1)?).ok()?;
+        self.ends.get(at).copied()
+    }
+
+    /// The request for a text in place of the visits of this lane up to `through`, and the bytes of what leaves;
+    /// `None` if there are no such visits.
+    pub fn leaving(&self, through: u64) -> Option<(Conversation, usize)> {
+        let end = self.end_of(through)?;
+        let mut left = self.conversation.clone();
+        left.truncate(end);
+        let mut asked: Conversation = left.messages().into_iter().map(without_tools).collect();
+        asked.push(Message::user(COMPACT_PROMPT));
+        Some((asked, left.size_bytes()))
+    }
+
+    /// Opens an epoch: a text replaces the visits of this lane up to `through`. Later visits stay as they are.
+    pub fn compact(&mut self, first_prompt: &str, summary: &str, through: u64) {
+        let Some(end) = self.end_of(through) else { return };
+        let kept = self.conversation.after(end).into_iter().cloned();
+        let mut conversation = epoch(first_prompt, summary);
+        let begun = conversation.len();
+        conversation.extend(kept);
+        self.ends = Arc::new(self.ends.iter().filter(|at| **at > end).map(|at| at - end + begun).collect());
+        self.covered = through;
+        self.conversation = conversation;
     }
 
     /// The role's history policy.
@@ -64,6 +116,11 @@ impl Builder {
     /// The number of messages before the next visit.
     pub fn len(&self) -> usize {
         self.conversation.len()
+    }
+
+    /// The bytes of the messages before the next visit.
+    pub fn size_bytes(&self) -> usize {
+        self.conversation.size_bytes()
     }
 
     /// Whether there are no messages before the next visit.
@@ -97,6 +154,11 @@ impl Builder {
             conversation.extend(closing(self.history_policy.history, answer, transcript));
             self.conversation = conversation;
         }
+        Arc::make_mut(&mut self.ends).push(self.conversation.len());
         self.last = Some(place);
     }
+}
+
+fn epoch(first_prompt: &str, summary: &str) -> Conversation {
+    [Message::user(epoch_text(first_prompt, summary)), Message::assistant(CONTINUED)].into_iter().collect()
 }

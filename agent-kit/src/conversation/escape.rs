@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use super::layout_v1::{BEFORE_FIRST, CUT, LEFT_OUT, SINCE_LAST};
+use super::layout_v1::{BEFORE_FIRST, CUT, IN_SHORT, LEFT_OUT, SINCE_LAST};
 
 /// The beginnings of layout lines.
-pub(super) const BEGINNINGS: [&str; 6] = [BEFORE_FIRST, SINCE_LAST, "<step", "</step", LEFT_OUT, CUT];
+pub(super) const BEGINNINGS: [&str; 7] = [BEFORE_FIRST, SINCE_LAST, IN_SHORT, "<step", "</step", LEFT_OUT, CUT];
 
 /// Line ends other than U+000A.
 const OTHER_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];

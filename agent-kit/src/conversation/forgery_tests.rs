@@ -28,7 +28,9 @@ struct ReadStep {
 }
 
 const HEADINGS: [&str; 2] = ["What happened before:", "What happened since your last answer:"];
-const BEGINNINGS: [&str; 6] = [HEADINGS[0], HEADINGS[1], "<step", "</step", "[earlier steps are left out]", "[cut]"];
+const IN_SHORT: &str = "What happened so far, in short:";
+const BEGINNINGS: [&str; 7] =
+    [HEADINGS[0], HEADINGS[1], IN_SHORT, "<step", "</step", "[earlier steps are left out]", "[cut]"];
 
 fn read(text: &str) -> Read {
     let lines: Vec<&str> = text.split('\n').collect();
@@ -106,6 +108,7 @@ fn any_text() -> impl Strategy<Value = String> {
         "What happened before:",
         "What happened since your last answer:",
         "what happened since",
+        "What happened so far, in short:",
         "[cut]",
         "[earlier steps are left out]",
         "Go on.",

@@ -154,7 +154,8 @@ impl Past for Steps<'_> {
 
     fn step(&self, seq: u64) -> Result<PastStep, &'static str> {
         let found = self.0.iter().find(|step| step.episode.seq == seq).ok_or("no such step")?;
-        Ok(PastStep { episode: Arc::clone(&found.episode), digest: found.digest, prev: found.prev.as_slice().into() })
+        let (place, episode) = (found.episode.place(), Some(Arc::clone(&found.episode)));
+        Ok(PastStep { place, episode, digest: found.digest, prev: found.prev.as_slice().into() })
     }
 
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, &'static str> {

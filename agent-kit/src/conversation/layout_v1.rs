@@ -16,6 +16,15 @@ pub const NO_ANSWER: &str = "(no answer)";
 
 pub(super) const BEFORE_FIRST: &str = "What happened before:";
 pub(super) const SINCE_LAST: &str = "What happened since your last answer:";
+/// Precedes the text that stands for the visits before a compaction.
+pub(super) const IN_SHORT: &str = "What happened so far, in short:";
+/// Answers the message that opens an epoch after a compaction: speakers alternate, as some models require.
+pub(super) const CONTINUED: &str = "(continued)";
+/// Asks the compacting role for its text.
+pub const COMPACT_PROMPT: &str = "Summarise the conversation above for the one who answered in it and goes on without \
+these messages. Keep the task, what was decided and why, names, figures, quotations that matter, and all that is open. \
+Leave out what was settled and is not needed again.";
+
 /// The beginning of every entry of a summary.
 pub(super) const ENTRY: &str = "<step role=\"";
 
@@ -66,6 +75,13 @@ pub(super) fn user_text(prompt: &str, told: &str) -> String {
         (true, false) => told.to_owned(),
         (false, false) => format!("{}\n\n{told}", prompt.trim_end_matches('\n')),
     }
+}
+
+/// The text of the message that opens an epoch after a compaction.
+pub(super) fn epoch_text(first_prompt: &str, summary: &str) -> String {
+    let (prompt, summary) = (escaped(first_prompt), escaped(summary));
+    let summary = format!("{IN_SHORT}\n\n{}", summary.trim_end_matches('\n'));
+    if prompt.is_empty() { summary } else { format!("{}\n\n{summary}", prompt.trim_end_matches('\n')) }
 }
 
 /// The steps of other roles, oldest first, within the size limit; when they do not all fit, the newest stay.

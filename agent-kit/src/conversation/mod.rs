@@ -29,7 +29,9 @@ use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
 pub use builder::{Builder, Key};
-pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, system_text};
+pub use layout_v1::{
+    COMPACT_PROMPT, CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, choices_text, result_text, system_text,
+};
 pub use place::{Position, Round, StepLocation};
 pub use rounds::Rounds;
 pub use told::Summary;
@@ -186,6 +188,19 @@ pub fn spoken(entry: &Entry) -> Option<Message> {
         }
         Entry::Tool { failed, id, text, .. } => Some(Message::tool(id.clone(), result_text(text), *failed)),
         Entry::Repair { text } => Some(Message::user(text.clone())),
+    }
+}
+
+/// A message with its tool calls and results as text, for a model that has no tools.
+fn without_tools(message: &Message) -> Message {
+    match message.role() {
+        Speaker::Tool => Message::user(format!("[result]\n{}", message.text())),
+        Speaker::Assistant if message.tool_calls().next().is_some() => {
+            let calls = message.tool_calls().map(|call| format!("[calls {} {}]", call.name, call.arguments));
+            let said = Some(message.text().into_owned()).filter(|said| !said.is_empty());
+            Message::assistant(said.into_iter().chain(calls).collect::<Vec<_>>().join("\n"))
+        }
+        _ => message.clone(),
     }
 }
 

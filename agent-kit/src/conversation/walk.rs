@@ -27,11 +27,13 @@ pub trait Past {
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Self::Error>;
 }
 
-/// A step with its location among the others.
+/// A record of the past with its location among the others.
 #[derive(Debug, Clone)]
 pub struct PastStep {
-    /// The step as templates and histories see it.
-    pub episode: Arc<Episode>,
+    /// Its location.
+    pub place: StepLocation,
+    /// The step as templates and histories see it; `None` for a rebind or a compaction.
+    pub episode: Option<Arc<Episode>>,
     /// Its digest.
     pub digest: Digest,
     /// Its predecessors.
@@ -75,7 +77,7 @@ impl<'a, P: Past> Walk<'a, P> {
             self.chains.push(Chain { next: *next, before, until });
         } else if let Some(last) = prev.last() {
             let seq = self.past.seq(*last, before)?;
-            let opened_by = self.past.step(seq)?.episode.opened_by.last().copied().unwrap_or(0);
+            let opened_by = self.past.step(seq)?.place.round.opened_by.last().copied().unwrap_or(0);
             if opened_by > until {
                 let next = self.past.step(opened_by)?.digest;
                 self.chains.push(Chain { next, before, until });
@@ -92,13 +94,14 @@ impl<'a, P: Past> Walk<'a, P> {
                 continue;
             }
             let step = self.past.step(seq)?;
-            let place = step.episode.place();
-            if self.last.is_some_and(|last| last.knows(&place)) {
+            if self.last.is_some_and(|last| last.knows(&step.place)) {
                 // Its predecessors were known too.
                 continue;
             }
             self.push(&step.prev, seq, until)?;
-            return Ok(Some(step.episode));
+            if step.episode.is_some() {
+                return Ok(step.episode);
+            }
         }
         Ok(None)
     }

@@ -49,11 +49,13 @@ pub enum Cause {
     HistoryShortened,
     /// The author chose a fresh conversation for each visit.
     HistoryNone,
+    /// A text replaced older visits.
+    Compacted,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ModelChanged,
         Self::ToolAdded,
         Self::ToolRemoved,
@@ -77,6 +79,7 @@ impl Cause {
         Self::ToolCallsChanged,
         Self::HistoryShortened,
         Self::HistoryNone,
+        Self::Compacted,
     ];
 
     /// The phrase.
@@ -105,6 +108,7 @@ impl Cause {
             Self::ToolCallsChanged => "tool calls changed",
             Self::HistoryShortened => "history shortened",
             Self::HistoryNone => "history: none",
+            Self::Compacted => "history compacted",
         }
     }
 }

@@ -98,7 +98,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
         }
     };
     let mut outcome = Ok(());
-    rebuild::requests(store, &thread, &row, &|stored| stored.seq == seq, &mut |request| {
+    rebuild::requests(store, &thread, &row, &|wanted| wanted == seq, &mut |request| {
         outcome = tell(&request, output);
         outcome.is_ok() && !output.is_closed()
     })?;

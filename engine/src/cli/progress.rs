@@ -201,11 +201,11 @@ mod tests {
                 answered_by: AnsweredBy::Port,
             },
             What::StepCommitted {
-                visit: visit.clone(),
+                site: visit.clone().into(),
                 seq: 3,
                 step: digest,
                 prev: Vec::new(),
-                status: status.clone(),
+                status: Some(status.clone()),
             },
             What::Said { visit, text: "one more round".to_owned() },
             What::ThreadFinished {
@@ -264,11 +264,11 @@ mod tests {
             Target { role: RoleName::new(lane.parts().last().unwrap().0).unwrap(), lane }
         };
         let committed = |role: &str, lane: &str, seq| What::StepCommitted {
-            visit: visit(role, lane),
+            site: visit(role, lane).into(),
             seq,
             step: digest,
             prev: Vec::new(),
-            status: status(),
+            status: Some(status()),
         };
         let started = |role: &str, lane: &str| What::StepStarted { visit: visit(role, lane) };
         let said = |role: &str, lane: &str, text: &str| What::ModelDelta {

@@ -108,9 +108,6 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     files.refuse_unsafe()?;
     let loaded = workflow::load(&args.workflow, &here)?;
     let checked = &loaded.checked;
-    if !checked.not_yet.is_empty() {
-        return Err(Faulty { faults: checked.not_yet.clone(), sources: loaded.sources }.into());
-    }
     if !output.is_json() && !args.quiet && !checked.warnings.is_empty() {
         let faulty = Faulty { faults: checked.warnings.clone(), sources: loaded.sources.clone() };
         tell_styled(&report::diagnostics(&faulty, Style::stderr()));

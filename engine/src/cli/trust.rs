@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::consent::{ConsentRequest, ConsentSource, Subject, record_own};
 use super::exit::Exit;
-use super::failure::{Failure, Faulty};
+use super::failure::Failure;
 use super::output::{Output, one_line};
 use super::person::{self, Answer, is_attended};
 use super::settings_files::{self, SettingsFiles};
@@ -102,9 +102,6 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
         Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true }
     });
     let asked = ConsentRequest::of(&settings_files, &settings, subject)?;
-    if let Some(loaded) = loaded.as_ref().filter(|loaded| !loaded.checked.not_yet.is_empty()) {
-        return Err(Faulty { faults: loaded.checked.not_yet.clone(), sources: loaded.sources.clone() }.into());
-    }
     consider(args, &asked, subject, &settings, output)
 }
 

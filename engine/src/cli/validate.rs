@@ -126,7 +126,6 @@ fn count(
     let faulty = match found {
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings.clone();
-            faults.extend(loaded.checked.not_yet.clone());
             faults.extend(checks.prices.map(|prices| unpriced(&loaded.checked, prices)).into_iter().flatten());
             if let Some(prefix_lint) = checks.prefix_lint {
                 faults.extend(prefix_lint.of(&loaded.checked.workflow, &loaded.checked.places)?);

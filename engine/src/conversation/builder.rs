@@ -72,6 +72,12 @@ impl Conversations {
         Ok(Opened { conversation, told })
     }
 
+    /// The request for a text in place of a role's visits up to `through`, and the bytes of what leaves; `None` if
+    /// nothing does, or no visit of the role is open.
+    pub fn leaving(&self, role: &RoleName, lane: &LanePath, through: u64) -> Option<(Conversation, usize)> {
+        self.kept.get(&Key::new(role, lane))?.leaving(through)
+    }
+
     /// Closes the last opened visit with its answer.
     pub fn close(&mut self, role: &RoleName, place: StepLocation, answer: &str, transcript: Option<&Transcript>) {
         if let Some(builder) = self.kept.get_mut(&Key::new(role, &place.round.lane)) {
@@ -97,30 +103,40 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
     let mut lanes: Vec<LanePath> = opening.lane.outward().collect();
     lanes.reverse();
     let through = opening.first_opened_by.iter().copied().chain([opening.before.saturating_sub(1)]);
-    let mut own = Vec::new();
+    let mut first = None;
     for (lane, through) in lanes.iter().zip(through) {
-        own.extend(steps.visits_of(lane, opening.role, through)?);
-    }
-    if history_policy.history == History::None {
-        if let Some(last) = own.last() {
-            builder.close(steps.step(*last)?.episode.place(), "", None);
+        let own = steps.visits_of(lane, opening.role, through)?;
+        first = first.or(own.first().map(|(_, seq)| *seq));
+        if history_policy.history == History::None {
+            if let Some((_, last)) = own.last() {
+                builder.close(steps.step(*last)?.place, "", None);
+            }
+            continue;
         }
-        return Ok(builder);
-    }
-    for seq in own {
-        let (stored, note) = steps.stored(seq)?;
-        let round = Round { lane: stored.step.lane.clone(), opened_by: note.opened_by };
-        let step = stored.step;
-        let told = match note.told {
-            Some(told) => told,
-            None => builder.told(&step.prev, seq, steps)?,
-        };
-        builder.open(&step.edge.prompt, &told);
-        let transcript = match step.transcript.filter(|_| history_policy.history == History::Exact) {
-            Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
-            None => None,
-        };
-        builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
+        builder.enter_lane();
+        let (mut covered, compactions) = (0, steps.compactions_of(lane, opening.role, through)?);
+        if let Some(((through_visit, seq), first)) = compactions.last().copied().zip(first) {
+            let last = own.iter().find(|(visit, _)| *visit == through_visit).map_or(first, |(_, seq)| *seq);
+            let (prompt, text) = (steps.stored(first)?.0.step.edge.prompt, steps.compaction(seq)?.text);
+            let last = steps.step(last)?.place;
+            builder = Builder::compacted(history_policy.clone(), (&prompt, &text), through_visit, last);
+            covered = through_visit;
+        }
+        for (_, seq) in own.into_iter().filter(|(visit, _)| *visit > covered) {
+            let (stored, note) = steps.stored(seq)?;
+            let round = Round { lane: stored.step.lane.clone(), opened_by: note.opened_by };
+            let step = stored.step;
+            let told = match note.told {
+                Some(told) => told,
+                None => builder.told(&step.prev, seq, steps)?,
+            };
+            builder.open(&step.edge.prompt, &told);
+            let transcript = match step.transcript.filter(|_| history_policy.history == History::Exact) {
+                Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
+                None => None,
+            };
+            builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
+        }
     }
     Ok(builder)
 }

@@ -11,13 +11,13 @@ use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript};
+use rondo_protocol::object::{self, Compaction, Entry, Head, LAYOUT, Note, Record, Start, Transcript};
 use rondo_protocol::workflow::{History, Policy, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use crate::conversation::Steps;
 use crate::resolved_roles::{self, BodyReader};
-use crate::store::{self, Read, Row, StoredStep};
+use crate::store::{self, Read, Row, StoredRecord, StoredStep};
 
 /// One request, rebuilt.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,11 +110,27 @@ pub fn policy(store: &dyn Read, row: &Row) -> Result<Policy, store::Error> {
     object(store, Kind::Policy, row.policy)
 }
 
+/// The visit of a request. For a compaction it is that of the role that writes the text, with the last visit that the
+/// text covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSite {
+    /// The record.
+    pub seq: u64,
+    /// The visit.
+    pub visit: u64,
+    /// The role.
+    pub role: RoleName,
+    /// The lane.
+    pub lane: LanePath,
+}
+
 /// A rebuilt request, borrowed, so that its cost does not depend on the length of the conversation.
 #[derive(Debug)]
 pub struct Sent<'a> {
-    /// The step.
-    pub stored: &'a StoredStep,
+    /// The visit that sent it.
+    pub site: &'a RequestSite,
+    /// Whether it asked for the text of a compaction.
+    pub is_compaction: bool,
     /// The digest in the transcript.
     pub recorded: Digest,
     /// The digest of the rebuilt request.
@@ -150,10 +166,10 @@ impl Sent<'_> {
             None => (plain, None),
         };
         Request {
-            seq: self.stored.seq,
-            visit: self.stored.visit,
-            role: self.stored.step.role.clone(),
-            lane: self.stored.step.lane.clone(),
+            seq: self.site.seq,
+            visit: self.site.visit,
+            role: self.site.role.clone(),
+            lane: self.site.lane.clone(),
             recorded: self.recorded,
             rebuilt: self.rebuilt,
             asked: self.asked,
@@ -186,10 +202,27 @@ pub enum RebuildEvent<'a> {
     Request(Sent<'a>),
     /// The end of a visit.
     Visit(RebuiltVisit<'a>),
+    /// A compaction, after its requests.
+    Compaction(RebuiltCompaction<'a>),
+}
+
+/// A compaction: from here on, the conversation is that of another epoch.
+#[derive(Debug)]
+pub struct RebuiltCompaction<'a> {
+    /// Its number.
+    pub seq: u64,
+    /// The record.
+    pub compaction: &'a Compaction,
+    /// Its note, which is not hashed.
+    pub note: &'a Note,
+    /// The bytes of the conversation before it and after it.
+    pub bytes: (usize, usize),
+    /// The first message before it.
+    pub first: Option<Message>,
 }
 
 /// Rebuilds every request of a thread in order and passes each to `each` until it returns `false`. `wanted` selects
-/// the steps: requests of the others are not built, only their place in the history.
+/// the records by number: requests of the others are not built, only their place in the history.
 ///
 /// # Errors
 /// If a step or an object is missing or damaged.
@@ -197,12 +230,12 @@ pub fn requests(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    wanted: &dyn Fn(&StoredStep) -> bool,
+    wanted: &dyn Fn(u64) -> bool,
     each: &mut dyn FnMut(Request) -> bool,
 ) -> Result<(), Error> {
     walk(store, thread, row, wanted, &mut |met| match met {
         RebuildEvent::Request(sent) => each(sent.into_request()),
-        RebuildEvent::Visit(_) => true,
+        RebuildEvent::Visit(_) | RebuildEvent::Compaction(_) => true,
     })
 }
 
@@ -214,7 +247,7 @@ pub fn walk(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    wanted: &dyn Fn(&StoredStep) -> bool,
+    wanted: &dyn Fn(u64) -> bool,
     each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
 ) -> Result<(), Error> {
     let Beginning { workflow, start } = beginning(store, row)?;
@@ -226,17 +259,13 @@ pub fn walk(
     }
     let mut rebuilding = Rebuilding::new(store, thread, &workflow)?;
     let mut fault = None;
-    store.steps(
-        thread,
-        1..=row.seq,
-        &mut |stored, note| match rebuilding.step(&stored, &note, wanted(&stored), each) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                fault = Some(error);
-                false
-            }
-        },
-    )?;
+    store.scan(thread, 1..=row.seq, &mut |stored, note| {
+        let goes_on = rebuilding.record(stored, &note, wanted, each);
+        goes_on.unwrap_or_else(|error| {
+            fault = Some(error);
+            false
+        })
+    })?;
     fault.map_or(Ok(()), Err)
 }
 
@@ -247,6 +276,8 @@ pub fn body(body_readers: &BTreeMap<RoleName, BodyReader>, role: &RoleName, answ
 
 /// A role's history policy, and the contents of its heads.
 struct RoleHistory {
+    /// The role that writes the text of a compaction.
+    by: Option<RoleName>,
     history_policy: conversation::HistoryPolicy,
     script: resolved_roles::Script,
 }
@@ -270,11 +301,13 @@ struct WalkState {
     plain: Vec<Message>,
     /// How many of them are unchanged since the last request visited.
     kept: usize,
+    /// The prompt of the first visit.
+    first_prompt: Option<String>,
 }
 
 impl WalkState {
     fn new(builder: Builder) -> Self {
-        Self { builder, plain: Vec::new(), kept: 0 }
+        Self { builder, plain: Vec::new(), kept: 0, first_prompt: None }
     }
 
     fn truncate(&mut self, length: usize) {
@@ -304,6 +337,7 @@ impl<'a> Rebuilding<'a> {
                 continue;
             };
             let history = RoleHistory {
+                by: model.compact.as_ref().map(|compact| compact.by.clone()),
                 history_policy: resolved_roles::history_policy(model),
                 script: resolved_roles::script(workflow, name, model, contract),
             };
@@ -321,27 +355,81 @@ impl<'a> Rebuilding<'a> {
         })
     }
 
+    fn record(
+        &mut self,
+        stored: StoredRecord,
+        note: &Note,
+        wanted: &dyn Fn(u64) -> bool,
+        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
+    ) -> Result<bool, Error> {
+        let (lane, prev) = (stored.record.lane().cloned().unwrap_or_else(LanePath::trunk), stored.record.prev());
+        let place = self.rounds.step(stored.seq, stored.digest, &lane, prev);
+        self.enter(&place);
+        self.steps.keep(&stored, note);
+        let is_wanted = wanted(stored.seq);
+        match &stored.record {
+            Record::Compaction(compaction) => self.compaction(&stored, compaction, note, is_wanted, each),
+            Record::Rebind(_) => Ok(true),
+            Record::Step(_) => match stored.into_step() {
+                Some(step) => self.step(&step, note, &place, is_wanted, each),
+                None => Ok(true),
+            },
+        }
+    }
+
     fn step(
         &mut self,
         stored: &StoredStep,
         note: &Note,
+        place: &StepLocation,
         wanted: bool,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
-        let place = self.rounds.step(stored.seq, stored.digest, &step.lane, &step.prev);
-        self.enter(&place);
-        let mut goes_on = true;
-        if let Some(history) = self.roles.remove(&step.role) {
-            let key = Key::new(&step.role, &step.lane);
-            let new = || WalkState::new(Builder::new(history.history_policy.clone()));
-            let mut walked = self.walked.remove(&key).unwrap_or_else(new);
-            goes_on = self.visit(stored, note, &history, &mut walked, &place, wanted, each)?;
-            self.walked.insert(key, walked);
-            self.roles.insert(step.role.clone(), history);
-        }
-        self.steps.keep(stored.clone(), note);
+        let Some(history) = self.roles.remove(&step.role) else { return Ok(true) };
+        let key = Key::new(&step.role, &step.lane);
+        let new = || WalkState::new(Builder::new(history.history_policy.clone()));
+        let mut walked = self.walked.remove(&key).unwrap_or_else(new);
+        let goes_on = self.visit(stored, note, &history, &mut walked, place, wanted, each)?;
+        self.walked.insert(key, walked);
+        self.roles.insert(step.role.clone(), history);
         Ok(goes_on)
+    }
+
+    /// Opens an epoch, after the requests for its text.
+    fn compaction(
+        &mut self,
+        stored: &StoredRecord,
+        compaction: &Compaction,
+        note: &Note,
+        wanted: bool,
+        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
+    ) -> Result<bool, Error> {
+        let Compaction { role, lane, through_visit, text, transcript, .. } = compaction;
+        let key = Key::new(role, lane);
+        let unfit = || store::Damage::new(format!("the compaction {} does not fit its workflow", stored.digest));
+        let by =
+            self.roles.get(role).and_then(|history| history.by.clone()).ok_or_else(|| Error::Store(unfit().into()))?;
+        let mut walked = self.walked.remove(&key).ok_or_else(|| Error::Store(unfit().into()))?;
+        let (asked, _) = walked.builder.leaving(*through_visit).ok_or_else(|| Error::Store(unfit().into()))?;
+        let mut goes_on = true;
+        if let Some(digest) = transcript.filter(|_| wanted) {
+            let transcript = object::<Transcript>(self.store, Kind::Transcript, digest)?;
+            let history = self.roles.remove(&by).ok_or_else(|| Error::Store(unfit().into()))?;
+            let mut asking = WalkState::new(Builder::new(history.history_policy.clone()));
+            asking.plain = asked.messages().into_iter().cloned().collect();
+            let site = RequestSite { seq: stored.seq, visit: *through_visit, role: by.clone(), lane: lane.clone() };
+            goes_on = self.transcript((&site, true), &transcript, asked, &history, &mut asking, each)?;
+            self.roles.insert(by, history);
+        }
+        let before = walked.builder.size_bytes();
+        let first = walked.plain.first().cloned();
+        walked.builder.compact(walked.first_prompt.as_deref().unwrap_or_default(), text, *through_visit);
+        walked.truncate(0);
+        let bytes = (before, walked.builder.size_bytes());
+        self.walked.insert(key, walked);
+        let met = RebuiltCompaction { seq: stored.seq, compaction, note, bytes, first };
+        Ok(goes_on && (!wanted || each(RebuildEvent::Compaction(met))))
     }
 
     /// A lane that opens for the first time continues the conversations of the lane that opened it.
@@ -352,7 +440,9 @@ impl<'a> Rebuilding<'a> {
         if self.lanes.insert(lane.clone()) {
             for role in self.roles.keys() {
                 if let Some(walked) = self.walked.get(&Key::new(role, &parent)) {
-                    let begun = WalkState::new(walked.builder.clone());
+                    let mut begun = WalkState::new(walked.builder.clone());
+                    begun.builder.enter_lane();
+                    begun.first_prompt.clone_from(&walked.first_prompt);
                     self.walked.insert(Key::new(role, lane), begun);
                 }
             }
@@ -372,6 +462,7 @@ impl<'a> Rebuilding<'a> {
     ) -> Result<bool, Error> {
         let step = &stored.step;
         let summary = walked.builder.told(&step.prev, stored.seq, &self.steps)?;
+        walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
         let before = walked.builder.len();
         walked.truncate(before);
         let opened = walked.builder.open(&step.edge.prompt, &summary);
@@ -383,7 +474,9 @@ impl<'a> Rebuilding<'a> {
         };
         let mut goes_on = true;
         if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-            goes_on = self.transcript(stored, transcript, opened, history, walked, each)?;
+            let site =
+                RequestSite { seq: stored.seq, visit: stored.visit, role: step.role.clone(), lane: step.lane.clone() };
+            goes_on = self.transcript((&site, false), transcript, opened, history, walked, each)?;
             walked.truncate(before + 1);
         }
         if wanted
@@ -399,7 +492,7 @@ impl<'a> Rebuilding<'a> {
 
     fn transcript(
         &mut self,
-        stored: &StoredStep,
+        (site, is_compaction): (&RequestSite, bool),
         transcript: &Transcript,
         opened: Conversation,
         history: &RoleHistory,
@@ -419,7 +512,8 @@ impl<'a> Rebuilding<'a> {
                 };
                 let (head_digest, head) = (*head, self.head(*head)?);
                 let sent = Sent {
-                    stored,
+                    site,
+                    is_compaction,
                     recorded: *request,
                     rebuilt,
                     asked: *asked,

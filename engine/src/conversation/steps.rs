@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rondo_agent_kit::conversation::{Episode, Past, PastStep};
+use rondo_agent_kit::conversation::{Episode, Past, PastStep, Round, StepLocation};
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::Note;
+use rondo_protocol::object::{Compaction, Note, Record};
 use rondo_protocol::{Digest, Value, canonical};
 
 use crate::conversation::rebuild;
 use crate::graph::EdgeId;
 use crate::resolved_roles::BodyReader;
-use crate::store::{Damage, Error, Read, StoredStep};
+use crate::store::{Damage, Error, Read, StoredRecord, StoredStep};
 use crate::thread::{self, EdgeCount, OwnVisits, PastLane, StepLookup};
 
 /// How many bytes of steps stay in memory.
@@ -44,25 +44,26 @@ struct StepCache {
 
 impl StepCache {
     fn add(&mut self, step: PastStep) {
-        let seq = step.episode.seq;
-        self.size_bytes += size_bytes(&step.episode);
+        let seq = step.place.seq;
+        self.size_bytes += size_bytes(&step);
         self.seqs.insert(step.digest, seq);
         if let Some(before) = self.steps.insert(seq, step) {
-            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&before.episode));
+            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&before));
         }
         while (self.size_bytes > AT_HAND_BYTES || self.steps.len() > AT_HAND)
             && self.steps.first_key_value().is_some_and(|(oldest, _)| *oldest < seq && *oldest <= self.synced)
         {
             let Some((_, oldest)) = self.steps.pop_first() else { return };
             self.seqs.remove(&oldest.digest);
-            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&oldest.episode));
+            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&oldest));
         }
     }
 }
 
-fn size_bytes(episode: &Episode) -> usize {
+fn size_bytes(step: &PastStep) -> usize {
     // The fields are in the answer too.
-    episode.prompt.len() + 2 * episode.answer.len() + episode.body.len() + size_of::<PastStep>()
+    let texts = |episode: &Arc<Episode>| episode.prompt.len() + 2 * episode.answer.len() + episode.body.len();
+    step.episode.as_ref().map_or(0, texts) + size_of::<PastStep>()
 }
 
 impl<'a> Steps<'a> {
@@ -99,16 +100,26 @@ impl<'a> Steps<'a> {
         at_hand.synced = at_hand.synced.max(seq);
     }
 
-    /// Keeps a stored step in memory.
-    pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
-        let StoredStep { seq, digest, step, .. } = stored;
-        let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
-        let proven = self.proven.lock().get(&seq).cloned();
+    /// Keeps a stored record in memory.
+    pub fn keep(&self, stored: &StoredRecord, note: &Note) -> PastStep {
+        let StoredRecord { seq, digest, record, .. } = stored;
+        let proven = self.proven.lock().get(seq).cloned();
         let opened_by = proven.unwrap_or_else(|| note.opened_by.clone());
-        let episode = Arc::new(thread::episode(seq, &step, body, opened_by));
-        let step = PastStep { episode, digest, prev: step.prev.into() };
+        let step = match record {
+            Record::Step(step) => {
+                let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
+                let episode = Arc::new(thread::episode(*seq, step, body, opened_by));
+                let place = episode.place();
+                PastStep { place, episode: Some(episode), digest: *digest, prev: step.prev.as_slice().into() }
+            }
+            other => {
+                let lane = other.lane().cloned().unwrap_or_else(LanePath::trunk);
+                let place = StepLocation { seq: *seq, round: Round { lane, opened_by } };
+                PastStep { place, episode: None, digest: *digest, prev: other.prev().into() }
+            }
+        };
         let mut at_hand = self.at_hand.lock();
-        at_hand.synced = at_hand.synced.max(seq);
+        at_hand.synced = at_hand.synced.max(*seq);
         at_hand.add(step.clone());
         step
     }
@@ -118,18 +129,43 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// If it is missing or damaged.
     pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
-        let missing =
-            || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
-        Ok(self.store.step(&self.thread, seq)?.ok_or_else(missing)?)
+        self.store.step(&self.thread, seq)?.ok_or_else(|| self.missing(seq))
     }
 
-    /// The numbers of a role's visits in a lane up to step `through`, oldest first.
+    fn missing(&self, seq: u64) -> Error {
+        Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread).into()
+    }
+
+    /// A role's visits in a lane up to step `through`, oldest first: visit and number.
     ///
     /// # Errors
     /// If the index is damaged.
-    pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<u64>, Error> {
-        let visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
-        Ok(visits.into_iter().map(|(_, seq)| seq).filter(|seq| *seq <= through).collect())
+    pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<(u64, u64)>, Error> {
+        let mut visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
+        visits.retain(|(_, seq)| *seq <= through);
+        Ok(visits)
+    }
+
+    /// The compactions of a role's history in a lane up to record `through`, oldest first: the last visit that each
+    /// covers, and its number.
+    ///
+    /// # Errors
+    /// If the index is damaged.
+    pub fn compactions_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<(u64, u64)>, Error> {
+        let mut compactions = self.store.compactions(&self.thread, lane, role)?;
+        compactions.retain(|(_, seq)| *seq <= through);
+        Ok(compactions)
+    }
+
+    /// The compaction with a number.
+    ///
+    /// # Errors
+    /// If it is missing or damaged.
+    pub fn compaction(&self, seq: u64) -> Result<Compaction, Error> {
+        match self.store.record_at(&self.thread, seq)? {
+            Some((StoredRecord { record: Record::Compaction(compaction), .. }, _)) => Ok(*compaction),
+            _ => Err(self.missing(seq)),
+        }
     }
 
     fn past_lane(&self, lane: &LanePath) -> Result<Option<PastLane>, Error> {
@@ -137,12 +173,14 @@ impl<'a> Steps<'a> {
         let mut past = PastLane::default();
         for role in &self.roles {
             let visits = self.visits_of(lane, role, u64::MAX)?;
-            if let Some(latest) = visits.last() {
-                let own =
-                    OwnVisits { visits: u64::try_from(visits.len()).unwrap_or(u64::MAX), attempts: 0, latest: *latest };
+            if let Some((_, latest)) = visits.last() {
+                let covered =
+                    self.store.compactions(&self.thread, lane, role)?.last().map_or(0, |(through, _)| *through);
+                let count = u64::try_from(visits.len()).unwrap_or(u64::MAX);
+                let own = OwnVisits { visits: count, attempts: 0, latest: *latest, covered };
                 past.own.insert(role.clone(), own);
             }
-            seqs.extend(visits);
+            seqs.extend(visits.into_iter().map(|(_, seq)| seq));
         }
         for (index, seq) in seqs.iter().enumerate() {
             let Some((stored, note)) = self.store.step(&self.thread, *seq)? else { continue };
@@ -168,8 +206,8 @@ impl Past for Steps<'_> {
         if let Some(step) = self.at_hand.lock().steps.get(&seq) {
             return Ok(step.clone());
         }
-        let (stored, note) = self.stored(seq)?;
-        Ok(self.keep(stored, &note))
+        let (stored, note) = self.store.record_at(&self.thread, seq)?.ok_or_else(|| self.missing(seq))?;
+        Ok(self.keep(&stored, &note))
     }
 
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {
@@ -190,7 +228,8 @@ impl Past for Steps<'_> {
 
 impl StepLookup for Steps<'_> {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
-        self.step(seq).map(|step| step.episode).map_err(|error| store_fault(&error))
+        let step = self.step(seq).map_err(|error| store_fault(&error))?;
+        step.episode.ok_or_else(|| store_fault(&self.missing(seq)))
     }
 
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {
@@ -198,7 +237,8 @@ impl StepLookup for Steps<'_> {
     }
 
     fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault> {
-        self.visits_of(&LanePath::trunk(), role, u64::MAX).map_err(|error| store_fault(&error))
+        let visits = self.visits_of(&LanePath::trunk(), role, u64::MAX).map_err(|error| store_fault(&error))?;
+        Ok(visits.into_iter().map(|(_, seq)| seq).collect())
     }
 
     fn list(&self, opened_by: u64) -> Result<Option<Arc<Value>>, Fault> {

@@ -1,11 +1,11 @@
 //! The durable events of a thread, computed from its row, its steps and their notes.
 
-use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
+use rondo_protocol::event::{CommittedSite, Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Note;
+use rondo_protocol::object::{Note, Record};
 
 use super::Position;
-use crate::store::{Damage, Error, Read, Row, StoredStep};
+use crate::store::{Damage, Error, Read, Row, StoredRecord};
 use crate::thread::Origin;
 
 /// How many steps are read at a time.
@@ -54,8 +54,8 @@ pub fn after(
     let first = after.seq.max(1);
     let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
     if first <= last {
-        store.steps(thread, first..=last, &mut |stored, note| {
-            for (id, what) in of_step(&stored, &note) {
+        store.scan(thread, first..=last, &mut |stored, note| {
+            for (id, what) in of_record(&stored, &note) {
                 tell(&mut events, id, note.ended_at_ms, what);
             }
             true
@@ -63,8 +63,11 @@ pub fn after(
     }
     let is_last = last == row.seq;
     if let Some(ending) = origin.ending.filter(|_| is_last) {
-        let last_step = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
-        let status = last_step.as_ref().map(|(stored, _)| stored.step.status.clone());
+        let last_step = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
+        let status = last_step.as_ref().and_then(|(stored, _)| match &stored.record {
+            Record::Step(step) => Some(step.status.clone()),
+            Record::Rebind(_) | Record::Compaction(_) => None,
+        });
         let what = What::ThreadFinished {
             outcome: ending.outcome,
             head: row.head,
@@ -96,7 +99,7 @@ pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error
 /// # Errors
 /// If the store is damaged.
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
-    let last = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
+    let last = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
     Ok(match last {
         Some((stored, note)) => {
             Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms }
@@ -129,17 +132,27 @@ fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     numbered(0, std::iter::once(started).chain(after))
 }
 
-/// The events of a step.
-pub fn of_step(stored: &StoredStep, note: &Note) -> Vec<(EventId, What)> {
-    let step = &stored.step;
-    let visit = Visit { role: step.role.clone(), visit: stored.visit, lane: step.lane.clone() };
+/// The events of a record.
+pub fn of_record(stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
+    let (site, visit, status) = match &stored.record {
+        Record::Step(step) => {
+            let visit = Visit { role: step.role.clone(), visit: stored.visit, lane: step.lane.clone() };
+            (visit.clone().into(), Some(visit), Some(step.status.clone()))
+        }
+        Record::Compaction(compaction) => {
+            let (role, lane) = (Some(compaction.role.clone()), Some(compaction.lane.clone()));
+            (CommittedSite { role, visit: None, lane }, None, None)
+        }
+        Record::Rebind(_) => (CommittedSite { role: None, visit: None, lane: None }, None, None),
+    };
     let committed = What::StepCommitted {
-        visit: visit.clone(),
+        site,
         seq: stored.seq,
         step: stored.digest,
-        prev: step.prev.clone(),
-        status: step.status.clone(),
+        prev: stored.record.prev().to_vec(),
+        status: status.clone(),
     };
-    let after = note.after.iter().cloned().map(|followed| What::followed(&visit, Some(&step.status), followed));
+    let after = note.after.iter().cloned();
+    let after = after.filter_map(|followed| Some(What::followed(visit.as_ref()?, status.as_ref(), followed)));
     numbered(stored.seq, std::iter::once(committed).chain(after))
 }

@@ -18,7 +18,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, Location, Outcome, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Entry, Followed, HookNote, Note, Observation, Transcript};
+use rondo_protocol::object::{Entry, Followed, HookNote, Note, Observation, Record, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer};
 use super::hook_notes::HookNotes;
+use super::journal::JournalPart;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::cancelled;
@@ -33,15 +34,15 @@ use super::tool_calls::Tooling;
 use super::tool_role;
 use super::visit::{self, ModelContext, VisitContext, VisitResult, store_fault};
 use super::{Engine, RunConfig};
-use crate::conversation::{Conversations, Opening, Steps};
+use crate::conversation::{Conversations, Opened, Opening, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
-use crate::resolved_roles::ResolvedRoles;
+use crate::resolved_roles::{ResolvedRoles, RoleRuntime};
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore, VisitIndex, VisitKey};
 use crate::thread::{
-    Action, Answered, Commit, Ending, Input, MAX_FORMS, Machine, Notice, Object, OpenForm, Origin, Stop, Task, Visit,
-    VisitEnd,
+    Action, Answered, Commit, Ending, Input, MAX_FORMS, Machine, NewEpoch, Notice, Object, OpenForm, Origin, Stop,
+    Task, Visit, VisitEnd,
 };
 
 /// What the visits of a run share.
@@ -155,6 +156,9 @@ struct Stored {
     origin: Origin,
 }
 
+/// How many bytes count as a token where a workflow file says tokens of a request.
+const BYTES_A_TOKEN: u64 = 4;
+
 /// A commit on its way: the row's version and the thread's last step after it.
 type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
@@ -164,6 +168,8 @@ pub(super) enum VisitOutcome {
     Ended(Box<VisitEnd>, Vec<JournalRecord>),
     /// Its child waits for people.
     Asleep(Vec<OpenForm>),
+    /// Its request is too long: so many bytes of its history could leave.
+    TooLong(usize),
 }
 
 impl VisitOutcome {
@@ -250,6 +256,9 @@ impl<'a> Driver<'a> {
                     }
                     VisitOutcome::Asleep(open) => {
                         run.asleep.insert(lane, open);
+                    }
+                    VisitOutcome::TooLong(leaving_bytes) => {
+                        run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
                     }
                 },
                 () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
@@ -416,7 +425,8 @@ impl<'a> Driver<'a> {
 
     /// Passes a commit to the store.
     fn commit(&'a self, commit: Commit) -> PendingCommit<'a> {
-        let Commit { version, step, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
+        let Commit { version, step, epoch, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } =
+            commit;
         let now_ms = self.parts.env.now_ms();
         let row = {
             let mut stored = lock(&self.stored);
@@ -458,7 +468,7 @@ impl<'a> Driver<'a> {
             lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
             clear_journal: commit.clear_journal,
             objects,
-            step: step.map(|step| self.made(step)),
+            step: step.map(|step| self.made(step)).or_else(|| epoch.map(|epoch| self.opened(epoch))),
         };
         let committed = self.parts.store.commit(commit);
         Box::pin(async move { (version, seq, committed.await) })
@@ -479,9 +489,26 @@ impl<'a> Driver<'a> {
         if let Some(lanes) = &mut *lock(&self.journaled) {
             lanes.insert(step.lane.clone());
         }
-        self.steps.add(PastStep { episode, digest, prev: step.prev.as_slice().into() });
+        let place = episode.place();
+        self.steps.add(PastStep { place, episode: Some(episode), digest, prev: step.prev.as_slice().into() });
         let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };
         NewStep { seq, digest, bytes, found_by: Some(found_by), note }
+    }
+
+    /// Records a compaction: the conversation is built again when its visit opens.
+    fn opened(&self, new: NewEpoch) -> NewStep {
+        let NewEpoch { seq, digest, bytes, record, place, note } = new;
+        let mut found_by = None;
+        if let Record::Compaction(compaction) = &record {
+            let (role, lane, visit) = (compaction.role.clone(), compaction.lane.clone(), compaction.through_visit);
+            lock(&self.conversations).forget(&role, &lane);
+            if let Some(lanes) = &mut *lock(&self.journaled) {
+                lanes.insert(lane.clone());
+            }
+            found_by = Some(VisitKey { index: VisitIndex::Compactions, lane, role, visit });
+        }
+        self.steps.add(PastStep { place, episode: None, digest, prev: record.prev().into() });
+        NewStep { seq, digest, bytes, found_by, note }
     }
 
     /// The heads that a role's transcript names and this run has not stored yet.
@@ -499,8 +526,8 @@ impl<'a> Driver<'a> {
     fn tell(&self, told: Notice) {
         let sink = &self.parts.sink;
         match told {
-            Notice::Committed { visit, seq, step, prev, status, at_ms } => {
-                sink.emit_at(at_ms, What::StepCommitted { visit, seq, step, prev, status });
+            Notice::Committed { site, seq, step, prev, status, at_ms } => {
+                sink.emit_at(at_ms, What::StepCommitted { site, seq, step, prev, status });
             }
             Notice::After { visit, status, followed } => {
                 if let Followed::LaneEnded { visit, .. } = &followed {
@@ -564,8 +591,15 @@ impl<'a> Driver<'a> {
                     before: lock(&self.machine).seq() + 1,
                     first_opened_by: &visit.first_opened_by,
                 };
-                let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
-                let opened = opened.map_err(|error| store_fault(&error))?;
+                let opened = if let Task::Compact { of, through_visit } = &visit.task {
+                    self.leaving(of, &visit.lane, *through_visit)?
+                } else {
+                    let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
+                    opened.map_err(|error| store_fault(&error))?
+                };
+                if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
+                    return Ok(VisitOutcome::TooLong(leaving_bytes));
+                }
                 parts.sink.emit(started);
                 let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
                 let recorder = recorder.as_deref();
@@ -575,7 +609,7 @@ impl<'a> Driver<'a> {
                 (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
             } else {
                 let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
-                return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
+                return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
             };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
@@ -586,6 +620,23 @@ impl<'a> Driver<'a> {
             Err(fault) => VisitEnd { outcome: Err(fault), ..end },
         };
         Ok(VisitOutcome::Ended(Box::new(end), unwritten))
+    }
+
+    /// The bytes of a visit's history that could leave, if its request is too long and its role is to be compacted.
+    fn too_long(&self, visit: &Visit, runtime: &RoleRuntime, messages_bytes: usize) -> Option<usize> {
+        let offer = visit.compact?;
+        let head_bytes = runtime.heads.first().map_or(0, |head| head.bytes.len());
+        let bytes = u64::try_from(head_bytes.saturating_add(messages_bytes)).unwrap_or(u64::MAX);
+        let is_too_long = bytes / BYTES_A_TOKEN > offer.at_tokens;
+        let leaving = || lock(&self.conversations).leaving(&visit.role, &visit.lane, offer.through_visit);
+        is_too_long.then(leaving).flatten().map(|(_, bytes)| bytes)
+    }
+
+    /// The conversation for the text of a compaction. The visit that it makes room for was opened before.
+    fn leaving(&self, of: &RoleName, lane: &LanePath, through_visit: u64) -> Result<Opened, Fault> {
+        let leaving = lock(&self.conversations).leaving(of, lane, through_visit);
+        let (conversation, _) = leaving.ok_or_else(|| unknown_role(of))?;
+        Ok(Opened { conversation: Arc::new(conversation), told: None })
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
@@ -602,7 +653,8 @@ impl<'a> Driver<'a> {
         };
         end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
         let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
-        if runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
+        let is_compaction = matches!(visit.task, Task::Compact { .. });
+        if !is_compaction && runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
             lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
         }
         end.note = Note {
@@ -637,7 +689,11 @@ impl<'a> Driver<'a> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
         let redactor = parts.redactors.tool(&visit.role);
-        let may_be_journaled = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let is_left = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let journal_part = match visit.task {
+            Task::Compact { .. } => JournalPart::Compaction,
+            _ => JournalPart::Visit,
+        };
         let wall_time = Deadline::of_thread(visit.wall_time_left_ms, visit.wall_time_limit_ms);
         VisitContext {
             store: &*parts.store,
@@ -648,7 +704,8 @@ impl<'a> Driver<'a> {
             hook_notes,
             redactor: parts.redactors.model(&visit.role),
             cancel,
-            may_be_journaled,
+            may_be_journaled: is_left || visit.is_uncompacted,
+            journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
             machine: &self.machine,
@@ -776,7 +833,7 @@ pub fn cancelled_ending(at_ms: u64) -> Ending {
 
 fn unknown_role(role: &RoleName) -> Fault {
     let message = format!("the graph leads to {role}, which is not a role of this workflow");
-    Fault::new(Code::NotYetRun, FaultClass::Denied, message)
+    Fault::new(Code::UnfitThread, FaultClass::Denied, message)
 }
 
 /// A thread with nothing under way must have ended or stopped; anything else is a bug.

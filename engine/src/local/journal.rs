@@ -49,6 +49,17 @@ pub(super) enum Record {
         /// How many.
         attempts: u64,
     },
+    /// The text of a compaction was refused. The records before this one are of that text, those after it of the visit.
+    Refused,
+}
+
+/// The part of a lane's journal that a visit uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JournalPart {
+    /// What the text of a compaction has.
+    Compaction,
+    /// What the visit itself has.
+    Visit,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +145,8 @@ pub(super) struct Journal {
     heads: BTreeSet<Digest>,
     /// The child thread of the step.
     pub(super) child: Option<ThreadId>,
+    /// Whether the text of a compaction was refused in it.
+    has_refused: bool,
     /// Attempts in all records.
     pub(super) attempts: u64,
     /// The number of the next record.
@@ -147,10 +160,18 @@ pub(super) struct Journal {
 impl Journal {
     /// Reads what the store has kept of the step in flight in `lane`. A caller that knows there is nothing uses an
     /// empty journal.
-    pub(super) fn read(store: &dyn Read, thread: &ThreadId, lane: &LanePath) -> Result<Self, store::Error> {
+    pub(super) fn read(
+        store: &dyn Read,
+        thread: &ThreadId,
+        lane: &LanePath,
+        part: JournalPart,
+    ) -> Result<Self, store::Error> {
         let mut journal = Self::default();
         for stored in store.journal(thread, lane)? {
             journal.next = stored.position.saturating_add(1);
+            if journal.has_refused && part == JournalPart::Compaction {
+                continue;
+            }
             let record: Record = canonical::from_slice(&stored.bytes).map_err(|error| {
                 let what = format!("record {} of the journal of thread {thread}: {error}", stored.position);
                 store::Damage::new(what).of_thread(thread)
@@ -174,6 +195,10 @@ impl Journal {
                 }
                 Record::Child { thread } => journal.child = Some(thread),
                 Record::Failed { attempts } => journal.attempts += attempts,
+                Record::Refused if part == JournalPart::Visit => {
+                    journal = Self { has_refused: true, next: journal.next, ..Self::default() };
+                }
+                Record::Refused => journal.has_refused = true,
             }
         }
         Ok(journal)
@@ -190,6 +215,11 @@ impl Journal {
     /// Whether an earlier process left records of this step.
     pub(super) fn has_begun(&self) -> bool {
         self.attempts > 0 || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
+    }
+
+    /// Whether the text of a compaction was refused before the visit.
+    pub(super) fn has_refused(&self) -> bool {
+        self.has_refused
     }
 
     /// The answers that an earlier process left.
@@ -235,9 +265,17 @@ impl Journal {
             Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
                 self.open.remove(position);
             }
-            Record::Model(_) | Record::Child { .. } | Record::Failed { .. } => {}
+            Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Refused => {}
         }
         self.pending.push(record);
+    }
+
+    /// Ends the records of a compaction whose text may be refused: a resumed run does not ask for it again.
+    pub(super) fn end_compaction(&mut self) {
+        if !self.has_refused {
+            self.has_refused = true;
+            self.add(Record::Refused);
+        }
     }
 
     /// Counts a call that failed for good.

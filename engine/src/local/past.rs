@@ -7,7 +7,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Transcript};
 
-use super::journal::Journal;
+use super::journal::{Journal, JournalPart};
 use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
@@ -48,7 +48,7 @@ impl Past for StoredPast {
                 }
             }
         }
-        let journal = Journal::read(&*self.store, &self.thread, lane)?;
+        let journal = Journal::read(&*self.store, &self.thread, lane, JournalPart::Visit)?;
         for record in journal.models() {
             count(in_flight, record.request);
             if record.rewritten {
@@ -65,12 +65,16 @@ impl Past for StoredPast {
 /// # Errors
 /// If the journal is damaged.
 pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
-    let journal = Journal::read(store, thread, lane)?;
-    if !journal.has_begun() {
+    let journal = Journal::read(store, thread, lane, JournalPart::Visit)?;
+    let mut compaction = Journal::default();
+    if journal.has_refused() {
+        compaction = Journal::read(store, thread, lane, JournalPart::Compaction)?;
+    }
+    if !journal.has_begun() && !compaction.has_begun() {
         return Ok(None);
     }
     let mut left = InFlight::default();
-    for record in journal.models() {
+    for record in compaction.models().chain(journal.models()) {
         left.model_calls += 1;
         if let Some(usage) = record.answer.usage {
             *left.usage.get_or_insert_default() += usage;

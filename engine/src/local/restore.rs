@@ -9,7 +9,7 @@ use rondo_protocol::object::{Note, Start};
 use super::engine::PreparedRun;
 use super::past::left;
 use super::{Engine, Error};
-use crate::store::{Damage, Row, StoredStep};
+use crate::store::{Damage, Row, StoredRecord};
 use crate::thread::{LaneState, Machine, PastStep, Stored};
 
 /// How many rows of lanes are read at a time.
@@ -46,13 +46,13 @@ impl Engine {
         }
         let mut machine = Machine::new(definition, row.version).with_left(in_flight);
         let mut fault = None;
-        let mut each = |stored: StoredStep, note: Note| {
-            let past = steps.keep(stored.clone(), &note);
+        let mut each = |stored: StoredRecord, note: Note| {
+            let past = steps.keep(&stored, &note);
             let (seq, digest) = (stored.seq, stored.digest);
-            let followed = PastStep { seq, digest, body: past.episode.body.clone(), note };
-            match machine.follow(&stored.step, followed, &steps) {
-                Ok(Some(_)) => true,
-                Ok(None) => {
+            let body = past.episode.map(|episode| episode.body.clone()).unwrap_or_default();
+            match machine.follow_record(&stored.record, PastStep { seq, digest, body, note }, &steps) {
+                Ok(true) => true,
+                Ok(false) => {
                     let what = format!("step {seq} of thread {} does not follow", ready.thread);
                     fault = Some(Error::Store(Damage::new(what).of_thread(&ready.thread).into()));
                     false
@@ -64,7 +64,7 @@ impl Engine {
             }
         };
         if row.seq > 0 {
-            store.steps(&ready.thread, 1..=row.seq, &mut each)?;
+            store.scan(&ready.thread, 1..=row.seq, &mut each)?;
         }
         fault.map_or(Ok(machine), Err)
     }

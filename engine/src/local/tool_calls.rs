@@ -16,7 +16,7 @@ use rondo_protocol::event::What;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
-use super::journal::{Journal, JournaledCall, Record, ToolRecord};
+use super::journal::{Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 
@@ -64,7 +64,8 @@ impl<'a> ToolRunner<'a> {
     /// A runner with the journal that an earlier run may have left for the step in flight.
     pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
         let journal = if context.may_be_journaled {
-            Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))?
+            Journal::read(context.store, &site.thread, &site.lane, context.journal_part)
+                .map_err(|error| store_fault(&error))?
         } else {
             Journal::default()
         };
@@ -90,8 +91,16 @@ impl<'a> ToolRunner<'a> {
         // If a failed visit is not followed by a step, its journal must hold the answers, which were paid for.
         // Otherwise the step's commit stores them. The fault that ended the visit is more useful than an error about
         // malformed records.
-        let unwritten =
-            if result.is_err() { self.journal.take_pending(&site.lane).unwrap_or_default() } else { Vec::new() };
+        let is_compaction = self.context.journal_part == JournalPart::Compaction;
+        let is_refusable = |fault: &Fault| matches!(fault.class, FaultClass::Contract | FaultClass::Refused);
+        if is_compaction && result.as_ref().err().is_none_or(is_refusable) {
+            self.journal.end_compaction();
+        }
+        let unwritten = if result.is_err() || is_compaction {
+            self.journal.take_pending(&site.lane).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
         let effect_unknown = self.journal.open_intents().next().map(str::to_owned);
         self.notes.sort_by_key(|(position, _)| *position);
         let tools: Vec<ToolNote> = self.notes.into_iter().map(|(_, note)| note).collect();

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::account::Account;
 use super::hook_notes::HookNotes;
+use super::journal::JournalPart;
 use super::model_calls::{VisitEffects, no_head};
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -48,6 +49,8 @@ pub(super) struct VisitContext<'a> {
     pub(super) cancel: &'a CancellationToken,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
+    /// The part of that journal which belongs to this visit.
+    pub(super) journal_part: JournalPart,
     /// The deadline of the step.
     pub(super) deadline: Deadline,
     /// The time spent waiting for a person.
@@ -112,6 +115,7 @@ pub(super) async fn visit(
     let result = until_stopped(context, turn(context, call, &mut effects)).await;
     if let Err(fault) = &result
         && matches!(fault.class, FaultClass::Contract | FaultClass::Refused)
+        && context.journal_part == JournalPart::Visit
     {
         // A resumed run requests an unusable reply again; its script entries stay used.
         effects.tool_runner.journal.give_up_pending();

@@ -169,12 +169,7 @@ pub(super) fn visit(thread: &ThreadId, key: &VisitKey) -> Vec<u8> {
 }
 
 /// A role's records in a lane from a visit on, in [`Family::Index`].
-pub(super) fn visits(
-    thread: &ThreadId,
-    index: VisitIndex,
-    of: (&LanePath, &RoleName),
-    from: u64,
-) -> Range<Vec<u8>> {
+pub(super) fn visits(thread: &ThreadId, index: VisitIndex, of: (&LanePath, &RoleName), from: u64) -> Range<Vec<u8>> {
     visits_from(thread, index, of, from)..below(visits_prefix(thread, index, of)).end
 }
 

@@ -21,7 +21,7 @@ use super::message::{Definition, InFlight, LaneState};
 use super::recall::StepLookup;
 use crate::graph::{Edge, EdgeId, Graph};
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The part of the fold in a thread's row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,8 +35,8 @@ pub struct Checkpoint {
 /// The part of the fold in a lane's row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct LaneFold {
-    /// By role: visits in the lane, attempts, the number of the latest step.
-    own: BTreeMap<RoleName, (u64, u64, u64)>,
+    /// By role: visits in the lane, attempts, the number of the latest step, visits that a compaction covers.
+    own: BTreeMap<RoleName, (u64, u64, u64, u64)>,
     /// By role: visits seen in this round, the number of the latest step.
     seen: BTreeMap<RoleName, (u64, u64)>,
     /// By bounded edge: count and mark.
@@ -212,8 +212,9 @@ impl Restoring<'_> {
         if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
             return Ok(false);
         }
-        let own =
-            own.into_iter().map(|(role, (visits, attempts, latest))| (role, OwnVisits { visits, attempts, latest }));
+        let own = own
+            .into_iter()
+            .map(|(role, (visits, attempts, latest, covered))| (role, OwnVisits { visits, attempts, latest, covered }));
         lane.own = own.collect();
         let seen =
             seen.into_iter().map(|(role, (visits, latest))| (role, VisibleVisits { visits, latest, all: Vec::new() }));
@@ -281,7 +282,8 @@ impl LaneFold {
             LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
             _ => None,
         };
-        let own = lane.own.iter().map(|(role, own)| (role.clone(), (own.visits, own.attempts, own.latest)));
+        let own =
+            lane.own.iter().map(|(role, own)| (role.clone(), (own.visits, own.attempts, own.latest, own.covered)));
         Self {
             own: own.collect(),
             seen: lane.seen.iter().map(|(role, seen)| (role.clone(), (seen.visits, seen.latest))).collect(),

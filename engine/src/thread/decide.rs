@@ -5,7 +5,7 @@ use super::form::{self, OpenForm};
 use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
-use super::route::{self, Dispatch, EdgeTexts, Undecided};
+use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
@@ -117,6 +117,7 @@ impl Machine {
                     observations: Vec::new(),
                     joins: None,
                     given: Some(Box::new(answered)),
+                    compacting: Compacting::IfTooLong,
                 };
                 self.dispatch(path, dispatch, after)
             }
@@ -124,7 +125,7 @@ impl Machine {
     }
 
     pub(super) fn scope<'a>(lane: &'a Lane, world: DecisionInput<'a>) -> Result<LaneScope<'a>, Undecided> {
-        let scope = LaneScope::new(world, lane, lane.last.as_ref().map(|last| last.seq))?;
+        let scope = LaneScope::new(world, lane, lane.last.as_ref().map(|last| last.step))?;
         Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
     }
 
@@ -182,6 +183,7 @@ impl Machine {
             observations: Vec::new(),
             joins: None,
             given: None,
+            compacting: Compacting::IfTooLong,
         };
         Ok(TakenEdge { say, next: Next::Visit(Box::new(dispatch)) })
     }
@@ -267,6 +269,8 @@ impl Machine {
             attempts: own.attempts,
             prompt: dispatch.edge.prompt.clone(),
             task: dispatch.task.clone(),
+            compact: self.compact_offer(path, dispatch),
+            is_uncompacted: matches!(dispatch.compacting, Compacting::Refused(_)),
             wall_time_left_ms: limit.map(|most| most.saturating_sub(self.clock.active_ms)),
             wall_time_limit_ms: limit,
         })
@@ -309,7 +313,7 @@ impl Machine {
         let (Some(parent), true) = (path.parent(), is_reserved) else {
             return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
         };
-        let output = world.episode(last.seq)?.output.clone();
+        let output = world.episode(last.step)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
         self.end_lane(path, LanePhase::Failed(error), after)?;

@@ -193,9 +193,9 @@ impl Fan {
     fn part(lane: &Lane, world: DecisionInput<'_>) -> Result<String, Undecided> {
         let (LanePhase::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
-            return Ok(world.episode(last.seq).map_err(Undecided::StepLookup)?.body.clone());
+            return Ok(world.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
         }
-        let scope = LaneScope::new(world, lane, Some(last.seq))?;
+        let scope = LaneScope::new(world, lane, Some(last.step))?;
         let scope = scope.with_branches(lane.joined.as_deref().map(Fan::branches));
         EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
@@ -267,7 +267,7 @@ impl Branches<'_> {
 /// A member of a branch.
 fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fault> {
     let last = lane.last.as_ref();
-    let episode = || last.map(|last| world.episode(last.seq)).transpose();
+    let episode = || last.map(|last| world.episode(last.step)).transpose();
     Ok(match name {
         "role" => Value::from(last.map_or("", |last| last.role.as_str())),
         "index" => Value::from(lane.path.last_index().map_or(0, u64::from)),

@@ -9,7 +9,7 @@ use super::recall::StepLookup;
 use super::scope::DecisionInput;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::LanePath;
-use rondo_protocol::object::Step;
+use rondo_protocol::object::{Record, Step};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +31,23 @@ impl Machine {
         self.given.clear();
         self.is_replaying = false;
         followed.map_err(|halt| self.halted(halt))
+    }
+
+    /// Follows a committed record of any kind; `false` if it does not follow.
+    ///
+    /// # Errors
+    /// As [`follow`](Self::follow).
+    pub fn follow_record(&mut self, record: &Record, of: PastStep, recall: &dyn StepLookup) -> Result<bool, Fault> {
+        match record {
+            Record::Step(step) => self.follow(step, of, recall).map(|came| came.is_some()),
+            Record::Compaction(compaction) => {
+                self.is_replaying = true;
+                let followed = self.follow_compaction(compaction, of);
+                self.is_replaying = false;
+                followed.map_err(|halt| self.halted(halt))
+            }
+            Record::Rebind(_) => Ok(false),
+        }
     }
 
     fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Halt> {
@@ -60,9 +77,9 @@ impl Machine {
             first_opened_by: lane.first_opened_by.clone(),
         };
         let mut note = of.note;
-        let recorded = std::mem::take(&mut note.cancelled);
-        if let Some(fan) = self.lane_mut(&step.lane)?.joined.as_deref_mut() {
-            fan.lost = recorded;
+        let is_join = dispatch.joins.is_some();
+        if let Some(fan) = self.lane_mut(&step.lane)?.joined.as_deref_mut().filter(|_| is_join) {
+            fan.lost = std::mem::take(&mut note.cancelled);
         }
         let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
         self.version += 1;

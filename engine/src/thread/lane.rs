@@ -55,6 +55,8 @@ pub struct OwnVisits {
     pub attempts: u64,
     /// The step of the latest visit.
     pub latest: u64,
+    /// The visits that a compaction covers.
+    pub covered: u64,
 }
 
 /// A role's visits that a lane sees.
@@ -86,13 +88,15 @@ pub struct EdgeCount {
     pub mark: u64,
 }
 
-/// The last step of a lane.
+/// The last step of a lane, with the compactions and the rebind that followed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
-    /// Its number.
+    /// The number of the last record.
     pub seq: u64,
     /// Its digest.
     pub digest: Digest,
+    /// The number of the step.
+    pub step: u64,
     /// The role.
     pub role: RoleName,
     /// Its status.
@@ -262,11 +266,19 @@ impl Lane {
         self.last = Some(Last {
             seq,
             digest,
+            step: seq,
             role: step.role.clone(),
             status: step.status.clone(),
             entered_from: step.edge.from.clone(),
             ended_at_ms: note.ended_at_ms,
         });
+    }
+
+    /// Adds a compaction or a rebind, which the next record follows.
+    pub fn follow_record(&mut self, seq: u64, digest: Digest) {
+        if let Some(last) = &mut self.last {
+            (last.seq, last.digest) = (seq, digest);
+        }
     }
 
     /// Its fan-out: the open one, or that of the last round.

@@ -5,7 +5,7 @@ use super::fan::{self, Fan, FanOutcome};
 use super::lane::{Item, Lane, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
-use super::route::{self, Dispatch, EdgeTexts, Undecided};
+use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, Graph};
@@ -132,7 +132,7 @@ impl Machine {
         };
         let branch = fan.branch(index).ok_or_else(|| no_lane(parent))?;
         let source = fan.source.as_ref();
-        let scope = LaneScope::new(world, &lane, source.map(|last| last.seq))?;
+        let scope = LaneScope::new(world, &lane, source.map(|last| last.step))?;
         let scope = scope.with_branches(around.joined.as_deref().map(Fan::branches));
         let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &branch.part };
         let dispatch = Dispatch {
@@ -148,6 +148,7 @@ impl Machine {
             observations: Vec::new(),
             joins: None,
             given: None,
+            compacting: Compacting::IfTooLong,
             role: role.clone(),
         };
         drop(scope);
@@ -280,7 +281,7 @@ impl Machine {
         // The lane itself sees its lanes' steps only after the step of the join role.
         let mut joined = Lane { joined: None, ..lane.clone() };
         joined.see_lanes(fan);
-        let scope = LaneScope::new(world, &joined, fan.source.as_ref().map(|last| last.seq))?;
+        let scope = LaneScope::new(world, &joined, fan.source.as_ref().map(|last| last.step))?;
         let scope = scope.with_branches(Some(fan.branches()));
         let join = &fan.out.join;
         let part = key(&fan.edge.part, "join");
@@ -300,6 +301,7 @@ impl Machine {
             observations: vec![Observation::Join { arrived, cancelled }],
             joins: Some(fan.joins()),
             given: None,
+            compacting: Compacting::IfTooLong,
         };
         drop(scope);
         Ok(dispatch)
@@ -343,6 +345,7 @@ impl Machine {
             prev: fan.last_steps(),
             bounded: route::bounded(&fan.edge),
             observations: vec![Observation::Join { arrived, cancelled }],
+            compacting: Compacting::IfTooLong,
             joins: Some(fan.joins()),
             given: Some(Box::new(Answered {
                 status,

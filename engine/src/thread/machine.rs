@@ -15,7 +15,7 @@ use super::lane::{Lane, LanePhase};
 use super::message::{Action, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, VisitEnd};
 use super::origin::Ending;
 use super::recall::{StepLookup, Unstored, Unsynced};
-use super::route::{Dispatch, Joins, Undecided};
+use super::route::{Compacting, Dispatch, Joins, Undecided};
 use super::scope::DecisionInput;
 use super::task::Task;
 use crate::graph::EdgeId;
@@ -111,6 +111,7 @@ impl Machine {
                 self.begin(recall, &mut out)
             }
             Input::Ended { lane, end } => self.ended(&lane, *end, recall, &mut out),
+            Input::TooLong { lane, leaving_bytes } => self.too_long(&lane, leaving_bytes, &mut out),
             Input::Synced { version } => {
                 self.synced(version, &mut out);
                 Ok(())
@@ -346,7 +347,7 @@ impl Machine {
         match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
             LanePhase::Leaving(dispatch) => {
                 self.close_lane(path, LanePhase::Cancelled)?;
-                let lost = lost(path, &dispatch.role, &end);
+                let lost = lost(path, &dispatch.role, &end.note, end.effect_unknown);
                 let input = Arc::clone(&self.definition.input);
                 let world = DecisionInput { input: &input, recall, fresh: None };
                 let mut after = Consequences::default();
@@ -356,8 +357,12 @@ impl Machine {
                 Ok(())
             }
             LanePhase::Visiting(dispatch) => {
+                let compacting = dispatch.compacting.clone();
                 lane.doing = LanePhase::Visiting(dispatch);
-                self.commit_visit(path, end, recall, out)
+                match compacting {
+                    Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
+                    _ => self.commit_visit(path, end, recall, out),
+                }
             }
             other => {
                 lane.doing = other;
@@ -410,11 +415,11 @@ impl Machine {
         let world = DecisionInput { input: &input, recall, fresh: Some(&added.episode) };
         let decided = self.decide(path, world, &mut after);
         let mut actions = vec![Action::Tell(Notice::Committed {
-            visit: visit.clone(),
+            site: visit.clone().into(),
             seq: self.seq,
             step: digest,
             prev: step.prev.clone(),
-            status: step.status.clone(),
+            status: Some(step.status.clone()),
             at_ms: note.ended_at_ms,
         })];
         actions.extend(after.notices.iter().map(|followed| {
@@ -424,17 +429,7 @@ impl Machine {
         actions.extend(after.actions);
         note.after = after.notices;
         note.left_by = self.left_by(path);
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let row = lane.opened_by.last().map(|opened_by| -> Result<_, Fault> {
-            let state = LaneState {
-                frontier: lane.last.as_ref().map(|last| last.digest),
-                fold: lane.to_bytes()?,
-                opened_by: *opened_by,
-                index: path.last_index().unwrap_or(0),
-            };
-            Ok((path.clone(), state))
-        });
-        let row = row.transpose()?;
+        let row = self.lane_row(path)?;
         let (closed, closed_list) =
             added.joins.map_or((Vec::new(), None), |joins| (joins.lanes, Some(joins.opened_by)));
         let mut clear_journal = vec![path.clone()];
@@ -443,9 +438,6 @@ impl Machine {
         let ending = self.pending.ending.take();
         self.ending.clone_from(&ending);
         let commit = Commit {
-            version: self.version,
-            seq: self.seq,
-            head: self.head(),
             checkpoint: self.checkpoint()?,
             lane: row,
             closed,
@@ -463,6 +455,7 @@ impl Machine {
                 note,
                 episode: added.episode,
             }),
+            ..self.commit_of_row()
         };
         if let Some(step) = &commit.step {
             self.unstored.push(Unstored::of(self.version, step));
@@ -475,6 +468,38 @@ impl Machine {
         self.unsynced.push_back((self.version, actions));
         out.push(Action::Commit(Box::new(commit)));
         Ok(())
+    }
+
+    /// The row of a lane; the trunk has none.
+    pub(super) fn lane_row(&self, path: &LanePath) -> Result<Option<(LanePath, LaneState)>, Halt> {
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let Some(opened_by) = lane.opened_by.last() else { return Ok(None) };
+        let state = LaneState {
+            frontier: lane.last.as_ref().map(|last| last.digest),
+            fold: lane.to_bytes()?,
+            opened_by: *opened_by,
+            index: path.last_index().unwrap_or(0),
+        };
+        Ok(Some((path.clone(), state)))
+    }
+
+    /// A commit of nothing but the row, without its checkpoint.
+    pub(super) fn commit_of_row(&self) -> Commit {
+        Commit {
+            version: self.version,
+            step: None,
+            epoch: None,
+            seq: self.seq,
+            head: self.head(),
+            checkpoint: Vec::new(),
+            lane: None,
+            closed: Vec::new(),
+            list: None,
+            closed_list: None,
+            objects: Vec::new(),
+            clear_journal: Vec::new(),
+            ending: None,
+        }
     }
 
     /// Adds a step to the fold.
@@ -496,6 +521,10 @@ impl Machine {
         if let Some((edge, per)) = &dispatch.bounded {
             lane.take(*edge, per.as_ref());
         }
+        let refused = match dispatch.compacting {
+            Compacting::Refused(cost) => Some(*cost),
+            _ => None,
+        };
         lane.joined = lane.joined.take().filter(|_| dispatch.joins.is_some());
         if let Some(mut fan) = lane.joined.take() {
             note.cancelled = std::mem::take(&mut fan.lost);
@@ -503,6 +532,7 @@ impl Machine {
             lane.fanned.extend(fan.out.branches.iter().map(|branch| branch.to.clone()));
             lane.joined = Some(fan);
         }
+        note.cancelled.extend(refused);
         lane.add(seq, digest, step, note, keeps);
         note.opened_by.clone_from(&lane.opened_by);
         if lane.first_opened_by != lane.opened_by {
@@ -532,20 +562,7 @@ impl Machine {
         }
         self.version += 1;
         self.ending.clone_from(&ending);
-        let commit = Commit {
-            version: self.version,
-            step: None,
-            seq: self.seq,
-            head: self.head(),
-            checkpoint: self.checkpoint()?,
-            lane: None,
-            closed: Vec::new(),
-            list: None,
-            closed_list: None,
-            objects: Vec::new(),
-            clear_journal: Vec::new(),
-            ending: ending.clone(),
-        };
+        let commit = Commit { checkpoint: self.checkpoint()?, ending: ending.clone(), ..self.commit_of_row() };
         self.unsynced.push_back((self.version, ending.map(Action::Finish).into_iter().collect()));
         out.push(Action::Commit(Box::new(commit)));
         Ok(())
@@ -625,8 +642,7 @@ pub(super) fn every_lane(lane: &Lane, found: &mut Vec<(u64, LanePath)>) {
     found.push((lane.last.as_ref().map_or(0, |last| last.seq), lane.path.clone()));
 }
 
-pub(super) fn lost(path: &LanePath, role: &RoleName, end: &VisitEnd) -> CancelledLane {
-    let note = &end.note;
+pub(super) fn lost(path: &LanePath, role: &RoleName, note: &Note, effect_unknown: Option<String>) -> CancelledLane {
     CancelledLane {
         lane: path.clone(),
         role: role.clone(),
@@ -634,7 +650,7 @@ pub(super) fn lost(path: &LanePath, role: &RoleName, end: &VisitEnd) -> Cancelle
         cost_usd: note.cost_usd,
         model_calls: note.model_calls,
         tool_calls: note.tool_calls,
-        effect_unknown: end.effect_unknown.clone(),
+        effect_unknown,
     }
 }
 
@@ -663,5 +679,5 @@ pub(super) fn no_form(error: &rondo_protocol::canonical::Error) -> Fault {
 pub(super) fn no_lane(path: &LanePath) -> Fault {
     let message =
         format!("the thread has no lane {path:?} that this could belong to; its workflow does not fit its steps");
-    Fault::new(Code::NotYetRun, FaultClass::Denied, message)
+    Fault::new(Code::UnfitThread, FaultClass::Denied, message)
 }

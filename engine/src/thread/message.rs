@@ -3,12 +3,12 @@
 use super::origin::Ending;
 use super::task::Task;
 use crate::graph::Graph;
-use rondo_agent_kit::conversation::Episode;
+use rondo_agent_kit::conversation::{Episode, StepLocation};
 use rondo_protocol::call::Fault;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{self};
+use rondo_protocol::event::{self, CommittedSite};
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{Followed, Note, Observation, Step, Usage};
+use rondo_protocol::object::{Followed, Note, Observation, Record, Step, Usage};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
 use std::sync::Arc;
@@ -43,6 +43,13 @@ pub enum Input {
         lane: LanePath,
         /// Its outcome.
         end: Box<VisitEnd>,
+    },
+    /// The request of a visit exceeds what its role's `compact` allows.
+    TooLong {
+        /// The lane.
+        lane: LanePath,
+        /// The bytes of the messages that a compaction replaces.
+        leaving_bytes: usize,
     },
     /// A commit became durable as requested; commits complete in the order of the requests.
     Synced {
@@ -94,10 +101,23 @@ pub struct Visit {
     pub prompt: String,
     /// What it has to do.
     pub task: Task,
+    /// When the role's history is compacted first; `None` if it cannot be.
+    pub compact: Option<CompactOffer>,
+    /// Whether a text that was to replace older visits was refused.
+    pub is_uncompacted: bool,
     /// Milliseconds of wall time left for the thread.
     pub wall_time_left_ms: Option<u64>,
     /// The limit on wall time.
     pub wall_time_limit_ms: Option<u64>,
+}
+
+/// When a role's history is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactOffer {
+    /// If the request exceeds so many tokens, estimated as a quarter of its bytes.
+    pub at_tokens: u64,
+    /// The last visit that the text would cover.
+    pub through_visit: u64,
 }
 
 /// The outcome of a visit.
@@ -139,6 +159,8 @@ pub struct Commit {
     pub version: u64,
     /// The step, if this commit adds one.
     pub step: Option<NewStep>,
+    /// The compaction or rebind, if this commit adds one.
+    pub epoch: Option<NewEpoch>,
     /// The number of the last step.
     pub seq: u64,
     /// The digest of the trunk's last step.
@@ -180,6 +202,23 @@ pub struct NewStep {
     pub episode: Arc<Episode>,
 }
 
+/// A compaction or a rebind to store.
+#[derive(Debug, Clone)]
+pub struct NewEpoch {
+    /// Its number.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its canonical bytes.
+    pub bytes: Vec<u8>,
+    /// The record.
+    pub record: Record,
+    /// Its location among the steps.
+    pub place: StepLocation,
+    /// The note, which is not hashed.
+    pub note: Note,
+}
+
 /// A lane's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneState {
@@ -196,18 +235,18 @@ pub struct LaneState {
 /// A notice to observers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    /// A step has been synced.
+    /// A record has been synced.
     Committed {
-        /// The visit.
-        visit: event::Visit,
+        /// Its visit.
+        site: CommittedSite,
         /// Its number.
         seq: u64,
         /// Its digest.
         step: Digest,
         /// The steps it follows.
         prev: Vec<Digest>,
-        /// Its status.
-        status: Status,
+        /// The status of a step.
+        status: Option<Status>,
         /// When it ended, in Unix milliseconds.
         at_ms: u64,
     },

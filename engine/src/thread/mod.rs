@@ -8,6 +8,7 @@
 mod budget;
 mod checkpoint;
 mod clock;
+mod compact;
 mod decide;
 mod fan;
 mod follow;
@@ -31,8 +32,8 @@ pub use form::OpenForm;
 pub use lane::{EdgeCount, Lane, LaneError, Last, OwnVisits, VisibleVisits};
 pub use machine::{Machine, episode};
 pub use message::{
-    Action, Answered, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, Object, PastStep, ReachedBy,
-    Visit, VisitEnd,
+    Action, Answered, Commit, CompactOffer, Definition, InFlight, Input, LaneState, NewEpoch, NewStep, Notice, Object,
+    PastStep, ReachedBy, Visit, VisitEnd,
 };
 pub use origin::{Ending, MAX_FORMS, Origin, Stop};
 pub use recall::{PastLane, StepLookup};

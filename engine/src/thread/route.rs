@@ -8,7 +8,7 @@ use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{EdgeTaken, FaultKind, Observation};
+use rondo_protocol::object::{CancelledLane, EdgeTaken, FaultKind, Observation};
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTemplate, kind_name};
 use rondo_protocol::{Digest, Value};
@@ -43,6 +43,23 @@ pub struct Dispatch {
     pub joins: Option<Joins>,
     /// The answer, for a role that makes no call.
     pub given: Option<Box<Answered>>,
+    /// Whether the role's history is compacted first.
+    pub compacting: Compacting,
+}
+
+/// Whether a role's history is compacted before a visit.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Compacting {
+    /// It is, if its request is too long.
+    #[default]
+    IfTooLong,
+    /// A text in place of so many bytes is being written.
+    Running {
+        /// The bytes.
+        leaving_bytes: usize,
+    },
+    /// The text was not usable. What it cost is counted with the step of the visit.
+    Refused(Box<CancelledLane>),
 }
 
 /// The lanes that a join ends.

@@ -22,6 +22,13 @@ pub enum Task {
     Tool(Value),
     /// A child workflow runs on this input, an object.
     Child(Value),
+    /// A model writes a text in place of a role's older visits.
+    Compact {
+        /// The role whose visits they are.
+        of: RoleName,
+        /// The last of them.
+        through_visit: u64,
+    },
     /// Nothing: an expression gave the answer, or the fault.
     Decided(Result<Box<Answered>, Fault>),
 }

@@ -44,8 +44,6 @@ pub struct Checked {
     pub policy: Policy,
     /// Warnings, in source order.
     pub warnings: Vec<Diagnostic>,
-    /// Valid parts that this version cannot run, in source order: `validate` prints them, `run` refuses them.
-    pub not_yet: Vec<Diagnostic>,
     /// The location of each part, for later diagnostics.
     pub places: SourceMap,
 }

@@ -41,9 +41,11 @@ pub fn against(
 ) -> Result<(), rebuild::Error> {
     let mut sides: BTreeMap<(RoleName, LanePath), Baseline> = BTreeMap::new();
     rebuild::walk(store, other, other_row, &|_| true, &mut |met| {
-        if let RebuildEvent::Request(sent) = met {
+        if let RebuildEvent::Request(sent) = met
+            && !sent.is_compaction
+        {
             let side = sides.entry(key(&sent)).or_default();
-            if side.recorded_visit != sent.stored.visit {
+            if side.recorded_visit != sent.site.visit {
                 side.record(&sent);
             }
         }
@@ -52,8 +54,9 @@ pub fn against(
     let mut read: BTreeMap<(RoleName, LanePath), PairReader> = BTreeMap::new();
     let mut first: Option<(Shared, Option<PrefixBreak>, bool)> = None;
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
+        RebuildEvent::Compaction(_) => true,
         RebuildEvent::Request(sent) => {
-            if first.is_none() {
+            if first.is_none() && !sent.is_compaction {
                 let key = key(&sent);
                 let reader = read.entry(key.clone()).or_insert_with(|| PairReader::of(sides.remove(&key)));
                 let price = prices.get(&key.0).copied();
@@ -78,7 +81,7 @@ pub fn against(
 }
 
 fn key(sent: &Sent<'_>) -> (RoleName, LanePath) {
-    (sent.stored.step.role.clone(), sent.stored.step.lane.clone())
+    (sent.site.role.clone(), sent.site.lane.clone())
 }
 
 /// The first requests of a role in the other thread.
@@ -118,7 +121,7 @@ struct BaselineRequest {
 
 impl Baseline {
     fn record(&mut self, sent: &Sent<'_>) {
-        self.recorded_visit = sent.stored.visit;
+        self.recorded_visit = sent.site.visit;
         let messages = sent.messages();
         let kept = self.plain.kept(sent);
         let kept = kept + self.messages.iter().zip(messages).skip(kept).take_while(|(a, b)| a == b).count();
@@ -126,13 +129,7 @@ impl Baseline {
         self.messages.truncate(kept);
         self.messages.extend_from_slice(&fresh);
         let head = Arc::clone(sent.head);
-        self.visits.push_back(BaselineRequest {
-            visit: sent.stored.visit,
-            digest: sent.head_digest,
-            head,
-            kept,
-            fresh,
-        });
+        self.visits.push_back(BaselineRequest { visit: sent.site.visit, digest: sent.head_digest, head, kept, fresh });
     }
 }
 
@@ -166,13 +163,13 @@ impl PairReader {
         let head_bytes = prefix::bytes_of_head(sent.head);
         let request_bytes = head_bytes.saturating_add(self.sizes.last().copied().unwrap_or_default());
         let mut found = None;
-        while self.visits.front().is_some_and(|next| next.visit <= sent.stored.visit) {
+        while self.visits.front().is_some_and(|next| next.visit <= sent.site.visit) {
             let Some(next) = self.visits.pop_front() else { break };
             self.alike = self.alike.min(next.kept);
             self.other.truncate(next.kept);
             self.other.extend(next.fresh);
             extend(&mut self.other_sizes, next.kept, &self.other);
-            found = (next.visit == sent.stored.visit).then_some((next.digest, next.head));
+            found = (next.visit == sent.site.visit).then_some((next.digest, next.head));
         }
         let Some((digest, head)) = found else { return (request_bytes, None) };
         let other_messages = self.other_sizes.last().copied().unwrap_or_default();

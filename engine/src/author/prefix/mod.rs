@@ -200,13 +200,19 @@ pub fn visits(
         crate::resolved_roles::model_roles(&workflow).map(requests).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
-            if let Some(requests) = roles.get_mut(&sent.stored.step.role) {
+            if let Some(requests) = roles.get_mut(&sent.site.role).filter(|_| !sent.is_compaction) {
                 requests.request(sent);
             }
             true
         }
         RebuildEvent::Visit(visited) => {
             roles.get_mut(&visited.stored.step.role).is_none_or(|requests| each(requests.visit(&visited)))
+        }
+        RebuildEvent::Compaction(compacted) => {
+            if let Some(requests) = roles.get_mut(&compacted.compaction.role) {
+                requests.compacted(&compacted);
+            }
+            true
         }
     })?;
     Ok(roles.into_values().map(RoleRequests::into_sum).filter(|sum| sum.visits > 0).collect())

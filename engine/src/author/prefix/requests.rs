@@ -8,12 +8,12 @@ use rondo_agent_kit::prefix::{self, Block, Break, Cause, Comparison, Request, co
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
-use rondo_protocol::object::Head;
+use rondo_protocol::object::{Head, Usage};
 use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
 use super::{PrefixBreak, RoleSum, Shared, Visit};
-use crate::conversation::rebuild::{RebuiltVisit, Sent};
+use crate::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
 use crate::models::Price;
 
 /// What a role has sent so far, as needed to compare its next request.
@@ -39,6 +39,8 @@ struct Lane {
     last: Option<Arc<LastRequest>>,
     /// The prefix that the first request of the next visit is expected to have.
     expected: Option<Arc<ExpectedPrefix>>,
+    /// What the next visit says of the compaction before it.
+    compaction: Option<String>,
 }
 
 #[derive(Clone)]
@@ -84,7 +86,7 @@ impl RoleRequests {
     }
 
     pub(super) fn request(&mut self, sent: Sent<'_>) {
-        let path = sent.stored.step.lane.clone();
+        let path = sent.site.lane.clone();
         let mut lane = self.lane(&path);
         lane.sizes.truncate(sent.kept);
         let mut size = lane.sizes.last().copied().unwrap_or_default();
@@ -112,6 +114,10 @@ impl RoleRequests {
                 broke.map(|at| (at, previous.as_ref().map_or(0, |previous| previous.bytes)))
             };
             self.broke = broke.map(|(at, expected)| {
+                let at = match lane.compaction.take() {
+                    Some(detail) => Break { cause: Cause::Compacted, detail, ..at },
+                    None => at,
+                };
                 let lost = expected.saturating_sub(at.byte);
                 PrefixBreak::new(at, lost, self.price)
             });
@@ -132,7 +138,7 @@ impl RoleRequests {
             return lane;
         }
         let around = path.outward().find_map(|lane| self.lanes.get(&lane));
-        let begun = |lane: &Lane| Lane { sizes: Vec::new(), last: lane.last.clone(), expected: lane.expected.clone() };
+        let begun = |lane: &Lane| Lane { last: lane.last.clone(), expected: lane.expected.clone(), ..Lane::default() };
         around.map(begun).unwrap_or_default()
     }
 
@@ -191,6 +197,24 @@ impl RoleRequests {
         lane.last = Some(last);
     }
 
+    /// Adds a compaction: of the conversation so far, only the head and the first message can still be shared.
+    pub(super) fn compacted(&mut self, compacted: &RebuiltCompaction<'_>) {
+        let path = &compacted.compaction.lane;
+        let mut lane = self.lane(path);
+        lane.sizes.clear();
+        let first: Vec<Message> = compacted.first.iter().cloned().collect();
+        if let Some(last) = lane.last.take() {
+            let (head, bytes) = (last.head.clone(), last.bytes);
+            lane.last = Some(Arc::new(LastRequest { head, base: 0, tail: first.clone(), is_plain: true, bytes }));
+        }
+        if let Some(expected) = lane.expected.take() {
+            let (head, bytes) = (expected.head.clone(), expected.bytes);
+            lane.expected = Some(Arc::new(ExpectedPrefix { head, length: 1, messages: Some(first), bytes }));
+        }
+        lane.compaction = Some(break_even(compacted, self.price));
+        self.lanes.insert(path.clone(), lane);
+    }
+
     /// Adds the end of a visit.
     pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> Visit {
         self.strategies.visit(visited);
@@ -214,6 +238,31 @@ fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {
             SizedHead { digest: sent.head_digest, head: Arc::clone(sent.head), bytes: prefix::bytes_of_head(sent.head) }
         }
     }
+}
+
+/// What a compaction cost and when it pays off. Until then its text costs more than the tokens it saves: the call that
+/// wrote it, and the new beginning, which no provider has cached. A token without a price counts as one, cached or not.
+fn break_even(compacted: &RebuiltCompaction<'_>, price: Option<Price>) -> String {
+    const ONE: Price = Price { input: 1.0, cached_input: 1.0, cache_write: 1.0, output: 1.0 };
+    let (before, after) = (to_tokens(compacted.bytes.0), to_tokens(compacted.bytes.1));
+    let written = compacted.note.usage.unwrap_or_default();
+    let text = format!(
+        "{before} tokens of history became {after}; the text took {} tokens and gave {}",
+        written.prompt_tokens, written.output_tokens
+    );
+    let own = price.unwrap_or(ONE);
+    let written_usd = compacted.note.cost_usd.filter(|_| price.is_some()).unwrap_or_else(|| own.of(written));
+    let cost = written_usd + own.of_unserved(after);
+    let cached = |tokens: u64| Usage { prompt_tokens: tokens, cached_tokens: tokens, ..Usage::default() };
+    let saved = own.of(cached(before)) - own.of(cached(after));
+    if saved <= 0.0 {
+        return format!("{text}; it does not pay off");
+    }
+    format!("{text}; it pays off after {:.0} visits", (cost / saved).ceil().max(1.0))
+}
+
+fn to_tokens(bytes: usize) -> u64 {
+    prefix::tokens(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// Compares a request with the one before it; `last.base` messages of that one are in the same conversation.

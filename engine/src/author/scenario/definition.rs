@@ -33,9 +33,6 @@ impl Definition {
     /// # Errors
     /// Features that this version does not run yet.
     pub fn of(file: &str, checked: Checked) -> Result<Self, Vec<Diagnostic>> {
-        if !checked.not_yet.is_empty() {
-            return Err(checked.not_yet);
-        }
         let unfit = |error: resolved_roles::Error| {
             vec![Diagnostic::at(Code::InternalFault, file, "", Span::default(), error.to_string())]
         };

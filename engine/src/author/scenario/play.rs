@@ -14,7 +14,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
-use rondo_protocol::object::{EdgeTaken, Head, Note};
+use rondo_protocol::object::{EdgeTaken, Head, Note, Record};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
@@ -31,7 +31,7 @@ use crate::hook::{HookResources, Registry};
 use crate::local::Ended;
 use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::resolved_roles;
-use crate::store::{MemoryStore, Read, Row, StoredStep};
+use crate::store::{MemoryStore, Read, Row, StoredRecord};
 use crate::thread::{self, Input, Machine, PastStep};
 use crate::{Engine, NewThread, RunConfig};
 
@@ -302,15 +302,19 @@ impl Committed<'_> {
         let mut machine = Machine::new(definition, self.row.version);
         let Self { tool_calls, cost_usd, .. } = self;
         let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
-        let mut each = |stored: StoredStep, note: Note| {
-            let known = past.keep(stored.clone(), &note);
-            let StoredStep { seq, digest, step, visit } = stored;
-            let body = known.episode.body.clone();
-            let followed = PastStep { seq, digest, body: body.clone(), note: note.clone() };
+        let mut each = |stored: StoredRecord, note: Note| {
+            let known = past.keep(&stored, &note);
+            let body = known.episode.map(|episode| episode.body.clone()).unwrap_or_default();
+            let followed = PastStep { seq: stored.seq, digest: stored.digest, body: body.clone(), note: note.clone() };
+            let StoredRecord { seq, visit, record, .. } = stored;
+            let Record::Step(step) = record else {
+                *cost_usd = note.cost_usd.map_or(*cost_usd, |cost| Some(cost_usd.unwrap_or_default() + cost));
+                return machine.follow_record(&record, followed, &past).is_ok();
+            };
             // A step always follows from those before it; the store verified that they are what was committed.
             let came = machine.follow(&step, followed, &past).ok().flatten();
             // Steps are in causal order and lanes in declared order, not in order of arrival.
-            let turn = known.episode.place().position();
+            let turn = known.place.position();
             let first_opened_by = came.as_ref().map(|came| came.first_opened_by.clone()).unwrap_or_default();
             let edge = came.map_or_else(String::new, |came| came.part.to_string());
             for tool in &note.tools {
@@ -336,7 +340,7 @@ impl Committed<'_> {
             true
         };
         if self.row.seq > 0 {
-            self.store.steps(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
+            self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
         } else {
             machine.on(Input::Begin { at_ms: 0 }, 0, &past);
         }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Event, LaneEnd, Outcome, Visit, What};
-use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
+use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Usage};
 
 use super::super::lines::who as who_in;
@@ -181,15 +181,17 @@ impl RunState {
                 }
                 None
             }
-            What::StepCommitted { visit, seq, status, .. } => {
+            What::StepCommitted { site: CommittedSite { role, visit, lane: Some(lane) }, seq, status, .. } => {
                 let (spent, begun_ms, hook) =
-                    self.speaking.remove(&visit.lane).map_or((Spent::default(), event.at_ms, None), |speaking| {
+                    self.speaking.remove(lane).map_or((Spent::default(), event.at_ms, None), |speaking| {
                         (speaking.spent, speaking.begun_ms, speaking.hook)
                     });
                 let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
                 let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                Some(format!("{seq:>3}. {}: {status}{}  {took}{by}", who(visit), spent.text()))
+                let said = committed(role.as_ref()?, *visit, lane, status.as_ref());
+                Some(format!("{seq:>3}. {said}{}  {took}{by}", spent.text()))
             }
+            What::StepCommitted { seq, .. } => Some(format!("{seq:>3}. the workflow was changed")),
             What::Said { text, .. } => Some(format!("     {text}")),
             What::ThreadWaiting { visit, .. } => {
                 Some(format!("     {} waits for a person: `rondo answer {}`", who(visit), event.thread))
@@ -245,6 +247,16 @@ impl RunState {
             }
         }
         line
+    }
+}
+
+/// Says what was committed: the status of a visit, or a compaction.
+fn committed(role: &RoleName, visit: Option<u64>, lane: &LanePath, status: Option<&Status>) -> String {
+    match visit.zip(status) {
+        Some((visit, status)) => {
+            format!("{}: {status}", who(&Visit { role: role.clone(), visit, lane: lane.clone() }))
+        }
+        None => format!("{}: history compacted", lane.role_in_lane(role)),
     }
 }
 

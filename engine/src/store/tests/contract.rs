@@ -6,14 +6,11 @@ use std::sync::Arc;
 use rondo_protocol::canonical::Value;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{
-    Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind,
-};
+use rondo_protocol::object::{Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind};
 
 use crate::store::{
-    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status, StoredRecord, VisitIndex,
-    VisitKey,
-    StepStore,
+    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status,
+    StepStore, StoredRecord, VisitIndex, VisitKey,
 };
 
 /// A store and its folder.
@@ -267,7 +264,9 @@ pub(crate) async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn St
             commit.row.seq += 1;
             commit.step.as_mut().unwrap().seq += 1;
         },
-        |commit| commit.step.as_mut().unwrap().found_by.as_mut().unwrap().role = RoleName::new(&"a".repeat(5000)).unwrap(),
+        |commit| {
+            commit.step.as_mut().unwrap().found_by.as_mut().unwrap().role = RoleName::new(&"a".repeat(5000)).unwrap();
+        },
     ];
     for (case, broken_by) in broken.iter().enumerate() {
         let mut commit = good.clone();
@@ -600,8 +599,7 @@ pub(crate) async fn records_of_every_kind_are_read_back(store: Arc<dyn StepStore
     (second.row.head, trunk.head) = (Some(digest), Some(digest));
     store.commit(second).await.unwrap();
     let to = Digest([6; 32]);
-    let rebind =
-        Record::Rebind(Rebind { kind: RebindKind::Rebind, prev: vec![digest], start: Digest([5; 32]), to });
+    let rebind = Record::Rebind(Rebind { kind: RebindKind::Rebind, prev: vec![digest], start: Digest([5; 32]), to });
     let (digest, bytes) = rebind.digest().unwrap();
     let mut third = trunk.next("");
     third.step = third.step.map(|step| NewStep { digest, bytes, found_by: None, ..step });

@@ -16,7 +16,6 @@ mod hook;
 mod limit;
 mod model;
 mod name;
-mod not_yet;
 mod output;
 mod part;
 mod role;
@@ -65,7 +64,6 @@ struct Reader<'a> {
     faults: Vec<Diagnostic>,
     /// Faults of child workflows, in the order in which the file names the children.
     child_faults: Vec<Diagnostic>,
-    not_yet: Vec<Diagnostic>,
     child_policies: BTreeMap<String, Policy>,
     /// Offsets of syntax errors; the tree is a guess there.
     holes: BTreeSet<usize>,
@@ -87,7 +85,6 @@ impl<'a> Reader<'a> {
             places: SourceMap::new(Source::new(file, text)),
             faults: Vec::new(),
             child_faults: Vec::new(),
-            not_yet: Vec::new(),
             child_policies: BTreeMap::new(),
             holes: BTreeSet::new(),
             role_names: Vec::new(),
@@ -120,14 +117,11 @@ impl<'a> Reader<'a> {
                     self.keep(fault);
                 }
             }
-            self.not_yet_run(workflow);
         }
-        let mut not_yet = std::mem::take(&mut self.not_yet);
         let (faults, places) = self.end();
-        places.sort(&mut not_yet);
         match read {
             Some((workflow, policy)) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
-                Ok(Checked { workflow, policy, warnings: faults, not_yet, places })
+                Ok(Checked { workflow, policy, warnings: faults, places })
             }
             _ => Err(faults),
         }
