@@ -14,6 +14,7 @@ mod compaction;
 mod digest;
 mod durable_first;
 mod events;
+mod forks;
 mod grants;
 mod hooks;
 mod kill;

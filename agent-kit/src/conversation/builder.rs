@@ -108,6 +108,17 @@ impl Builder {
         &self.history_policy
     }
 
+    /// Continues with another policy, which counts from the next visit: earlier ones stay as they were sent.
+    pub fn set_policy(&mut self, history_policy: HistoryPolicy) {
+        if history_policy.history == History::None {
+            self.conversation = Conversation::default();
+            self.ends = Arc::default();
+        }
+        if *self.history_policy != history_policy {
+            self.history_policy = Arc::new(history_policy);
+        }
+    }
+
     /// The role's last visit, in this lane or in its outer lanes.
     pub fn last(&self) -> Option<&StepLocation> {
         self.last.as_ref()

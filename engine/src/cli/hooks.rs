@@ -37,7 +37,7 @@ const STORE: &str = "store";
 const JSON: &str = "json";
 
 /// The verbs that get the flags of kinds.
-const WITH_FLAGS: [&str; 2] = ["run", "resume"];
+const WITH_FLAGS: [&str; 4] = ["run", "resume", "answer", "fork"];
 
 /// The verb whose calls must all reach their ports.
 const REACHING: &str = "record";

@@ -64,6 +64,18 @@ pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec
     Ok(threads)
 }
 
+/// The input of a thread with changes from the command line, checked.
+pub fn changed_input(words: &[String], workflow: &Workflow, input: Value) -> Result<Value, Failure> {
+    let mut members = match input {
+        Value::Object(members) => members,
+        _ => BTreeMap::new(),
+    };
+    // What another workflow does not take is left out.
+    members.retain(|key, _| workflow.input.iter().any(|(name, _)| name.as_str() == key));
+    members.extend(given(words, workflow)?);
+    types::check_input(workflow, members).map_err(|faults| told(&faults))
+}
+
 fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value>, Failure> {
     let mut given = BTreeMap::new();
     for word in words {

@@ -14,6 +14,7 @@ mod consent;
 mod doctor;
 mod explain;
 mod find_thread;
+mod fork;
 mod form;
 mod graph;
 mod hooks;
@@ -81,6 +82,7 @@ enum Verb {
     Record(Box<record::RecordArgs>),
     Resume(resume::ResumeArgs),
     Answer(Box<answer::AnswerArgs>),
+    Fork(Box<fork::ForkArgs>),
     Cancel(cancel::CancelArgs),
     Threads(threads::ThreadsArgs),
     Show(show::ShowArgs),
@@ -184,6 +186,7 @@ impl Verb {
             Self::Record(args) => args.run.flags = flags,
             Self::Resume(args) => args.flags = flags,
             Self::Answer(args) => args.run.flags = flags,
+            Self::Fork(args) => args.run.flags = flags,
             _ => {}
         }
     }
@@ -195,6 +198,7 @@ impl Verb {
             Self::Record(args) => args.run.json.json,
             Self::Resume(args) => args.json.json,
             Self::Answer(args) => args.run.json.json,
+            Self::Fork(args) => args.run.json.json,
             Self::Cancel(args) => args.json.json,
             Self::Threads(args) => args.json.json,
             Self::Show(args) => args.json.json,
@@ -218,6 +222,7 @@ impl Verb {
             Self::Record(args) => record::record(&args, output),
             Self::Resume(args) => resume::resume(&args, output),
             Self::Answer(args) => answer::answer(&args, output),
+            Self::Fork(args) => fork::fork(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),
             Self::Show(args) => show::show(&args, output),

@@ -15,6 +15,7 @@ use super::answer::follow_and_ask;
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::files::absolute;
 use super::find_thread::{find_thread, find_unfinished, no_threads};
 use super::key_command::with_keys;
 use super::lines;
@@ -69,7 +70,7 @@ pub struct ResumeArgs {
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
     #[command(flatten)]
-    store: StoreArgs,
+    pub(super) store: StoreArgs,
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
@@ -102,12 +103,35 @@ pub(super) struct Continued {
     pub(super) durability: Durability,
 }
 
+/// What is continued.
+#[derive(Clone, Copy)]
+pub(super) enum Meant<'a> {
+    /// The thread itself.
+    Thread,
+    /// A fork of it, under this workflow if there is one.
+    Fork(Option<&'a workflow::Loaded>),
+}
+
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
 pub(super) fn prepare(
     args: &ResumeArgs,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<Continued, Failure> {
+    prepare_for(args, Meant::Thread, find, output)
+}
+
+/// Like [`prepare`], also for a fork.
+pub(super) fn prepare_for(
+    args: &ResumeArgs,
+    meant: Meant<'_>,
+    find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
+    output: &Output,
+) -> Result<Continued, Failure> {
+    let edited = match meant {
+        Meant::Fork(loaded) => loaded,
+        Meant::Thread => None,
+    };
     let here = working_folder()?;
     let files = settings_files::read(&args.store.flags())?;
     files.refuse_unsafe()?;
@@ -121,14 +145,19 @@ pub(super) fn prepare(
     let store = view.store.as_ref();
     let (thread, row) = find(store)?;
     let origin = lines::origin(&row);
-    let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
+    let is_thread = matches!(meant, Meant::Thread);
+    let has_ended = is_thread && matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
+    let begun_file = origin.as_ref().and_then(|origin| origin.file.clone());
+    let file = edited.map(|loaded| absolute(&loaded.path, &here)).or(begun_file).unwrap_or_default();
     let (script, recorded, grants) = if has_ended {
         (None, None, Grants::default())
     } else {
-        let workflow = rebuild::beginning(store, &row)?.workflow;
-        let policy = rebuild::policy(store, &row)?;
-        let folder =
-            origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
+        let edited = edited.map(|loaded| (loaded.checked.workflow.clone(), loaded.checked.policy.clone()));
+        let (workflow, policy) = match edited {
+            Some(edited) => edited,
+            None => (rebuild::beginning(store, &row)?.workflow, rebuild::policy(store, &row)?),
+        };
+        let folder = Path::new(&file).parent().filter(|_| !file.is_empty());
         let asked = script(&args.script, folder, &workflow, &here)?;
         let asked_recorded = cassette(&args.script, &here)?;
         // A thread that started with a script or a recording continues with it; another one must be requested.
@@ -142,7 +171,6 @@ pub(super) fn prepare(
         let script = begun_with.map(read_begun).transpose()?.or(asked);
         let read_begun = |file: &str| Recording::read(Path::new(file), &here);
         let recorded = begun_recorded.map(read_begun).transpose()?.or(asked_recorded);
-        let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
         let has_tools = !named(&workflow).is_empty();
         let begun_in =
             origin.as_ref().and_then(|origin| origin.workspace.as_deref()).unwrap_or("a folder that is not known");
@@ -152,9 +180,9 @@ pub(super) fn prepare(
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
         // The store names the workflow of a thread; the file shows its current contents.
-        let current = workflow::read(file.into()).ok().map(|loaded| loaded.checked);
+        let current = workflow::read(file.clone().into()).ok().map(|loaded| loaded.checked);
         let is_current = current.is_some_and(|now| now.workflow == workflow && now.policy == policy);
-        let file = if shipped::is_one(file) && !is_current { "" } else { file };
+        let file = if shipped::is_one(&file) && !is_current { "" } else { file.as_str() };
         let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
         // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
@@ -162,14 +190,15 @@ pub(super) fn prepare(
         (script, recorded, grants)
     };
     let is_played = script.is_some() || recorded.is_some() || has_ended;
-    let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).filter(|file| !shipped::is_one(file));
+    let file = Some(file).filter(|file| !file.is_empty() && !shipped::is_one(file));
     // If the file is gone, there is nothing to protect.
     let loaded = file.and_then(|file| workflow::read(file.into()).ok());
     let script_file = script.as_ref().map(|(_, file)| file.as_str());
     let held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();
     let settings = Settings { held, ..settings };
-    let settings = match rebuild::beginning(store, &row) {
-        Ok(beginning) if !is_played => with_keys(settings, &beginning.workflow)?,
+    let settings = match (edited, rebuild::beginning(store, &row)) {
+        (Some(loaded), _) if !is_played => with_keys(settings, &loaded.checked.workflow)?,
+        (None, Ok(beginning)) if !is_played => with_keys(settings, &beginning.workflow)?,
         _ => settings,
     };
     warn_of_plain_http(&settings, is_played);
@@ -189,7 +218,7 @@ pub(super) fn prepare(
     Ok(Continued { thread, run_spec, store, durability })
 }
 
-async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
+pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
     let (workflow, origin) = context.engine.definition(&thread)?;
     // A thread that has ended makes no calls.
     let run_config = match origin.ending {

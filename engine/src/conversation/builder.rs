@@ -126,17 +126,22 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
             let (stored, note) = steps.stored(seq)?;
             let round = Round { lane: stored.step.lane.clone(), opened_by: note.opened_by };
             let step = stored.step;
+            if let Some(policy) = steps.binding(step.start)?.history_policy(opening.role) {
+                builder.set_policy(policy.clone());
+            }
+            let history = builder.history_policy().history;
             let told = match note.told {
                 Some(told) => told,
                 None => builder.told(&step.prev, seq, steps)?,
             };
             builder.open(&step.edge.prompt, &told);
-            let transcript = match step.transcript.filter(|_| history_policy.history == History::Exact) {
+            let transcript = match step.transcript.filter(|_| history == History::Exact) {
                 Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
                 None => None,
             };
             builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
         }
     }
+    builder.set_policy(history_policy.clone());
     Ok(builder)
 }

@@ -11,7 +11,7 @@ use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{self, Compaction, Entry, Head, LAYOUT, Note, Record, Start, Transcript};
+use rondo_protocol::object::{self, Compaction, Entry, Head, LAYOUT, Note, Rebind, Record, Start, Transcript};
 use rondo_protocol::workflow::{History, Policy, Workflow};
 use rondo_protocol::{Digest, canonical};
 
@@ -100,6 +100,15 @@ pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error>
         workflow: object(store, Kind::Workflow, row.workflow)?,
         start: object(store, Kind::Start, row.start)?,
     })
+}
+
+/// The workflow of a start, which this version can lay out.
+fn definition(store: &dyn Read, start: Digest) -> Result<Workflow, Error> {
+    let Start { workflow, layout, .. } = object(store, Kind::Start, start)?;
+    if layout != LAYOUT {
+        return Err(conversation::UnknownLayout { found: layout }.into());
+    }
+    Ok(object(store, Kind::Workflow, workflow)?)
 }
 
 /// Reads a thread's policy.
@@ -250,14 +259,11 @@ pub fn walk(
     wanted: &dyn Fn(u64) -> bool,
     each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
 ) -> Result<(), Error> {
-    let Beginning { workflow, start } = beginning(store, row)?;
-    if start.layout != LAYOUT {
-        return Err(conversation::UnknownLayout { found: start.layout }.into());
-    }
     if row.seq == 0 {
         return Ok(());
     }
-    let mut rebuilding = Rebuilding::new(store, thread, &workflow)?;
+    let first = store.record_at(thread, 1)?.map_or(row.start, |(stored, _)| stored.record.start());
+    let mut rebuilding = Rebuilding::new(store, thread, first)?;
     let mut fault = None;
     store.scan(thread, 1..=row.seq, &mut |stored, note| {
         let goes_on = rebuilding.record(stored, &note, wanted, each);
@@ -328,7 +334,20 @@ struct Rebuilding<'a> {
 }
 
 impl<'a> Rebuilding<'a> {
-    fn new(store: &'a dyn Read, thread: &ThreadId, workflow: &Workflow) -> Result<Self, Error> {
+    fn new(store: &'a dyn Read, thread: &ThreadId, start: Digest) -> Result<Self, Error> {
+        let workflow = definition(store, start)?;
+        Ok(Self {
+            store,
+            steps: Steps::new(store, thread.clone(), start, &workflow)?,
+            roles: Self::roles(&workflow)?,
+            heads: BTreeMap::new(),
+            walked: BTreeMap::new(),
+            rounds: Rounds::default(),
+            lanes: BTreeSet::new(),
+        })
+    }
+
+    fn roles(workflow: &Workflow) -> Result<BTreeMap<RoleName, RoleHistory>, Error> {
         let body_readers = resolved_roles::body_readers(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
@@ -343,16 +362,18 @@ impl<'a> Rebuilding<'a> {
             };
             roles.insert(name.clone(), history);
         }
-        let names = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Self {
-            store,
-            steps: Steps::new(store, thread.clone(), names, body_readers),
-            roles,
-            heads: BTreeMap::new(),
-            walked: BTreeMap::new(),
-            rounds: Rounds::default(),
-            lanes: BTreeSet::new(),
-        })
+        Ok(roles)
+    }
+
+    /// Goes on with another definition.
+    fn rebind(&mut self, rebind: &Rebind) -> Result<(), Error> {
+        self.roles = Self::roles(&definition(self.store, rebind.to)?)?;
+        for (key, walked) in &mut self.walked {
+            if let Some(history) = self.roles.get(&key.role) {
+                walked.builder.set_policy(history.history_policy.clone());
+            }
+        }
+        Ok(())
     }
 
     fn record(
@@ -365,11 +386,11 @@ impl<'a> Rebuilding<'a> {
         let (lane, prev) = (stored.record.lane().cloned().unwrap_or_else(LanePath::trunk), stored.record.prev());
         let place = self.rounds.step(stored.seq, stored.digest, &lane, prev);
         self.enter(&place);
-        self.steps.keep(&stored, note);
+        self.steps.keep(&stored, note)?;
         let is_wanted = wanted(stored.seq);
         match &stored.record {
             Record::Compaction(compaction) => self.compaction(&stored, compaction, note, is_wanted, each),
-            Record::Rebind(_) => Ok(true),
+            Record::Rebind(rebind) => self.rebind(rebind).map(|()| true),
             Record::Step(_) => match stored.into_step() {
                 Some(step) => self.step(&step, note, &place, is_wanted, each),
                 None => Ok(true),

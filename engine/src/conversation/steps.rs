@@ -8,11 +8,12 @@ use rondo_agent_kit::conversation::{Episode, Past, PastStep, Round, StepLocation
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Compaction, Note, Record};
+use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, Value, canonical};
 
-use crate::conversation::rebuild;
+use super::{Binding, Bindings};
 use crate::graph::EdgeId;
-use crate::resolved_roles::BodyReader;
+use crate::resolved_roles;
 use crate::store::{Damage, Error, Read, StoredRecord, StoredStep};
 use crate::thread::{self, EdgeCount, OwnVisits, PastLane, StepLookup};
 
@@ -27,7 +28,9 @@ pub struct Steps<'a> {
     store: &'a dyn Read,
     thread: ThreadId,
     roles: Vec<RoleName>,
-    body_readers: BTreeMap<RoleName, BodyReader>,
+    /// The start that new records name.
+    start: Digest,
+    bindings: Bindings,
     at_hand: Mutex<StepCache>,
     /// Rounds derived from the steps alone, without trusting notes.
     proven: Mutex<BTreeMap<u64, Vec<u64>>>,
@@ -67,14 +70,27 @@ fn size_bytes(step: &PastStep) -> usize {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps of `thread`; `body_readers` read its roles' answers.
+    /// The steps of `thread`, whose latest records name `start`, of `workflow`.
+    ///
+    /// # Errors
+    /// If an output schema does not compile.
     pub fn new(
         store: &'a dyn Read,
         thread: ThreadId,
-        roles: Vec<RoleName>,
-        body_readers: BTreeMap<RoleName, BodyReader>,
-    ) -> Self {
-        Self { store, thread, roles, body_readers, at_hand: Mutex::default(), proven: Mutex::default() }
+        start: Digest,
+        workflow: &Workflow,
+    ) -> Result<Self, resolved_roles::Error> {
+        let roles = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
+        let bindings = Bindings::new(start, workflow)?;
+        Ok(Self { store, thread, roles, start, bindings, at_hand: Mutex::default(), proven: Mutex::default() })
+    }
+
+    /// The definition that a step names.
+    ///
+    /// # Errors
+    /// If it is missing or damaged.
+    pub fn binding(&self, start: Digest) -> Result<Arc<Binding>, Error> {
+        self.bindings.of(start, self.store)
     }
 
     /// The store.
@@ -101,13 +117,16 @@ impl<'a> Steps<'a> {
     }
 
     /// Keeps a stored record in memory.
-    pub fn keep(&self, stored: &StoredRecord, note: &Note) -> PastStep {
+    ///
+    /// # Errors
+    /// If the definition that it names is missing or damaged.
+    pub fn keep(&self, stored: &StoredRecord, note: &Note) -> Result<PastStep, Error> {
         let StoredRecord { seq, digest, record, .. } = stored;
         let proven = self.proven.lock().get(seq).cloned();
         let opened_by = proven.unwrap_or_else(|| note.opened_by.clone());
         let step = match record {
             Record::Step(step) => {
-                let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
+                let body = self.binding(step.start)?.body(&step.role, &step.answer);
                 let episode = Arc::new(thread::episode(*seq, step, body, opened_by));
                 let place = episode.place();
                 PastStep { place, episode: Some(episode), digest: *digest, prev: step.prev.as_slice().into() }
@@ -121,7 +140,7 @@ impl<'a> Steps<'a> {
         let mut at_hand = self.at_hand.lock();
         at_hand.synced = at_hand.synced.max(*seq);
         at_hand.add(step.clone());
-        step
+        Ok(step)
     }
 
     /// The stored step with a number, with its note.
@@ -187,7 +206,8 @@ impl<'a> Steps<'a> {
             if let Some(own) = past.own.get_mut(&stored.step.role) {
                 own.attempts += note.attempts;
             }
-            if let Some(left_by) = note.left_by {
+            // The numbers of edges are those of the step's own definition.
+            if let Some(left_by) = note.left_by.filter(|_| stored.step.start == self.start) {
                 past.taken.insert(EdgeId(left_by.edge), EdgeCount { count: left_by.count, mark: left_by.mark });
             }
             if index == 0 {
@@ -207,7 +227,7 @@ impl Past for Steps<'_> {
             return Ok(step.clone());
         }
         let (stored, note) = self.store.record_at(&self.thread, seq)?.ok_or_else(|| self.missing(seq))?;
-        Ok(self.keep(&stored, &note))
+        self.keep(&stored, &note)
     }
 
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {

@@ -151,7 +151,7 @@ impl Engine {
         let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position, parent))?;
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
-        let begun = ready.steps(&*parts.store);
+        let begun = ready.steps(&*parts.store, start_digest)?;
         let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &begun);
         let told = first.iter().filter_map(|action| match action {
             Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
@@ -439,7 +439,20 @@ impl Engine {
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
             self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
-        Ok(PreparedRun { thread, graph, resolved_roles, run_config, limits, sink, topic, events, paths, redactors })
+        let workflow = Arc::new(workflow.clone());
+        Ok(PreparedRun {
+            thread,
+            workflow,
+            graph,
+            resolved_roles,
+            run_config,
+            limits,
+            sink,
+            topic,
+            events,
+            paths,
+            redactors,
+        })
     }
 
     fn run(
@@ -449,8 +462,19 @@ impl Engine {
         told: What,
         begun: StartedRun,
     ) -> Result<ThreadHandle, Error> {
-        let PreparedRun { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } =
-            ready;
+        let PreparedRun {
+            thread,
+            workflow,
+            graph,
+            resolved_roles,
+            run_config,
+            sink,
+            topic,
+            events,
+            paths,
+            redactors,
+            ..
+        } = ready;
         let StartedRun { row, origin, machine, first, may_be_journaled, answer, above } = begun;
         let stopper = Stopper::default();
         match self.parts.running.all().entry(thread.clone()) {
@@ -465,6 +489,7 @@ impl Engine {
             store: Arc::clone(&self.parts.store),
             env: Arc::clone(&self.parts.env),
             thread: thread.clone(),
+            workflow,
             graph,
             resolved_roles,
             run_config,
@@ -521,6 +546,7 @@ fn priced(
 /// The parts of a run, before anything is stored.
 pub(super) struct PreparedRun {
     pub(super) thread: ThreadId,
+    workflow: Arc<Workflow>,
     graph: Arc<Graph>,
     resolved_roles: ResolvedRoles,
     pub(super) run_config: RunConfig,
@@ -537,8 +563,7 @@ impl PreparedRun {
         Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
     }
 
-    pub(super) fn steps<'a>(&self, store: &'a dyn StepStore) -> Steps<'a> {
-        let roles = self.graph.roles().map(|(role, _)| role.clone()).collect();
-        Steps::new(store, self.thread.clone(), roles, self.resolved_roles.body_readers.clone())
+    pub(super) fn steps<'a>(&self, store: &'a dyn StepStore, start: Digest) -> Result<Steps<'a>, Error> {
+        Ok(Steps::new(store, self.thread.clone(), start, &self.workflow)?)
     }
 }

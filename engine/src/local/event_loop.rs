@@ -19,11 +19,12 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, Location, Outcome, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Followed, HookNote, Note, Observation, Record, Transcript};
-use rondo_protocol::workflow::{History, RolePolicy};
+use rondo_protocol::workflow::{History, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
 use super::child::{self, ParentVisit};
+use super::commits;
 use super::forms::{self, PersonAnswer};
 use super::hook_notes::HookNotes;
 use super::journal::JournalPart;
@@ -39,7 +40,7 @@ use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::resolved_roles::{ResolvedRoles, RoleRuntime};
-use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore, VisitIndex, VisitKey};
+use crate::store::{self, JournalRecord, NewStep, Row, StepStore};
 use crate::thread::{
     Action, Answered, Commit, Ending, Input, MAX_FORMS, Machine, NewEpoch, Notice, Object, OpenForm, Origin, Stop,
     Task, Visit, VisitEnd,
@@ -60,6 +61,8 @@ pub struct Parts {
     /// The thread.
     pub thread: ThreadId,
     /// Its workflow.
+    pub workflow: Arc<Workflow>,
+    /// The same, lowered.
     pub graph: Arc<Graph>,
     /// Its resolved roles.
     pub resolved_roles: ResolvedRoles,
@@ -110,10 +113,13 @@ impl Run {
     /// Runs the thread until it ends or stops. Every exit leaves the store consistent.
     pub async fn go(self) -> Ended {
         let Self { parts, row, origin, machine, first, may_be_journaled, answer } = self;
-        let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
         let store: &dyn store::Read = &*parts.store;
+        let steps = match Steps::new(store, parts.thread.clone(), row.start, &parts.workflow) {
+            Ok(steps) => steps,
+            Err(error) => return Ended::Stopped(Fault::new(Code::UnfitThread, FaultClass::Denied, error.to_string())),
+        };
         let driver = Driver {
-            steps: Steps::new(store, parts.thread.clone(), roles, parts.resolved_roles.body_readers.clone()),
+            steps,
             parts: &parts,
             machine: Arc::new(Mutex::new(machine)),
             conversations: Mutex::default(),
@@ -425,12 +431,11 @@ impl<'a> Driver<'a> {
 
     /// Passes a commit to the store.
     fn commit(&'a self, commit: Commit) -> PendingCommit<'a> {
-        let Commit { version, step, epoch, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } =
-            commit;
+        let Commit { version, seq, .. } = commit;
         let now_ms = self.parts.env.now_ms();
         let row = {
             let mut stored = lock(&self.stored);
-            if let Some(ending) = commit.ending {
+            if let Some(ending) = commit.ending.clone() {
                 stored.row.status = status(ending.outcome);
                 stored.origin.ending = Some(Ending { at_ms: now_ms, ..ending });
                 stored.origin.stop = None;
@@ -445,38 +450,23 @@ impl<'a> Driver<'a> {
                 stored.row.status = store::Status::Running;
             }
             let row = &mut stored.row;
-            (row.version, row.seq, row.head, row.checkpoint) = (version, seq, head, checkpoint);
+            (row.version, row.seq, row.head) = (version, seq, commit.head);
+            row.checkpoint.clone_from(&commit.checkpoint);
             row.clone()
         };
-        let lanes = closed.into_iter().map(|lane| (lane, None)).chain(lane.map(|(path, state)| {
-            let row = LaneRow {
-                frontier: state.frontier,
-                fold: state.fold,
-                opened_by: state.opened_by,
-                index: u64::from(state.index),
-            };
-            (path, Some(row))
-        }));
-        let opened = list.map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
-        lock(&self.stored_heads)
-            .extend(objects.iter().filter(|(kind, ..)| *kind == Kind::Head).map(|(_, head, _)| *head));
-        let commit = store::Commit {
-            thread: self.parts.thread.clone(),
-            expected: version.saturating_sub(1),
-            row,
-            lanes: lanes.collect(),
-            lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
-            clear_journal: commit.clear_journal,
-            objects,
-            step: step.map(|step| self.made(step)).or_else(|| epoch.map(|epoch| self.opened(epoch))),
-        };
+        let heads = commit.objects.iter().filter(|(kind, ..)| *kind == Kind::Head).map(|(_, head, _)| *head);
+        lock(&self.stored_heads).extend(heads);
+        let mut commit = commit;
+        let step = commit.step.take().map(|step| self.made(step));
+        let record = step.or_else(|| commit.epoch.take().map(|epoch| self.opened(epoch)));
+        let commit = commits::stored(self.parts.thread.clone(), commit, row, record);
         let committed = self.parts.store.commit(commit);
         Box::pin(async move { (version, seq, committed.await) })
     }
 
     /// Records a new step, which conversations continue from.
     fn made(&self, new: crate::thread::NewStep) -> NewStep {
-        let crate::thread::NewStep { seq, digest, bytes, step, visit, note, episode } = new;
+        let crate::thread::NewStep { digest, step, episode, .. } = &new;
         let said = lock(&self.transcripts).remove(&step.lane);
         let mut conversations = lock(&self.conversations);
         match self.parts.resolved_roles.model_roles.get(&step.role).filter(|_| step.transcript.is_some()) {
@@ -489,26 +479,23 @@ impl<'a> Driver<'a> {
         if let Some(lanes) = &mut *lock(&self.journaled) {
             lanes.insert(step.lane.clone());
         }
-        let place = episode.place();
-        self.steps.add(PastStep { place, episode: Some(episode), digest, prev: step.prev.as_slice().into() });
-        let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };
-        NewStep { seq, digest, bytes, found_by: Some(found_by), note }
+        let (place, prev) = (episode.place(), step.prev.as_slice().into());
+        self.steps.add(PastStep { place, episode: Some(Arc::clone(episode)), digest: *digest, prev });
+        commits::step(new)
     }
 
     /// Records a compaction: the conversation is built again when its visit opens.
     fn opened(&self, new: NewEpoch) -> NewStep {
-        let NewEpoch { seq, digest, bytes, record, place, note } = new;
-        let mut found_by = None;
-        if let Record::Compaction(compaction) = &record {
-            let (role, lane, visit) = (compaction.role.clone(), compaction.lane.clone(), compaction.through_visit);
-            lock(&self.conversations).forget(&role, &lane);
+        let NewEpoch { digest, record, place, .. } = &new;
+        if let Record::Compaction(compaction) = record {
+            lock(&self.conversations).forget(&compaction.role, &compaction.lane);
             if let Some(lanes) = &mut *lock(&self.journaled) {
-                lanes.insert(lane.clone());
+                lanes.insert(compaction.lane.clone());
             }
-            found_by = Some(VisitKey { index: VisitIndex::Compactions, lane, role, visit });
         }
-        self.steps.add(PastStep { place, episode: None, digest, prev: record.prev().into() });
-        NewStep { seq, digest, bytes, found_by, note }
+        let (place, prev) = (place.clone(), record.prev().into());
+        self.steps.add(PastStep { place, episode: None, digest: *digest, prev });
+        commits::epoch(new)
     }
 
     /// The heads that a role's transcript names and this run has not stored yet.

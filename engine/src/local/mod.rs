@@ -9,10 +9,12 @@
 
 mod account;
 mod child;
+mod commits;
 mod engine;
 mod error;
 mod event_log;
 mod event_loop;
+mod fork;
 pub(crate) mod forms;
 mod hook_notes;
 mod hook_paths;
@@ -36,6 +38,7 @@ pub use engine::Engine;
 pub use error::Error;
 pub(crate) use event_log::end;
 pub use event_loop::Ended;
+pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as plan_fork};
 pub use forms::PersonAnswer;
 pub use hub::{SubscribeError, Subscription};
 pub use limits::RaisedLimit;

@@ -8,7 +8,7 @@ use rondo_protocol::object::{Note, Start};
 
 use super::engine::PreparedRun;
 use super::past::left;
-use super::{Engine, Error};
+use super::{Engine, Error, fork};
 use crate::store::{Damage, Row, StoredRecord};
 use crate::thread::{LaneState, Machine, PastStep, Stored};
 
@@ -19,7 +19,7 @@ impl Engine {
     /// The machine of a stored thread: from its rows, or if they are not sufficient, from its steps.
     pub(super) fn machine(&self, ready: &PreparedRun, row: &Row, start: &Start) -> Result<Machine, Error> {
         let store = &self.parts.store;
-        let steps = ready.steps(&**store);
+        let steps = ready.steps(&**store, row.start)?;
         let definition = ready.definition(row.start, Arc::new(start.input.clone()));
         let mut lanes: Vec<(LanePath, LaneState)> = Vec::new();
         loop {
@@ -44,13 +44,21 @@ impl Engine {
         if let Some(machine) = Machine::restore(definition.clone(), stored, &steps).map_err(Error::Fault)? {
             return Ok(machine);
         }
-        let mut machine = Machine::new(definition, row.version).with_left(in_flight);
+        let (first, mut definitions) = fork::definitions(&**store, row)?;
+        definitions.insert(row.start, definition);
+        let mut machine = fork::follower(first, &definitions)?.with_left(in_flight);
         let mut fault = None;
         let mut each = |stored: StoredRecord, note: Note| {
-            let past = steps.keep(&stored, &note);
+            let past = match steps.keep(&stored, &note) {
+                Ok(past) => past,
+                Err(error) => {
+                    fault = Some(Error::Store(error));
+                    return false;
+                }
+            };
             let (seq, digest) = (stored.seq, stored.digest);
             let body = past.episode.map(|episode| episode.body.clone()).unwrap_or_default();
-            match machine.follow_record(&stored.record, PastStep { seq, digest, body, note }, &steps) {
+            match machine.follow_record(&stored.record, PastStep { seq, digest, body, note }, &definitions, &steps) {
                 Ok(true) => true,
                 Ok(false) => {
                     let what = format!("step {seq} of thread {} does not follow", ready.thread);

@@ -4,14 +4,18 @@ use super::decide::Consequences;
 use super::lane::{Lane, LanePhase};
 use super::lanes::{end_leaving, is_ending, stay};
 use super::machine::{Halt, Machine};
-use super::message::{InFlight, PastStep, ReachedBy};
+use super::message::{Definition, InFlight, PastStep, ReachedBy};
 use super::recall::StepLookup;
 use super::scope::DecisionInput;
+use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{Record, Step};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The definitions that a thread has followed, by start.
+pub type Definitions = BTreeMap<Digest, Definition>;
 
 impl Machine {
     /// Follows a committed step. Returns how the machine reached it, or `None` if it does not follow.
@@ -37,7 +41,13 @@ impl Machine {
     ///
     /// # Errors
     /// As [`follow`](Self::follow).
-    pub fn follow_record(&mut self, record: &Record, of: PastStep, recall: &dyn StepLookup) -> Result<bool, Fault> {
+    pub fn follow_record(
+        &mut self,
+        record: &Record,
+        of: PastStep,
+        definitions: &Definitions,
+        recall: &dyn StepLookup,
+    ) -> Result<bool, Fault> {
         match record {
             Record::Step(step) => self.follow(step, of, recall).map(|came| came.is_some()),
             Record::Compaction(compaction) => {
@@ -46,7 +56,20 @@ impl Machine {
                 self.is_replaying = false;
                 followed.map_err(|halt| self.halted(halt))
             }
-            Record::Rebind(_) => Ok(false),
+            Record::Rebind(rebind) => {
+                let Some(to) = definitions.get(&rebind.to).cloned() else { return Ok(false) };
+                let followed = self.follow_rebind(rebind, to, &of);
+                if let (Ok(true), LanePhase::Deciding) = (&followed, &self.trunk.doing) {
+                    self.is_replaying = true;
+                    let begun = self.begin(recall, &mut Vec::new());
+                    self.given.clear();
+                    self.is_replaying = false;
+                    // What nobody could decide is decided again, and told, when the thread goes on.
+                    self.ending = self.pending.ending.take();
+                    begun.map_err(|halt| self.halted(halt))?;
+                }
+                followed.map_err(|halt| self.halted(halt))
+            }
         }
     }
 
@@ -73,6 +96,7 @@ impl Machine {
         }
         let came = ReachedBy {
             part: Arc::clone(&dispatch.part),
+            prompt: dispatch.edge.prompt.clone(),
             opened_by: lane.opened_by.clone(),
             first_opened_by: lane.first_opened_by.clone(),
         };

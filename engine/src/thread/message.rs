@@ -292,6 +292,8 @@ pub struct PastStep {
 pub struct ReachedBy {
     /// The part of the workflow that led there.
     pub part: Arc<str>,
+    /// The prompt that it renders.
+    pub prompt: String,
     /// For each part of the step's lane the step that opened this round.
     pub opened_by: Vec<u64>,
     /// For each part of the step's lane the step that opened the first round.

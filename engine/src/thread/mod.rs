@@ -18,6 +18,7 @@ mod lanes;
 mod machine;
 mod message;
 mod origin;
+mod rebind;
 mod recall;
 mod route;
 mod scope;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use budget::{Amount, Budget, CallEstimate, Reservation, Spent};
 pub use checkpoint::{Checkpoint, Stored};
+pub use follow::Definitions;
 pub use form::OpenForm;
 pub use lane::{EdgeCount, Lane, LaneError, Last, OwnVisits, VisibleVisits};
 pub use machine::{Machine, episode};

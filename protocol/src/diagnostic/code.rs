@@ -166,6 +166,8 @@ codes! {
     "1413" Error AnswerUnclear,
     "1414" Error AnswerInvalid,
     "1415" Error LimitUnclear,
+    "1416" Error ForkRefused,
+    "1417" Error ForkUnclear,
     "1501" Error HookFailed,
     "1502" Error HookSettings,
     "1503" Error HookVerb,

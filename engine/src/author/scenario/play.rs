@@ -293,9 +293,8 @@ struct Committed<'s> {
 impl Committed<'_> {
     /// Reads the steps, and follows them with a machine to find the edge that entered each.
     fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
-        let readings = resolved_roles::body_readers(&self.beginning.workflow).map_err(|error| error.to_string())?;
-        let roles = graph.roles().map(|(role, _)| role.clone()).collect();
-        let past = Steps::new(self.store, self.thread.clone(), roles, readings);
+        let past = Steps::new(self.store, self.thread.clone(), self.row.start, &self.beginning.workflow);
+        let past = past.map_err(|error| error.to_string())?;
         let input = Arc::new(self.beginning.start.input.clone());
         let limits = graph.policy().limits.clone();
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
@@ -303,13 +302,13 @@ impl Committed<'_> {
         let Self { tool_calls, cost_usd, .. } = self;
         let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredRecord, note: Note| {
-            let known = past.keep(&stored, &note);
+            let Ok(known) = past.keep(&stored, &note) else { return false };
             let body = known.episode.map(|episode| episode.body.clone()).unwrap_or_default();
             let followed = PastStep { seq: stored.seq, digest: stored.digest, body: body.clone(), note: note.clone() };
             let StoredRecord { seq, visit, record, .. } = stored;
             let Record::Step(step) = record else {
                 *cost_usd = note.cost_usd.map_or(*cost_usd, |cost| Some(cost_usd.unwrap_or_default() + cost));
-                return machine.follow_record(&record, followed, &past).is_ok();
+                return machine.follow_record(&record, followed, &thread::Definitions::new(), &past).is_ok();
             };
             // A step always follows from those before it; the store verified that they are what was committed.
             let came = machine.follow(&step, followed, &past).ok().flatten();

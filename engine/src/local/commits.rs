@@ -1,0 +1,54 @@
+//! What the machine commits, in the form of the store.
+
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Record;
+
+use crate::store::{self, LaneRow, NewStep, Row, VisitIndex, VisitKey};
+use crate::thread::{self, Commit, NewEpoch};
+
+/// A commit of the machine. `row` has everything that the machine does not decide.
+pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<NewStep>) -> store::Commit {
+    let Commit { version, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
+    let lanes = closed.into_iter().map(|lane| (lane, None)).chain(lane.map(|(path, state)| {
+        let row = LaneRow {
+            frontier: state.frontier,
+            fold: state.fold,
+            opened_by: state.opened_by,
+            index: u64::from(state.index),
+        };
+        (path, Some(row))
+    }));
+    let opened = list.map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
+    store::Commit {
+        thread,
+        expected: version.saturating_sub(1),
+        row: Row { version, seq, head, checkpoint, ..row },
+        lanes: lanes.collect(),
+        lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
+        clear_journal: commit.clear_journal,
+        objects,
+        step: record,
+    }
+}
+
+/// A step.
+pub(super) fn step(new: thread::NewStep) -> NewStep {
+    let thread::NewStep { seq, digest, bytes, step, visit, note, .. } = new;
+    let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };
+    NewStep { seq, digest, bytes, found_by: Some(found_by), note }
+}
+
+/// A compaction or a rebind.
+pub(super) fn epoch(new: NewEpoch) -> NewStep {
+    let NewEpoch { seq, digest, bytes, record, note, .. } = new;
+    let found_by = match record {
+        Record::Compaction(compaction) => Some(VisitKey {
+            index: VisitIndex::Compactions,
+            visit: compaction.through_visit,
+            lane: compaction.lane,
+            role: compaction.role,
+        }),
+        Record::Rebind(_) | Record::Step(_) => None,
+    };
+    NewStep { seq, digest, bytes, found_by, note }
+}

@@ -1,0 +1,511 @@
+//! Forks: a thread that shares the first steps of another one, and goes on under the same or an edited definition.
+//!
+//! Nothing is copied: the fork's row names its base. An edited definition is compared with the past first, by following
+//! the stored steps under it.
+
+use std::sync::Arc;
+
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::Visit;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
+use rondo_protocol::object::{LAYOUT, Note, Observation, Record, Start, Step, Usage};
+use rondo_protocol::workflow::{Policy, Role, Workflow};
+use rondo_protocol::{Digest, Value};
+
+use super::{Engine, Error, commits};
+use crate::conversation::{Steps, rebuild};
+use crate::graph::Graph;
+use crate::resolved_roles::{self, BodyReader};
+use crate::store::{self, Base, Read, Row, Status, StoredRecord};
+use crate::thread::{Action, Answered, Definition, Definitions, Input, Machine, Object, Origin, PastStep, VisitEnd};
+
+/// A definition and an input to go on with.
+#[derive(Debug, Clone)]
+pub struct Edited {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// Its policy.
+    pub policy: Policy,
+    /// The input; `None` for that of the thread.
+    pub input: Option<Value>,
+    /// The workflow's file, as an absolute path.
+    pub file: Option<String>,
+}
+
+/// How a thread is forked.
+#[derive(Debug, Clone, Default)]
+pub struct ForkRequest {
+    /// The last step to share; `None` for the last one that the edit leaves as it is, or the last of the thread.
+    pub at: Option<u64>,
+    /// The definition to go on with, if another.
+    pub edited: Option<Edited>,
+    /// The answer in place of that of the step after the last shared one, exactly as its role would give it.
+    pub answer: Option<String>,
+}
+
+/// What a fork would share, change and run again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForkPlan {
+    /// The last shared step; 0 if nothing is shared.
+    pub at: u64,
+    /// The first step that would have been different under the edited definition.
+    pub changed: Option<ChangedStep>,
+    /// The steps of the thread that the fork does not share.
+    pub again: Unshared,
+}
+
+/// A step that would have been different.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedStep {
+    /// Its number.
+    pub seq: u64,
+    /// Its visit.
+    pub visit: Visit,
+    /// Why.
+    pub why: String,
+}
+
+/// Steps that a fork does not share, and what they cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Unshared {
+    /// How many.
+    pub steps: u64,
+    /// Their model replies.
+    pub model_calls: u64,
+    /// Their tool results.
+    pub tool_calls: u64,
+    /// Their tokens, if counted.
+    pub usage: Option<Usage>,
+    /// US dollars, if a price was known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Unshared {
+    fn add(&mut self, note: &Note) {
+        self.steps += 1;
+        self.model_calls += note.model_calls;
+        self.tool_calls += note.tool_calls;
+        if let Some(usage) = note.usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = note.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+}
+
+/// What a fork would do. Reads only.
+///
+/// # Errors
+/// [`Code::ForkRefused`] if the thread cannot be forked so, or any error of the store.
+pub fn plan(store: &dyn Read, thread: &ThreadId, request: &ForkRequest) -> Result<ForkPlan, Error> {
+    let row = row_of(store, thread)?.0;
+    let (mut at, mut changed) = (request.at.unwrap_or(row.seq), None);
+    if let Some(edited) = &request.edited {
+        let past = Past::of(store, thread, &row)?;
+        let compared = past.compare(edited)?;
+        changed = compared.changed;
+        at = request.at.unwrap_or(compared.shared);
+        if at > 0 {
+            past.check(at, edited, &compared.closed)?;
+        }
+    } else if request.answer.is_some() {
+        at = request.at.unwrap_or(row.seq).saturating_sub(1);
+    }
+    let mut again = Unshared::default();
+    if at < row.seq {
+        store.steps(thread, at + 1..=row.seq, &mut |_, note| {
+            again.add(&note);
+            true
+        })?;
+    }
+    Ok(ForkPlan { at, changed, again })
+}
+
+/// A thread with everything that its records name.
+struct Past<'a> {
+    store: &'a dyn Read,
+    thread: ThreadId,
+    row: Row,
+    workflow: Workflow,
+    first: Digest,
+    definitions: Definitions,
+}
+
+/// A past under an edited definition.
+struct Compared {
+    changed: Option<ChangedStep>,
+    /// The last step before that after which no lane was open.
+    shared: u64,
+    /// The steps after which no lane was open.
+    closed: Vec<u64>,
+}
+
+impl<'a> Past<'a> {
+    fn of(store: &'a dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Error> {
+        let (first, definitions) = definitions(store, row)?;
+        let workflow = rebuild::beginning(store, row)?.workflow;
+        Ok(Self { store, thread: thread.clone(), row: row.clone(), workflow, first, definitions })
+    }
+
+    fn steps(&self) -> Result<Steps<'a>, Error> {
+        Ok(Steps::new(self.store, self.thread.clone(), self.row.start, &self.workflow)?)
+    }
+
+    /// The machine after step `at`.
+    fn machine(&self, steps: &Steps<'_>, at: u64) -> Result<Machine, Error> {
+        let mut machine = follower(self.first, &self.definitions)?;
+        self.follow(at, &mut |stored, past| {
+            let goes_on = machine.follow_record(&stored.record, past, &self.definitions, steps);
+            goes_on.map_err(Error::Fault).and_then(|follows| follows.then_some(true).ok_or_else(|| unfit(stored.seq)))
+        })?;
+        Ok(machine)
+    }
+
+    fn follow(
+        &self,
+        at: u64,
+        each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        if at == 0 {
+            return Ok(());
+        }
+        let steps = self.steps()?;
+        let mut fault = None;
+        self.store.scan(&self.thread, 1..=at, &mut |stored, note| {
+            let visited = steps.keep(&stored, &note).map_err(Error::Store).and_then(|past| {
+                let body = past.episode.map(|episode| episode.body.clone()).unwrap_or_default();
+                each(&stored, PastStep { seq: stored.seq, digest: stored.digest, body, note })
+            });
+            visited.unwrap_or_else(|error| {
+                fault = Some(error);
+                false
+            })
+        })?;
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Follows the past under an edited definition up to the first step that would have been different.
+    fn compare(&self, edited: &Edited) -> Result<Compared, Error> {
+        let steps = self.steps()?;
+        let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
+        let mut candidate = Some(Machine::new(definition(self.row.start, &edited.workflow, &edited.policy, input)?, 0));
+        let mut machine = follower(self.first, &self.definitions)?;
+        let mut compared = Compared { changed: None, shared: 0, closed: Vec::new() };
+        self.follow(self.row.seq, &mut |stored, past| {
+            if let (Some(other), Record::Step(step)) = (&mut candidate, &stored.record) {
+                let why = self.difference(other, step, &past, edited, &steps);
+                if let Some(why) = why {
+                    let (role, lane) = (step.role.clone(), step.lane.clone());
+                    let visit = Visit { role, visit: stored.visit, lane };
+                    compared.changed = Some(ChangedStep { seq: stored.seq, visit, why });
+                    compared.shared = compared.closed.last().copied().unwrap_or(0);
+                    candidate = None;
+                }
+            } else if !matches!(stored.record, Record::Step(_)) {
+                // Compactions and rebinds belong to the definitions of their time.
+                candidate = None;
+            }
+            let follows = machine.follow_record(&stored.record, past, &self.definitions, &steps);
+            if !follows.map_err(Error::Fault)? {
+                return Err(unfit(stored.seq));
+            }
+            if machine.can_rebind() {
+                compared.closed.push(stored.seq);
+            }
+            Ok(true)
+        })?;
+        if compared.changed.is_none() {
+            compared.shared = compared.closed.last().copied().unwrap_or(0);
+        }
+        Ok(compared)
+    }
+
+    /// Why a step would have been different; `None` if it would not. The machine then stands after it.
+    fn difference(
+        &self,
+        candidate: &mut Machine,
+        step: &Step,
+        past: &PastStep,
+        edited: &Edited,
+        steps: &Steps<'_>,
+    ) -> Option<String> {
+        let role = |workflow: &Workflow| workflow.role(step.role.as_str()).cloned();
+        match (role(&self.workflow), role(&edited.workflow)) {
+            (_, None) => return Some(format!("the role {} is gone", step.role)),
+            (Some(old), Some(new)) if old != new => {
+                return Some(format!("the role {} has another {}", step.role, differing(&old, &new)));
+            }
+            (Some(old), Some(_)) if !self.has_same_models(&old, edited) => {
+                return Some(format!("the model of {} is defined otherwise", step.role));
+            }
+            _ => {}
+        }
+        if self.workflow.hooks != edited.workflow.hooks && step.transcript.is_some() {
+            return Some("a hook that changes calls is another one".to_owned());
+        }
+        let came = candidate.follow(step, past.clone(), steps);
+        match came {
+            Ok(Some(came)) if came.prompt == step.edge.prompt => None,
+            Ok(Some(_)) => Some(format!("the prompt of {} is another one", step.role)),
+            Ok(None) => Some(format!("no edge leads to {} here", step.role)),
+            Err(fault) => Some(fault.message),
+        }
+    }
+
+    fn has_same_models(&self, role: &Role, edited: &Edited) -> bool {
+        let Some(model) = role.kind.model() else { return true };
+        self.workflow.models.get(&model.model) == edited.workflow.models.get(&model.model)
+    }
+
+    fn input(&self) -> Result<Value, Error> {
+        Ok(rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input)
+    }
+
+    /// Refuses a fork after step `at` that an edited definition contradicts.
+    fn check(&self, at: u64, edited: &Edited, closed: &[u64]) -> Result<(), Error> {
+        if !closed.contains(&at) {
+            let before = closed.iter().rev().find(|seq| **seq < at);
+            let way = before.map_or_else(String::new, |seq| format!("; the last step before it is {seq}"));
+            return Err(refused(format!("after step {at} a fan-out is open{way}")));
+        }
+        let readers = resolved_roles::body_readers(&edited.workflow)?;
+        self.follow(at, &mut |stored, _| {
+            let Record::Step(step) = &stored.record else { return Ok(true) };
+            let Some(BodyReader::Contract(contract)) = readers.get(&step.role) else { return Ok(true) };
+            if [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT].contains(&step.status.as_str()) {
+                return Ok(true);
+            }
+            let checked = contract.check(step.status.as_str(), &step.output);
+            checked.map(|()| true).map_err(|fault| {
+                let (seq, role) = (stored.seq, step.lane.role_in_lane(&step.role));
+                refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
+            })
+        })
+    }
+}
+
+/// The part of a role that differs, in words.
+fn differing(old: &Role, new: &Role) -> &'static str {
+    let model = |role: &Role| role.kind.model().cloned();
+    if old.output != new.output {
+        return "output";
+    }
+    match (model(old), model(new)) {
+        (Some(old), Some(new)) if old.system != new.system => "system text",
+        (Some(old), Some(new)) if old.model != new.model => "model",
+        (Some(_), Some(_)) => "history, context, format or set of tools",
+        _ => "definition",
+    }
+}
+
+/// The definitions that a thread has followed, by start, and the start of its first step.
+///
+/// # Errors
+/// If an object is missing or damaged.
+pub(super) fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
+    let (mut row, mut definitions) = (row.clone(), Definitions::new());
+    loop {
+        if let std::collections::btree_map::Entry::Vacant(entry) = definitions.entry(row.start) {
+            let rebuild::Beginning { workflow, start } = rebuild::beginning(store, &row)?;
+            let policy = rebuild::policy(store, &row)?;
+            entry.insert(definition(row.start, &workflow, &policy, start.input)?);
+        }
+        let Some(base) = row.base else { return Ok((row.start, definitions)) };
+        row = row_of(store, &base.thread)?.0;
+    }
+}
+
+fn definition(start: Digest, workflow: &Workflow, policy: &Policy, input: Value) -> Result<Definition, Error> {
+    let graph = Arc::new(Graph::new(workflow, policy, Vec::new())?);
+    let limits = policy.limits.clone();
+    Ok(Definition { graph, start, input: Arc::new(input), limits })
+}
+
+/// A machine that follows a thread from its first step, through all its definitions.
+pub(super) fn follower(first: Digest, definitions: &Definitions) -> Result<Machine, Error> {
+    let begun = definitions.get(&first).cloned().ok_or_else(|| unfit(1))?;
+    Ok(definitions.values().fold(Machine::new(begun, 0), Machine::keeping))
+}
+
+fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+    let row = store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+    let origin = Origin::from_bytes(&row.origin).map_err(|error| {
+        let what = format!("the row of thread {thread}: {error}");
+        store::Error::from(store::Damage::new(what).of_thread(thread))
+    })?;
+    Ok((row, origin))
+}
+
+fn refused(why: String) -> Error {
+    Error::Fault(Fault::new(Code::ForkRefused, FaultClass::Denied, why))
+}
+
+fn unfit(seq: u64) -> Error {
+    Error::Fault(Fault::new(Code::UnfitThread, FaultClass::Store, format!("step {seq} does not follow")))
+}
+
+impl Engine {
+    /// Forks a thread: writes the row of a new one, with a rebind or the given answer if there is one. It can be
+    /// resumed. A fork that would share nothing is refused; start a new thread instead.
+    ///
+    /// # Errors
+    /// [`Code::ForkRefused`], or any error of the store.
+    pub async fn fork(&self, thread: &ThreadId, at: u64, request: &ForkRequest) -> Result<ThreadId, Error> {
+        let store = &*self.parts.store;
+        let (row, origin) = row_of(store, thread)?;
+        if at == 0 || at > row.seq {
+            return Err(refused(format!("the thread has no step {at} to share")));
+        }
+        let base = base_of(store, thread, &row, at)?;
+        let (base_row, _) = row_of(store, &base.thread)?;
+        let now_ms = self.parts.env.now_ms();
+        let new = self.parts.env.thread_id();
+        let is_whole = at == row.seq;
+        let origin = Origin { started_at_ms: now_ms, ending: None, stop: None, forms: Vec::new(), ..origin };
+        let mut fork = Row {
+            version: 0,
+            status: Status::Stopped,
+            seq: at,
+            head: if is_whole { row.head } else { head(store, thread, at)? },
+            base: Some(base),
+            parent: None,
+            label: None,
+            tags: Vec::new(),
+            // Without it, the fold is made from the steps when the thread goes on.
+            checkpoint: if is_whole && row.status == Status::Running { row.checkpoint.clone() } else { Vec::new() },
+            origin: origin.to_bytes()?,
+            ..base_row
+        };
+        if is_whole {
+            (fork.workflow, fork.policy, fork.start) = (row.workflow, row.policy, row.start);
+            fork.raised.clone_from(&row.raised);
+            fork.checkpoint = self.whole_checkpoint(thread, &row)?;
+        }
+        let commit = match (&request.edited, &request.answer) {
+            (Some(edited), _) => self.rebound(thread, &row, fork, (at, edited, origin), now_ms)?,
+            (None, Some(answer)) => self.given(thread, &row, fork, (at, answer), now_ms)?,
+            (None, None) => store::Commit::of_row(new.clone(), Row { version: 1, ..fork }),
+        };
+        self.parts.store.commit(store::Commit { thread: new.clone(), ..commit }).await?;
+        Ok(new)
+    }
+
+    /// The checkpoint of a thread that is forked at its end, if its lanes' rows are not needed to read it.
+    fn whole_checkpoint(&self, thread: &ThreadId, row: &Row) -> Result<Vec<u8>, Error> {
+        let has_lanes = !self.parts.store.lanes(thread, None, 1)?.is_empty();
+        Ok(if has_lanes { Vec::new() } else { row.checkpoint.clone() })
+    }
+
+    /// The commit of a fork that goes on under another definition.
+    fn rebound(
+        &self,
+        thread: &ThreadId,
+        row: &Row,
+        fork: Row,
+        (at, edited, origin): (u64, &Edited, Origin),
+        now_ms: u64,
+    ) -> Result<store::Commit, Error> {
+        let past = Past::of(&*self.parts.store, thread, row)?;
+        let steps = past.steps()?;
+        let input = edited.input.clone().map_or_else(|| past.input(), Ok)?;
+        let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, &edited.workflow)?;
+        let (policy, policy_bytes) = Digest::of(Kind::Policy, &edited.policy)?;
+        let start = Start { input: input.clone(), layout: LAYOUT, workflow };
+        let (start, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let to = definition(start, &edited.workflow, &edited.policy, input)?;
+        let mut machine = past.machine(&steps, at)?.keeping(&to).resumed(0);
+        let steps = Steps::new(&*self.parts.store, thread.clone(), start, &edited.workflow)?;
+        let commit = machine.rebind(to, now_ms, &steps).map_err(Error::Fault)?;
+        let origin = Origin {
+            name: edited.workflow.name.clone(),
+            file: edited.file.clone().or_else(|| origin.file.clone()),
+            ..origin
+        };
+        let row = Row { workflow, policy, start, raised: Vec::new(), origin: origin.to_bytes()?, ..fork };
+        let objects: Vec<Object> = vec![
+            (Kind::Workflow, workflow, workflow_bytes),
+            (Kind::Policy, policy, policy_bytes),
+            (Kind::Start, start, start_bytes),
+        ];
+        let mut commit = commit;
+        let record = commit.epoch.take().map(commits::epoch);
+        Ok(store::Commit { objects, ..commits::stored(thread.clone(), commit, row, record) })
+    }
+
+    /// The commit of a fork in which a step has another answer.
+    fn given(
+        &self,
+        thread: &ThreadId,
+        row: &Row,
+        fork: Row,
+        (at, answer): (u64, &str),
+        now_ms: u64,
+    ) -> Result<store::Commit, Error> {
+        let past = Past::of(&*self.parts.store, thread, row)?;
+        let steps = past.steps()?;
+        let replaced = self.parts.store.step(thread, at + 1)?;
+        let (replaced, _) = replaced.ok_or_else(|| refused(format!("number {} is no step with an answer", at + 1)))?;
+        let mut machine = past.machine(&steps, at)?.resumed(0);
+        let lane = replaced.step.lane.clone();
+        let answered = read_answer(&past.workflow, &replaced.step.role, answer)?;
+        // The visits that begin here are made when the thread goes on.
+        let begun = machine.on(Input::Begin { at_ms: now_ms }, 0, &steps);
+        if begun.iter().any(|action| matches!(action, Action::Commit(_))) {
+            return Err(refused(format!("at step {at} another lane goes on by itself")));
+        }
+        let note = Note { started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
+        let end = VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None };
+        let actions = machine.on(Input::Ended { lane: lane.clone(), end: Box::new(end) }, 0, &steps);
+        let mut commit = None;
+        for action in actions {
+            match action {
+                Action::Commit(made) if commit.is_none() => commit = Some(*made),
+                Action::Stop(fault) => return Err(Error::Fault(fault)),
+                _ => {}
+            }
+        }
+        let mut commit = commit.ok_or_else(|| unfit(at + 1))?;
+        let step = commit.step.take().map(commits::step);
+        Ok(commits::stored(thread.clone(), commit, fork, step))
+    }
+}
+
+/// Reads an answer as its role gives it.
+fn read_answer(workflow: &Workflow, role: &RoleName, answer: &str) -> Result<Answered, Error> {
+    let readers = resolved_roles::body_readers(workflow)?;
+    let reader = readers.get(role).ok_or_else(|| refused(format!("{role} gives no answer of its own")))?;
+    let invalid = |what: String| refused(format!("the answer for {role}: {what}"));
+    let (status, output, body) = match reader {
+        BodyReader::Contract(contract) => {
+            let read = contract.parse(answer).map_err(|fault| invalid(fault.to_string()))?;
+            (read.status, read.output, read.body)
+        }
+        BodyReader::Text => return Err(invalid("it does not answer in a declared form".to_owned())),
+    };
+    let observations = vec![Observation::Given {}];
+    Ok(Answered { status, output, answer: answer.to_owned(), body, transcript: None, observations })
+}
+
+/// Where a fork after step `at` begins: at the thread that stores that step itself.
+fn base_of(store: &dyn Read, thread: &ThreadId, row: &Row, at: u64) -> Result<Base, Error> {
+    let (mut thread, mut row) = (thread.clone(), row.clone());
+    while let Some(base) = row.base.take_if(|base| at <= base.seq) {
+        row = row_of(store, &base.thread)?.0;
+        thread = base.thread;
+    }
+    Ok(Base { thread, seq: at })
+}
+
+/// The last record of the trunk up to `at`.
+fn head(store: &dyn Read, thread: &ThreadId, at: u64) -> Result<Option<Digest>, Error> {
+    for seq in (1..=at).rev() {
+        let Some((stored, _)) = store.record_at(thread, seq)? else { break };
+        if stored.record.lane().is_none_or(LanePath::is_trunk) {
+            return Ok(Some(stored.digest));
+        }
+    }
+    Ok(None)
+}
