@@ -33,6 +33,7 @@ mod response_cache;
 mod routing;
 mod scenarios;
 mod servers;
+mod showing;
 mod simulate;
 mod terminals;
 #[cfg(feature = "caches")]
