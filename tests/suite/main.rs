@@ -10,6 +10,7 @@
 mod binary;
 mod cargo_insta;
 mod command;
+mod comparing;
 mod digest;
 mod durable_first;
 mod events;

@@ -19,7 +19,7 @@ use crate::thread::{Checkpoint, Origin};
 pub struct ThreadLine {
     event: &'static str,
     pub thread: ThreadId,
-    workflow: Digest,
+    pub workflow: Digest,
     pub name: String,
     label: Option<String>,
     tags: Vec<String>,
@@ -32,11 +32,11 @@ pub struct ThreadLine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Totals {
     pub steps: u64,
-    model_calls: u64,
-    tool_calls: u64,
-    prompt_tokens: u64,
-    cached_tokens: u64,
-    output_tokens: u64,
+    pub model_calls: u64,
+    pub tool_calls: u64,
+    pub prompt_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
 }
@@ -107,7 +107,7 @@ pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
 pub struct StepLine {
     event: &'static str,
     pub seq: u64,
-    step: Digest,
+    pub step: Digest,
     prev: Vec<Digest>,
     pub role: RoleName,
     /// The role's visit in the lane, from 1.
@@ -118,7 +118,7 @@ pub struct StepLine {
     pub output: Value,
     /// The text of the answer without the fields.
     pub body: String,
-    answer: String,
+    pub answer: String,
     /// Its model and tool calls.
     pub transcript: Option<Transcript>,
     /// What decided a route besides answers. Together with `start` it completes the data of the step's digest.

@@ -11,6 +11,7 @@ mod approval;
 mod cancel;
 mod completions;
 mod consent;
+mod diff;
 mod doctor;
 mod explain;
 mod find_thread;
@@ -87,6 +88,7 @@ enum Verb {
     Threads(threads::ThreadsArgs),
     Show(show::ShowArgs),
     Messages(messages::MessagesArgs),
+    Diff(diff::DiffArgs),
     Prefix(prefix::PrefixArgs),
     Graph(graph::GraphArgs),
     Simulate(simulate::SimulateArgs),
@@ -201,6 +203,7 @@ impl Verb {
             Self::Threads(args) => args.json.json,
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
+            Self::Diff(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
@@ -224,6 +227,7 @@ impl Verb {
             Self::Threads(args) => threads::threads(&args, output),
             Self::Show(args) => show::show(&args, output),
             Self::Messages(args) => messages::messages(&args, output),
+            Self::Diff(args) => diff::diff(&args, output),
             Self::Prefix(args) => prefix::prefix(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),

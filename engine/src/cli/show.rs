@@ -332,7 +332,7 @@ fn beginning(result: &str) -> String {
 }
 
 /// Writes indented text under a label; nothing if the text is empty.
-fn block(text: &mut String, mark: &str, words: &str) {
+pub(super) fn block(text: &mut String, mark: &str, words: &str) {
     let words = words.trim_end();
     if words.is_empty() {
         return;
