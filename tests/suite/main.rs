@@ -11,6 +11,7 @@ mod binary;
 mod cargo_insta;
 mod command;
 mod compaction;
+mod comparing;
 mod digest;
 mod durable_first;
 mod events;
@@ -35,6 +36,7 @@ mod response_cache;
 mod routing;
 mod scenarios;
 mod servers;
+mod showing;
 mod simulate;
 mod terminals;
 #[cfg(feature = "caches")]

@@ -1,5 +1,6 @@
 //! The tools of a workflow's author: tests with recorded or scripted answers ([`scenario`]), a search of every way
-//! through a graph ([`simulate`]), the effect of provider caches ([`prefix`]), and warnings ([`lint`]).
+//! through a graph ([`simulate`]), the effect of provider caches ([`prefix`]), two threads side by side
+//! ([`thread_diff`]), and warnings ([`lint`]).
 //!
 //! Everything here returns values. It must never know terminals: `cli` prints what it returns.
 
@@ -7,6 +8,7 @@ pub(crate) mod lint;
 pub mod prefix;
 pub mod scenario;
 pub(crate) mod simulate;
+pub mod thread_diff;
 
 /// The role in `role`, or in `role[2]` or `a[0]/role[2]` with a lane.
 pub(crate) fn role_of(name: &str) -> &str {

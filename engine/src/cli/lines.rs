@@ -4,7 +4,8 @@
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{
-    AnsweredBy, CancelledLane, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage,
+    AnsweredBy, CancelledLane, Compaction, EdgeTaken, HookNote, Note, Observation, Rebind, Record, Step, ToolNote,
+    Transcript, Usage,
 };
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
@@ -12,14 +13,14 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::store_access::DrivenThreads;
 use crate::conversation::rebuild;
-use crate::store::{Read, Row, Status, StoredStep};
+use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 use crate::thread::{Checkpoint, Origin};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadLine {
     event: &'static str,
     pub thread: ThreadId,
-    workflow: Digest,
+    pub workflow: Digest,
     pub name: String,
     label: Option<String>,
     tags: Vec<String>,
@@ -32,11 +33,11 @@ pub struct ThreadLine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Totals {
     pub steps: u64,
-    model_calls: u64,
-    tool_calls: u64,
-    prompt_tokens: u64,
-    cached_tokens: u64,
-    output_tokens: u64,
+    pub model_calls: u64,
+    pub tool_calls: u64,
+    pub prompt_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
 }
@@ -107,7 +108,7 @@ pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
 pub struct StepLine {
     event: &'static str,
     pub seq: u64,
-    step: Digest,
+    pub step: Digest,
     prev: Vec<Digest>,
     pub role: RoleName,
     /// The role's visit in the lane, from 1.
@@ -118,7 +119,7 @@ pub struct StepLine {
     pub output: Value,
     /// The text of the answer without the fields.
     pub body: String,
-    answer: String,
+    pub answer: String,
     /// Its model and tool calls.
     pub transcript: Option<Transcript>,
     /// What decided a route besides answers. Together with `start` it completes the data of the step's digest.
@@ -159,6 +160,71 @@ pub struct NoteLine {
     pub ended_at_ms: u64,
 }
 
+/// The line of a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum RecordLine {
+    Step(Box<StepLine>),
+    Rebind(RebindLine),
+    Compaction(Box<CompactionLine>),
+}
+
+/// The line of a move to another definition.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename = "rebind")]
+pub struct RebindLine {
+    pub seq: u64,
+    step: Digest,
+    prev: Vec<Digest>,
+    /// The start that the earlier steps name.
+    start: Digest,
+    /// The start that the later steps name.
+    to: Digest,
+}
+
+/// The line of a compaction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename = "compaction")]
+pub struct CompactionLine {
+    pub seq: u64,
+    step: Digest,
+    prev: Vec<Digest>,
+    pub role: RoleName,
+    pub lane: LanePath,
+    start: Digest,
+    pub text: String,
+    pub through_visit: u64,
+    transcript: Option<Transcript>,
+    pub note: NoteLine,
+}
+
+/// The line of a record. `body` reads the answer of a step.
+pub fn record_line(
+    store: &dyn Read,
+    stored: StoredRecord,
+    note: Note,
+    body: &dyn Fn(&Step) -> String,
+) -> Result<RecordLine, Failure> {
+    let StoredRecord { seq, digest, visit, record } = stored;
+    Ok(match record {
+        Record::Step(step) => {
+            let body = body(&step);
+            let stored = StoredStep { seq, digest, visit, step: *step };
+            RecordLine::Step(Box::new(step_line(store, stored, note, body)?))
+        }
+        Record::Rebind(Rebind { prev, start, to, .. }) => {
+            RecordLine::Rebind(RebindLine { seq, step: digest, prev, start, to })
+        }
+        Record::Compaction(compaction) => {
+            let Compaction { lane, prev, role, start, text, through_visit, transcript, .. } = *compaction;
+            let transcript = transcript.map(|digest| rebuild::object(store, Kind::Transcript, digest)).transpose()?;
+            let (step, note) = (digest, note_line(note));
+            let line = CompactionLine { seq, step, prev, role, lane, start, text, through_visit, transcript, note };
+            RecordLine::Compaction(Box::new(line))
+        }
+    })
+}
+
 /// The line of a step; `body` is the body of its answer.
 pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
     let transcript = stored
@@ -184,17 +250,21 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
         transcript,
         observations: step.observations,
         start: step.start,
-        note: NoteLine {
-            usage: note.usage,
-            cost_usd: note.cost_usd,
-            answered_by: note.answered_by,
-            person: note.person,
-            model: note.model,
-            tools: note.tools,
-            hooks: note.hooks,
-            cancelled: note.cancelled,
-            started_at_ms: note.started_at_ms,
-            ended_at_ms: note.ended_at_ms,
-        },
+        note: note_line(note),
     })
+}
+
+fn note_line(note: Note) -> NoteLine {
+    NoteLine {
+        usage: note.usage,
+        cost_usd: note.cost_usd,
+        answered_by: note.answered_by,
+        person: note.person,
+        model: note.model,
+        tools: note.tools,
+        hooks: note.hooks,
+        cancelled: note.cancelled,
+        started_at_ms: note.started_at_ms,
+        ended_at_ms: note.ended_at_ms,
+    }
 }

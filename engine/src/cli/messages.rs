@@ -3,39 +3,43 @@
 use std::fmt::Write as _;
 
 use rondo_protocol::Digest;
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
-use rondo_protocol::object::Head;
+use rondo_protocol::object::{Head, Record, Transcript};
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
+use super::lines::who;
 use super::output::Output;
+use super::step_filter::{FilterArgs, known_role};
 use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
-use crate::store::{Read, Row, StoredStep};
+use crate::store::{Read, Row, StoredRecord, StoredStep};
 
 /// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
 
-/// Show the requests of one step, rebuilt from the store
+/// Show requests as they were sent, rebuilt from the store
 #[derive(Debug, clap::Args)]
 pub struct MessagesArgs {
     /// A thread's id, the beginning of one, or `last`
     #[arg(default_value = "last")]
     thread: String,
-    /// Whose step
-    #[arg(long)]
-    role: String,
-    /// Which visit of that role, from 1
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    visit: u64,
-    /// In which lane, such as `reviewer[2]`; `--lane ""` is the trunk [default: the one with that visit]
-    #[arg(long)]
-    lane: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Only those of this visit of the role, from 1 [in the lane with that visit, if --lane does not name one]
+    #[arg(
+        long,
+        requires = "role",
+        conflicts_with_all = ["status", "grep", "steps", "newest"],
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    visit: Option<u64>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -44,6 +48,10 @@ pub struct MessagesArgs {
 
 #[derive(Debug, Serialize)]
 struct RequestLine<'a> {
+    seq: u64,
+    role: &'a RoleName,
+    lane: &'a LanePath,
+    visit: u64,
     digest: Digest,
     asked: Option<BeforeHook<'a>>,
     head: &'a Head,
@@ -60,49 +68,85 @@ struct BeforeHook<'a> {
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let store = view.store.as_ref();
-    let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
-    let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
-    let beginning = rebuild::beginning(store, &row)?;
-    if beginning.workflow.role(role.as_str()).is_none() {
-        let failure = unknown(format!("thread {thread} has no role {role}"));
-        let names = beginning.workflow.roles.iter().map(|(name, _)| name.as_str());
-        return Err(match nearest(role.as_str(), names.clone()) {
-            Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-            None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
-        });
+    let workflow = rebuild::beginning(store, &row)?.workflow;
+    if let (Some(role), Some(visit)) = (&args.filter.role, args.visit) {
+        let role = known_role(role, &thread, &workflow)?;
+        let seq = seq_of_visit(store, &thread, &row, &role, visit, args.filter.lane()?.as_ref())?;
+        return tell_requests(store, &thread, &row, seq, &|stored| stored.seq == seq, output);
     }
-    let lane = args
-        .lane
-        .as_ref()
-        .map(|lane| LanePath::new(lane.as_str()))
-        .transpose()
-        .map_err(|error| unknown(error.to_string()))?;
-    let found = visits(store, &thread, &row, &role, args.visit)?;
-    let of_lane = |seat: &&(LanePath, u64)| lane.as_ref().is_none_or(|lane| *lane == seat.0);
-    let seq = match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
-        [(_, seq)] => *seq,
-        [] => {
-            let place =
-                lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
-            let failure = unknown(format!("thread {thread} has no visit {} of role {role}{place}", args.visit));
-            return Err(failure.with_hint(if found.is_empty() {
-                "`rondo show` lists the visits".to_owned()
-            } else {
-                format!("lanes with that visit: {}", names(&found))
-            }));
-        }
-        [..] => {
-            let (count, visit) = (found.len(), args.visit);
-            let message = format!("visit {visit} of role {role} was made in {count} lanes of thread {thread}");
-            return Err(unknown(message).with_hint(format!("name one by --lane: {}", names(&found))));
-        }
+    let filter = args.filter.read(&thread, &workflow)?;
+    let seqs = filter.seqs(store, &thread, row.seq, &|stored| has_request(store, stored))?;
+    let wants = |stored: &StoredRecord| seqs.contains(&stored.seq) && filter.wants(stored);
+    tell_requests(store, &thread, &row, *seqs.end(), &wants, output)
+}
+
+/// Whether a model was asked in a step.
+fn has_request(store: &dyn Read, stored: &StoredRecord) -> Result<bool, Failure> {
+    let transcript = match &stored.record {
+        Record::Step(step) => step.transcript,
+        Record::Compaction(compaction) => compaction.transcript,
+        Record::Rebind(_) => None,
     };
-    let mut outcome = Ok(());
-    rebuild::requests(store, &thread, &row, &|wanted| wanted == seq, &mut |request| {
+    let Some(digest) = transcript else { return Ok(false) };
+    let transcript: Transcript = rebuild::object(store, Kind::Transcript, digest)?;
+    Ok(transcript.counts().0 > 0)
+}
+
+/// Prints the requests of the wanted steps up to `last`.
+fn tell_requests(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    last: u64,
+    wants: &dyn Fn(&StoredRecord) -> bool,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let (mut outcome, mut has_any) = (Ok(()), false);
+    // A request follows from the steps before it, so those after the last one wanted are not read.
+    let row = Row { seq: last.min(row.seq), ..row.clone() };
+    rebuild::requests(store, thread, &row, wants, &mut |request| {
+        has_any = true;
         outcome = tell(&request, output);
         outcome.is_ok() && !output.is_closed()
     })?;
+    if !has_any && !output.is_json() {
+        output.text("no request is like that\n")?;
+    }
     outcome.map(|()| Exit::Done)
+}
+
+/// The number of the step of a visit.
+///
+/// # Errors
+/// [`Code::ThreadUnknown`] if there is none, or several and no lane is named.
+fn seq_of_visit(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    role: &RoleName,
+    visit: u64,
+    lane: Option<&LanePath>,
+) -> Result<u64, Failure> {
+    let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
+    let found = visits(store, thread, row, role, visit)?;
+    let of_lane = |seat: &&(LanePath, u64)| lane.is_none_or(|lane| *lane == seat.0);
+    match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
+        [(_, seq)] => Ok(*seq),
+        [] => {
+            let place =
+                lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
+            let failure = unknown(format!("thread {thread} has no visit {visit} of role {role}{place}"));
+            Err(failure.with_hint(if found.is_empty() {
+                "`rondo show` lists the visits".to_owned()
+            } else {
+                format!("lanes with that visit: {}", names(&found))
+            }))
+        }
+        [..] => {
+            let message = format!("visit {visit} of role {role} was made in {} lanes of thread {thread}", found.len());
+            Err(unknown(message).with_hint(format!("name one by --lane: {}", names(&found))))
+        }
+    }
 }
 
 /// The lanes in which a role made a visit, in declared order, each with its step number.
@@ -141,14 +185,16 @@ fn names(found: &[(LanePath, u64)]) -> String {
 }
 
 fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
-    let messages = request.asked_messages.as_deref().unwrap_or_default();
-    let asked = request.asked.map(|digest| BeforeHook { digest, messages });
-    let line = RequestLine { digest: request.recorded, asked, head: &request.head, messages: &request.messages };
+    let before = request.asked_messages.as_deref().unwrap_or_default();
+    let asked = request.asked.map(|digest| BeforeHook { digest, messages: before });
+    let Request { seq, role, lane, visit, recorded: digest, head, messages, .. } = request;
+    let line = RequestLine { seq: *seq, role, lane, visit: *visit, digest: *digest, asked, head, messages };
     output.show(&line, || text(request))
 }
 
 pub(super) fn text(request: &Request) -> String {
-    let mut text = format!("request {}  model {}\n", request.recorded, request.head.model);
+    let Request { seq, role, lane, visit, recorded, head, .. } = request;
+    let mut text = format!("{seq:>3}. {}, visit {visit}\nrequest {recorded}  model {}\n", who(role, lane), head.model);
     part(&mut text, "system", &request.head.system);
     for message in &request.messages {
         part(&mut text, message.role().as_str(), &message.text());

@@ -11,9 +11,11 @@ mod approval;
 mod cancel;
 mod completions;
 mod consent;
+mod diff;
 mod doctor;
 mod explain;
 mod find_thread;
+mod follow;
 mod fork;
 mod form;
 mod graph;
@@ -39,6 +41,7 @@ mod settings_files;
 mod show;
 mod signals;
 mod simulate;
+mod step_filter;
 mod store_access;
 mod test;
 mod threads;
@@ -87,6 +90,7 @@ enum Verb {
     Threads(threads::ThreadsArgs),
     Show(show::ShowArgs),
     Messages(messages::MessagesArgs),
+    Diff(diff::DiffArgs),
     Prefix(prefix::PrefixArgs),
     Graph(graph::GraphArgs),
     Simulate(simulate::SimulateArgs),
@@ -203,6 +207,7 @@ impl Verb {
             Self::Threads(args) => args.json.json,
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
+            Self::Diff(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
@@ -227,6 +232,7 @@ impl Verb {
             Self::Threads(args) => threads::threads(&args, output),
             Self::Show(args) => show::show(&args, output),
             Self::Messages(args) => messages::messages(&args, output),
+            Self::Diff(args) => diff::diff(&args, output),
             Self::Prefix(args) => prefix::prefix(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),

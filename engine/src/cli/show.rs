@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, Step, ToolNote, Usage};
 
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::lines::{StepLine, ThreadLine, origin, step_line, thread_line, who};
+use super::follow::Follower;
+use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line, who};
 use super::output::{Output, plural, word};
-use super::store_access::view_store;
+use super::step_filter::{FilterArgs, StepFilter};
+use super::store_access::{StoreView, store_folder, view_store_at};
 use super::{JsonArgs, StoreArgs};
-use crate::conversation::rebuild;
-use crate::resolved_roles;
+use crate::conversation::{Bindings, rebuild};
 use crate::store::{Read, Row, Status};
 
 /// Show the steps of a thread
@@ -27,26 +29,120 @@ pub struct ShowArgs {
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]
+    filter: FilterArgs,
+    /// Keep printing new steps while another process drives the thread, until it has ended or stopped
+    #[arg(long)]
+    follow: bool,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     pub(super) json: JsonArgs,
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
+    let folder = store_folder(&args.store)?;
+    let (view, thread, row) = find_thread_in(view_store_at(&folder)?, &args.thread)?;
+    let store = view.store.as_ref();
+    let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
+    let follower = args.follow.then(|| Follower::new(folder, thread.clone())).transpose()?;
     let line = thread_line(&thread, &row, &view.driven);
     output.show(&line, || thread_text(&line))?;
-    let mut hooks = HookFigures::default();
-    steps(view.store.as_ref(), &line, &row, &mut |step| {
-        step.note.hooks.iter().for_each(|note| hooks.add(note));
-        output.show(&step, || step_text(&step))?;
-        Ok(!output.is_closed())
-    })?;
+    let next = *filter.seqs(store, &thread, row.seq, &|_| Ok(true))?.start();
+    let (follower, hooks) = (follower.as_ref(), HookFigures::default());
+    let mut shown = ShownSteps { filter, follower, next, has_any: false, hooks };
+    shown.print(&view, &line, &row, output)?;
+    // A reader keeps files of the store open that its holder may have replaced.
+    drop(view);
+    let (line, row) = match follower {
+        Some(follower) => followed(follower, &mut shown, line, row, output)?,
+        None => (line, row),
+    };
+    if let Some(exit) = follower.and_then(Follower::exit) {
+        return Ok(exit);
+    }
     if !output.is_json() {
+        if !shown.has_any && !args.filter.is_empty() {
+            output.text("\nno step is like that\n")?;
+        }
         output.text(&ending_text(&line, &row))?;
-        output.text(&hooks.text())?;
+        // The figures are those of the thread, so they are shown only with all of its steps.
+        if args.filter.is_empty() {
+            output.text(&shown.hooks.text())?;
+        }
     }
     Ok(Exit::Done)
+}
+
+/// Prints what is committed until the thread has ended or stopped, and each change of its status. Returns the thread
+/// as it stands then.
+fn followed(
+    follower: &Follower,
+    shown: &mut ShownSteps<'_>,
+    mut line: ThreadLine,
+    mut row: Row,
+    output: &mut Output,
+) -> Result<(ThreadLine, Row), Failure> {
+    if line.status == Status::Waiting && !output.is_json() {
+        output.text(&ending_text(&line, &row))?;
+    }
+    let (mut told, mut is_over) = (line.status, is_ended(row.status));
+    while !is_over && !output.is_closed() {
+        let Some((view, newer)) = follower.next()? else { break };
+        line = thread_line(&line.thread, &newer, &view.driven);
+        shown.print(&view, &line, &newer, output)?;
+        let is_unchanged = newer.version == row.version;
+        if line.status == Status::Stopped && !is_unchanged && !is_ended(newer.status) {
+            // A run that began and ended during this look is not among the driven threads, though it may not have been
+            // killed: the next look tells.
+            line.status = Status::Running;
+        }
+        is_over = is_ended(line.status);
+        // Between two looks a form can be answered and another one opened.
+        if line.status != told || line.status == Status::Waiting && !is_unchanged {
+            output.show(&line, || match line.status {
+                Status::Running => String::new(),
+                Status::Waiting => ending_text(&line, &newer),
+                _ => format!("\n{}", thread_text(&line)),
+            })?;
+        }
+        (told, row) = (line.status, newer);
+    }
+    Ok((line, row))
+}
+
+/// Whether nothing follows without `rondo resume`. A person may answer, so a waiting thread is not at its end.
+fn is_ended(status: Status) -> bool {
+    !matches!(status, Status::Running | Status::Waiting)
+}
+
+/// The steps of a thread that have been printed.
+struct ShownSteps<'a> {
+    filter: StepFilter,
+    follower: Option<&'a Follower>,
+    /// The number of the first step that has not been looked at.
+    next: u64,
+    has_any: bool,
+    hooks: HookFigures,
+}
+
+impl ShownSteps<'_> {
+    /// Prints the steps that the row has beyond those looked at.
+    fn print(&mut self, view: &StoreView, line: &ThreadLine, row: &Row, output: &mut Output) -> Result<(), Failure> {
+        let Self { filter, follower, next, has_any, hooks } = self;
+        let seqs = *next..=row.seq;
+        *next = row.seq.saturating_add(1).max(*next);
+        steps(view.store.as_ref(), line, row, seqs, filter, &mut |record| {
+            *has_any = true;
+            let note = match &record {
+                RecordLine::Step(step) => Some(&step.note),
+                RecordLine::Compaction(compaction) => Some(&compaction.note),
+                RecordLine::Rebind(_) => None,
+            };
+            note.into_iter().flat_map(|note| &note.hooks).for_each(|note| hooks.add(note));
+            output.show(&record, || record_text(&record))?;
+            Ok(!output.is_closed() && follower.is_none_or(|follower| follower.exit().is_none()))
+        })
+    }
 }
 
 /// How many lanes of a join are listed; `--json` has them all.
@@ -117,26 +213,53 @@ impl HookFigures {
     }
 }
 
-/// Passes the steps of a thread to `each` in order until it returns `false`.
-pub(super) fn steps(
+/// Passes the wanted steps of a thread within `seqs` to `each` in order until it returns `false`.
+fn steps(
     store: &dyn Read,
     line: &ThreadLine,
     row: &Row,
-    each: &mut dyn FnMut(StepLine) -> Result<bool, Failure>,
+    seqs: RangeInclusive<u64>,
+    filter: &StepFilter,
+    each: &mut dyn FnMut(RecordLine) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let beginning = rebuild::beginning(store, row)?;
-    // A definition of another version may have no body readers here; its steps can still be shown.
-    let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
-    let mut outcome = Ok(true);
-    if row.seq == 0 {
+    if seqs.is_empty() {
         return Ok(());
     }
-    store.steps(&line.thread, 1..=row.seq, &mut |stored, note| {
-        let body = rebuild::body(&body_readers, &stored.step.role, &stored.step.answer);
-        outcome = step_line(store, stored, note, body).and_then(&mut *each);
+    let beginning = rebuild::beginning(store, row)?;
+    // A definition of another version may have no body readers here; its steps can still be shown.
+    let bindings = Bindings::new(row.start, &beginning.workflow).ok();
+    let body = |step: &Step| {
+        let binding = bindings.as_ref().and_then(|bindings| bindings.of(step.start, store).ok());
+        binding.map(|binding| binding.body(&step.role, &step.answer)).unwrap_or_default()
+    };
+    let mut outcome = Ok(true);
+    store.scan(&line.thread, seqs, &mut |stored, note| {
+        if !filter.wants(&stored) {
+            return true;
+        }
+        outcome = record_line(store, stored, note, &body).and_then(&mut *each);
         matches!(outcome, Ok(true))
     })?;
     outcome.map(|_| ())
+}
+
+fn record_text(line: &RecordLine) -> String {
+    match line {
+        RecordLine::Step(step) => step_text(step),
+        RecordLine::Rebind(rebind) => {
+            format!("\n{:>3}. the thread goes on under another definition\n", rebind.seq)
+        }
+        RecordLine::Compaction(compaction) => {
+            let CompactionLine { seq, role, lane, text, through_visit, note, .. } = &**compaction;
+            let spent = spending(note.usage, note.cost_usd);
+            let who = who(role, lane);
+            let head = format!("\n{seq:>3}. history of {who} up to visit {through_visit} put into one text{spent}\n");
+            text.lines().fold(head, |mut told, line| {
+                let _ = writeln!(told, "       {line}");
+                told
+            })
+        }
+    }
 }
 
 pub(super) fn thread_text(line: &ThreadLine) -> String {
@@ -235,7 +358,7 @@ fn beginning(result: &str) -> String {
 }
 
 /// Writes indented text under a label; nothing if the text is empty.
-fn block(text: &mut String, mark: &str, words: &str) {
+pub(super) fn block(text: &mut String, mark: &str, words: &str) {
     let words = words.trim_end();
     if words.is_empty() {
         return;

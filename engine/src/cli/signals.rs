@@ -24,6 +24,15 @@ pub struct Signals {
 impl Signals {
     /// Starts listening. Must be called within a runtime.
     pub fn listen() -> Result<Self, Failure> {
+        Self::start("\nstopping; once more stops at once\n")
+    }
+
+    /// Like [`listen`](Self::listen), for a verb that only reads and has nothing to bring to an end.
+    pub fn watch() -> Result<Self, Failure> {
+        Self::start("")
+    }
+
+    fn start(notice: &'static str) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::InternalFault, format!("signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -33,7 +42,7 @@ impl Signals {
             let first = next(&mut interrupt, &mut terminate).await;
             let _ = received.first.set(first);
             received.stop.cancel();
-            tell("\nstopping; once more stops at once\n");
+            tell(notice);
             let second = tokio::select! {
                 second = next(&mut interrupt, &mut terminate) => second,
                 () = tokio::time::sleep(DRAIN) => first,

@@ -61,12 +61,30 @@ impl DrivenThreads {
 
 /// Opens the store for reading; `None` if nothing has been written to it.
 pub fn view_store(args: &StoreArgs) -> Result<Option<StoreView>, Failure> {
-    let settings = settings(&args.flags())?;
-    view_store_at(&settings.store.value)
+    view_store_at(&store_folder(args)?)
+}
+
+/// The folder of the store that the settings and the command line name.
+pub fn store_folder(args: &StoreArgs) -> Result<PathBuf, Failure> {
+    Ok(settings(&args.flags())?.store.value)
 }
 
 /// Like [`view_store`], for a folder.
 pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
+    let Some((view, notices)) = opened(at)? else { return Ok(None) };
+    for notice in notices {
+        tell(&format!("store: {notice}\n"));
+    }
+    Ok(Some(view))
+}
+
+/// Like [`view_store_at`], for a store that was opened before: its notices are not repeated.
+pub fn view_store_again(at: &Path) -> Result<Option<StoreView>, Failure> {
+    Ok(opened(at)?.map(|(view, _)| view))
+}
+
+/// The store in a folder, with notices about the opening.
+fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
     // The owner of the files is checked before they are read.
     if folder::look(at)? == FolderState::Nothing {
         return Ok(None);
@@ -77,11 +95,8 @@ pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
     let before = DrivenThreads::of(at)?;
     let (reader, opened) = store::RocksReader::open(at)?;
-    for notice in opened.notices {
-        tell(&format!("store: {notice}\n"));
-    }
     let driven = if before == DrivenThreads::Unknown { before } else { before.or(DrivenThreads::of(at)?) };
-    Ok(Some(StoreView { store: Box::new(reader), driven }))
+    Ok(Some((StoreView { store: Box::new(reader), driven }, opened.notices)))
 }
 
 /// A writable store: the user's own, or one that a person agreed to use.

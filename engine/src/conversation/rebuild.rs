@@ -231,7 +231,7 @@ pub struct RebuiltCompaction<'a> {
 }
 
 /// Rebuilds every request of a thread in order and passes each to `each` until it returns `false`. `wanted` selects
-/// the records by number: requests of the others are not built, only their place in the history.
+/// the records: requests of the others are not built, only their place in the history.
 ///
 /// # Errors
 /// If a step or an object is missing or damaged.
@@ -239,7 +239,7 @@ pub fn requests(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    wanted: &dyn Fn(u64) -> bool,
+    wanted: &dyn Fn(&StoredRecord) -> bool,
     each: &mut dyn FnMut(Request) -> bool,
 ) -> Result<(), Error> {
     walk(store, thread, row, wanted, &mut |met| match met {
@@ -256,7 +256,7 @@ pub fn walk(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    wanted: &dyn Fn(u64) -> bool,
+    wanted: &dyn Fn(&StoredRecord) -> bool,
     each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
 ) -> Result<(), Error> {
     if row.seq == 0 {
@@ -380,14 +380,14 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: StoredRecord,
         note: &Note,
-        wanted: &dyn Fn(u64) -> bool,
+        wanted: &dyn Fn(&StoredRecord) -> bool,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let (lane, prev) = (stored.record.lane().cloned().unwrap_or_else(LanePath::trunk), stored.record.prev());
         let place = self.rounds.step(stored.seq, stored.digest, &lane, prev);
         self.enter(&place);
         self.steps.keep(&stored, note)?;
-        let is_wanted = wanted(stored.seq);
+        let is_wanted = wanted(&stored);
         match &stored.record {
             Record::Compaction(compaction) => self.compaction(&stored, compaction, note, is_wanted, each),
             Record::Rebind(rebind) => self.rebind(rebind).map(|()| true),

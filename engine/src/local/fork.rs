@@ -19,7 +19,9 @@ use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
 use crate::resolved_roles::{self, BodyReader};
 use crate::store::{self, Base, Read, Row, Status, StoredRecord};
-use crate::thread::{Action, Answered, Definition, Definitions, Input, Machine, Object, Origin, PastStep, VisitEnd};
+use crate::thread::{
+    Action, Answered, Commit, Definition, Definitions, Input, Machine, Object, Origin, PastStep, VisitEnd,
+};
 
 /// A definition and an input to go on with.
 #[derive(Debug, Clone)]
@@ -132,6 +134,13 @@ struct Past<'a> {
     workflow: Workflow,
     first: Digest,
     definitions: Definitions,
+}
+
+/// A move to another definition.
+struct Rebound {
+    commit: Commit,
+    /// Its workflow, policy and start.
+    objects: [Object; 3],
 }
 
 /// A past under an edited definition.
@@ -264,6 +273,27 @@ impl<'a> Past<'a> {
         Ok(rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input)
     }
 
+    /// The move to an edited definition after step `at`.
+    fn rebound(&self, at: u64, edited: &Edited, now_ms: u64) -> Result<Rebound, Error> {
+        let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
+        let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, &edited.workflow)?;
+        let (policy, policy_bytes) = Digest::of(Kind::Policy, &edited.policy)?;
+        let start = Start { input: input.clone(), layout: LAYOUT, workflow };
+        let (start, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let to = definition(start, &edited.workflow, &edited.policy, input)?;
+        let mut machine = self.machine(&self.steps()?, at)?.keeping(&to).resumed(0);
+        let steps = Steps::new(self.store, self.thread.clone(), start, &edited.workflow)?;
+        let commit = machine.rebind(to, now_ms, &steps).map_err(|fault| {
+            refused(format!("the thread cannot go on from step {at} under the edited file: {}", fault.message))
+        })?;
+        let objects = [
+            (Kind::Workflow, workflow, workflow_bytes),
+            (Kind::Policy, policy, policy_bytes),
+            (Kind::Start, start, start_bytes),
+        ];
+        Ok(Rebound { commit, objects })
+    }
+
     /// Refuses a fork after step `at` that an edited definition contradicts.
     fn check(&self, at: u64, edited: &Edited, closed: &[u64]) -> Result<(), Error> {
         if !closed.contains(&at) {
@@ -283,7 +313,8 @@ impl<'a> Past<'a> {
                 let (seq, role) = (stored.seq, step.lane.role_in_lane(&step.role));
                 refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
             })
-        })
+        })?;
+        self.rebound(at, edited, 0).map(|_| ())
     }
 }
 
@@ -408,31 +439,16 @@ impl Engine {
         (at, edited, origin): (u64, &Edited, Origin),
         now_ms: u64,
     ) -> Result<store::Commit, Error> {
-        let past = Past::of(&*self.parts.store, thread, row)?;
-        let steps = past.steps()?;
-        let input = edited.input.clone().map_or_else(|| past.input(), Ok)?;
-        let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, &edited.workflow)?;
-        let (policy, policy_bytes) = Digest::of(Kind::Policy, &edited.policy)?;
-        let start = Start { input: input.clone(), layout: LAYOUT, workflow };
-        let (start, start_bytes) = Digest::of(Kind::Start, &start)?;
-        let to = definition(start, &edited.workflow, &edited.policy, input)?;
-        let mut machine = past.machine(&steps, at)?.keeping(&to).resumed(0);
-        let steps = Steps::new(&*self.parts.store, thread.clone(), start, &edited.workflow)?;
-        let commit = machine.rebind(to, now_ms, &steps).map_err(Error::Fault)?;
+        let Rebound { mut commit, objects } = Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, now_ms)?;
+        let [workflow, policy, start] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: edited.workflow.name.clone(),
             file: edited.file.clone().or_else(|| origin.file.clone()),
             ..origin
         };
         let row = Row { workflow, policy, start, raised: Vec::new(), origin: origin.to_bytes()?, ..fork };
-        let objects: Vec<Object> = vec![
-            (Kind::Workflow, workflow, workflow_bytes),
-            (Kind::Policy, policy, policy_bytes),
-            (Kind::Start, start, start_bytes),
-        ];
-        let mut commit = commit;
         let record = commit.epoch.take().map(commits::epoch);
-        Ok(store::Commit { objects, ..commits::stored(thread.clone(), commit, row, record) })
+        Ok(store::Commit { objects: objects.into(), ..commits::stored(thread.clone(), commit, row, record) })
     }
 
     /// The commit of a fork in which a step has another answer.

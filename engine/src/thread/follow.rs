@@ -59,7 +59,7 @@ impl Machine {
             Record::Rebind(rebind) => {
                 let Some(to) = definitions.get(&rebind.to).cloned() else { return Ok(false) };
                 let followed = self.follow_rebind(rebind, to, &of);
-                if let (Ok(true), LanePhase::Deciding) = (&followed, &self.trunk.doing) {
+                if followed {
                     self.is_replaying = true;
                     let begun = self.begin(recall, &mut Vec::new());
                     self.given.clear();
@@ -68,7 +68,7 @@ impl Machine {
                     self.ending = self.pending.ending.take();
                     begun.map_err(|halt| self.halted(halt))?;
                 }
-                followed.map_err(|halt| self.halted(halt))
+                Ok(followed)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Rebinds: from here on, a thread follows another definition.
 
 use super::lane::{EdgeCount, LanePhase};
-use super::machine::{Halt, Machine, Pending, no_form};
+use super::machine::{Machine, Pending, no_form};
 use super::message::{Action, Commit, Definition, Input, NewEpoch, PastStep};
 use super::recall::StepLookup;
 use crate::graph::{EdgeId, Graph};
@@ -54,17 +54,17 @@ impl Machine {
         let checkpoint = self.checkpoint()?;
         self.version += 1;
         let epoch = Some(NewEpoch { seq, digest, bytes, record, place, note });
-        Ok(Commit { checkpoint, epoch, ..self.commit_of_row() })
+        Ok(Commit { epoch, checkpoint, ..self.commit_of_row() })
     }
 
     /// Follows a committed rebind to `to`; `false` if it does not follow.
-    pub(super) fn follow_rebind(&mut self, rebind: &Rebind, to: Definition, of: &PastStep) -> Result<bool, Halt> {
+    pub(super) fn follow_rebind(&mut self, rebind: &Rebind, to: Definition, of: &PastStep) -> bool {
         if !self.can_rebind() || rebind.to != to.start || self.seq + 1 != of.seq {
-            return Ok(false);
+            return false;
         }
         self.move_to(to, of.seq, of.digest);
         self.version += 1;
-        Ok(true)
+        true
     }
 
     fn move_to(&mut self, to: Definition, seq: u64, digest: Digest) {

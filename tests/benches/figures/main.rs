@@ -5,6 +5,7 @@
 
 #![expect(clippy::expect_used, reason = "a bench that cannot be set up has nothing to say")]
 
+mod diff;
 mod durable;
 mod history;
 #[cfg(feature = "caches")]
@@ -35,6 +36,7 @@ fn main() {
         ("history", history::messages),
         ("prefix", prefix::thread),
         ("size", size::bytes),
+        ("diff", diff::threads),
         #[cfg(feature = "caches")]
         ("kept hits", kept::hits),
         #[cfg(feature = "caches")]

@@ -1,0 +1,236 @@
+//! The difference of two texts in words.
+//!
+//! Law: the parts joined give both texts again, byte for byte. The work is bounded: beyond [`MAX_TOKENS`] what differs
+//! is compared by lines, and beyond that many lines it is one change.
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+/// How many tokens of either text are compared with each other, behind the common beginning and before the common end.
+/// The work grows with the square of it in the worst case.
+pub const MAX_TOKENS: usize = 2_000;
+
+/// A part of two texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// In both.
+    Same(String),
+    /// In place of each other; one of them may be empty.
+    Changed {
+        /// In the first text.
+        removed: String,
+        /// In the second.
+        added: String,
+    },
+}
+
+/// Compares two texts.
+pub fn words(old: &str, new: &str) -> Vec<Part> {
+    let mut parts = Parts::default();
+    parts.texts(&tokens(old), &tokens(new), Unit::Line);
+    parts.0
+}
+
+/// How texts with too many tokens are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Line,
+    Whole,
+}
+
+/// Words, runs of blanks, and every other character by itself. Scripts that do not separate words go by characters.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((from, c)) = chars.next() {
+        let kind = Kind::of(c);
+        while kind != Kind::Single && chars.next_if(|(_, next)| Kind::of(*next) == kind).is_some() {}
+        let to = chars.peek().map_or(text.len(), |(at, _)| *at);
+        tokens.extend(text.get(from..to));
+    }
+    tokens
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Word,
+    Blank,
+    /// A newline too, so that lines can be told apart.
+    Single,
+}
+
+impl Kind {
+    fn of(c: char) -> Self {
+        /// The first of the blocks of East Asian scripts.
+        const CJK: char = '\u{2e80}';
+        match c {
+            '\n' => Self::Single,
+            c if c.is_whitespace() => Self::Blank,
+            c if (c.is_alphanumeric() || c == '_') && c < CJK => Self::Word,
+            _ => Self::Single,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Parts(Vec<Part>);
+
+impl Parts {
+    fn texts(&mut self, old: &[&str], new: &[&str], coarser: Unit) {
+        let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+        let (begin, old) = old.split_at(before);
+        let (_, new) = new.split_at(before);
+        let after = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+        let (old, end) = old.split_at(old.len() - after);
+        let (new, _) = new.split_at(new.len() - after);
+        self.same(begin);
+        if old.len().max(new.len()) <= MAX_TOKENS {
+            self.tokens(old, new);
+        } else if coarser == Unit::Line {
+            self.lines(old, new);
+        } else {
+            self.changed(&old.concat(), &new.concat());
+        }
+        self.same(end);
+    }
+
+    fn tokens(&mut self, old: &[&str], new: &[&str]) {
+        for op in capture_diff_slices(Algorithm::Myers, old, new) {
+            let old = old.get(op.old_range()).unwrap_or_default();
+            match op {
+                DiffOp::Equal { .. } => self.same(old),
+                _ => self.changed(&old.concat(), &new.get(op.new_range()).unwrap_or_default().concat()),
+            }
+        }
+    }
+
+    fn lines(&mut self, old: &[&str], new: &[&str]) {
+        let split = |tokens: &[&str]| tokens.concat().split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>();
+        let (old, new) = (split(old), split(new));
+        if old.len().max(new.len()) > MAX_TOKENS {
+            return self.changed(&old.concat(), &new.concat());
+        }
+        for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+            let old = old.get(op.old_range()).unwrap_or_default().concat();
+            let new = new.get(op.new_range()).unwrap_or_default().concat();
+            self.texts(&tokens(&old), &tokens(&new), Unit::Whole);
+        }
+    }
+
+    fn same(&mut self, tokens: &[&str]) {
+        if tokens.is_empty() {
+            return;
+        }
+        let text = tokens.concat();
+        match self.0.last_mut() {
+            Some(Part::Same(before)) => before.push_str(&text),
+            _ => self.0.push(Part::Same(text)),
+        }
+    }
+
+    /// Adds a change. One that is parted from the previous by no word is joined with it: two sentences that have their
+    /// blanks in common are read as two sentences.
+    fn changed(&mut self, removed: &str, added: &str) {
+        if removed.is_empty() && added.is_empty() {
+            return;
+        }
+        let between = match self.0.as_slice() {
+            [.., Part::Changed { .. }, Part::Same(text)] if !text.contains(char::is_alphanumeric) => self.0.pop(),
+            _ => None,
+        };
+        if let Some(Part::Changed { removed: before, added: before_added }) = self.0.last_mut() {
+            if let Some(Part::Same(text)) = between {
+                before.push_str(&text);
+                before_added.push_str(&text);
+            }
+            before.push_str(removed);
+            before_added.push_str(added);
+            return;
+        }
+        self.0.push(Part::Changed { removed: removed.to_owned(), added: added.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn same(text: &str) -> Part {
+        Part::Same(text.to_owned())
+    }
+
+    fn changed(removed: &str, added: &str) -> Part {
+        Part::Changed { removed: removed.to_owned(), added: added.to_owned() }
+    }
+
+    /// Both texts, from their parts.
+    fn joined(parts: &[Part]) -> (String, String) {
+        let (mut old, mut new) = (String::new(), String::new());
+        for part in parts {
+            match part {
+                Part::Same(text) => {
+                    old.push_str(text);
+                    new.push_str(text);
+                }
+                Part::Changed { removed, added } => {
+                    old.push_str(removed);
+                    new.push_str(added);
+                }
+            }
+        }
+        (old, new)
+    }
+
+    #[test]
+    fn words_are_compared_and_not_lines() {
+        let old = "The tide leaves\nthe pool twice a day.";
+        let new = "The tide fills\nthe pool once a day, slowly.";
+        let parts = [
+            same("The tide "),
+            changed("leaves", "fills"),
+            same("\nthe pool "),
+            changed("twice", "once"),
+            same(" a day"),
+            changed("", ", slowly"),
+            same("."),
+        ];
+        assert_eq!(words(old, new), parts);
+        assert_eq!(words("a b", "c d"), [changed("a b", "c d")], "blanks alone hold no sentence together");
+        assert_eq!(words("潮が引く", "潮が満ちる"), [same("潮が"), changed("引く", "満ちる")]);
+        assert_eq!(words("same", "same"), [same("same")]);
+        assert_eq!(words("", ""), []);
+        assert_eq!(words("", "all"), [changed("", "all")]);
+    }
+
+    #[test]
+    fn a_word_is_found_in_a_text_that_is_too_long_to_compare_by_words() {
+        let line = |at: usize| format!("Line {at} of many that are all different from each other.\n");
+        let old: String = (0..1000).map(line).collect();
+        let new = old.replace("Line 3 of", "Line three of").replace("Line 900 of", "Line 900 out of");
+        let parts = words(&old, &new);
+        let changes: Vec<&Part> = parts.iter().filter(|part| matches!(part, Part::Changed { .. })).collect();
+        assert_eq!(changes, [&changed("3", "three"), &changed("", " out")]);
+        assert_eq!(joined(&parts), (old, new));
+    }
+
+    #[test]
+    fn texts_with_nothing_in_common_are_one_change() {
+        let text = |word: &str| format!("{word} ").repeat(MAX_TOKENS);
+        assert_eq!(words(&text("a"), &text("b")).len(), 2, "the last blank is common");
+        let lines = |word: &str| (0..=MAX_TOKENS).map(|at| format!("{word}{at}\n")).collect::<Vec<_>>().concat();
+        assert_eq!(words(&lines("a"), &lines("b")).len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_give_both_texts_again(old in "[ab \n.,é潮]{0,60}", new in "[ab \n.,é潮]{0,60}") {
+            let parts = words(&old, &new);
+            prop_assert_eq!(joined(&parts), (old, new));
+            for pair in parts.windows(2) {
+                let kind = |part: &Part| matches!(part, Part::Same(_));
+                prop_assert_ne!(kind(&pair[0]), kind(&pair[1]));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `rondo show --follow`: prints the steps of a thread as the process that drives it commits them.
+//!
+//! The store is opened again for each look: the process that holds it may end and another take its place at any time,
+//! and a reader holds no lock that would be noticed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use tokio::runtime::Runtime;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::no_threads;
+use super::signals::Signals;
+use super::store_access::{StoreView, view_store_again};
+use crate::store::Row;
+
+/// The time between two looks at the store.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How many looks in a row may fail: files change while one holder of the store follows another.
+const MAX_FAILURES: u32 = 4;
+
+/// Looks at a thread again and again, until a signal.
+pub struct Follower {
+    folder: PathBuf,
+    thread: ThreadId,
+    signals: Signals,
+    runtime: Runtime,
+}
+
+impl Follower {
+    pub fn new(folder: PathBuf, thread: ThreadId) -> Result<Self, Failure> {
+        let runtime = super::runtime()?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::watch()?
+        };
+        Ok(Self { folder, thread, signals, runtime })
+    }
+
+    /// The exit code of the signal that ends this, if one came.
+    pub fn exit(&self) -> Option<Exit> {
+        self.signals.exit()
+    }
+
+    /// Waits, and opens the store again. `None` after a signal.
+    ///
+    /// # Errors
+    /// If the store cannot be read any more, or holds no such thread.
+    pub fn next(&self) -> Result<Option<(StoreView, Row)>, Failure> {
+        let mut failures = 0;
+        loop {
+            self.wait();
+            if self.exit().is_some() {
+                return Ok(None);
+            }
+            match look(&self.folder, &self.thread) {
+                Ok(found) => return Ok(Some(found)),
+                Err(failure) => {
+                    failures += 1;
+                    if failures >= MAX_FAILURES {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait(&self) {
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = tokio::time::sleep(INTERVAL) => {}
+                () = self.signals.stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn look(folder: &Path, thread: &ThreadId) -> Result<(StoreView, Row), Failure> {
+    let view = view_store_again(folder)?.ok_or_else(no_threads)?;
+    let row = view.store.row(thread)?;
+    let row = row.ok_or_else(|| Failure::new(Code::ThreadUnknown, format!("thread {thread} is not there any more")))?;
+    Ok((view, row))
+}
