@@ -16,6 +16,7 @@ mod digest;
 mod durable_first;
 mod events;
 mod forks;
+mod frozen;
 mod grants;
 mod hooks;
 mod kill;
