@@ -15,6 +15,9 @@ use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{Record, Usage};
 use rondo_tests::{checked, follow, run_config, start};
 
+use crate::binary::{Place, fixture};
+use crate::kill;
+
 /// A writer and an editor go round. The writer's history is put into one text when its request gets long.
 fn workflow(history: &str, at: u64, keep: u64) -> String {
     format!(
@@ -229,4 +232,32 @@ fn a_text_that_saves_nothing_is_refused_and_the_thread_goes_on() {
         let checkpoint: serde_json::Value = serde_json::from_slice(&row.checkpoint).unwrap();
         assert_eq!(checkpoint["spent"]["usage"]["output_tokens"], 2 * asked, "every call is charged");
     }
+}
+
+/// Killed after any line that it wrote, in the middle of a compaction too, a run is resumed to the same head.
+#[test]
+fn a_run_killed_after_any_line_is_resumed_to_the_same_head() {
+    let words = ["run", &fixture("compaction"), "--offline", "-i", "topic=tides", "--json"].map(str::to_owned);
+    let undisturbed = Place::new();
+    let run = undisturbed.run(&words).exits(0);
+    let compactions = |place: &Place| {
+        let shown = place.run(["show", "last", "--json"]).exits(0).json();
+        shown.iter().filter(|line| line["event"] == "compaction").count()
+    };
+    assert_eq!(compactions(&undisturbed), 2);
+    let prefix = undisturbed.run(["prefix", "last", "--json"]).exits(0).json();
+    let broke: Vec<&serde_json::Value> = prefix.iter().filter(|visit| !visit["broke"].is_null()).collect();
+    assert_eq!(broke.len(), 2);
+    assert!(broke.iter().all(|visit| visit["broke"]["cause"] == "history compacted"), "{broke:?}");
+    assert!(broke[0]["broke"]["detail"].as_str().unwrap().contains("pays off after"), "{broke:?}");
+    let head = run.event("thread_finished")["head"].clone();
+    kill::after_any_line(&words, run.lines.len(), |place, killed| {
+        if place.run(["threads", "--json"]).exits(0).lines.is_empty() {
+            assert!(!kill::has_started(killed));
+            return;
+        }
+        let resumed = place.run(["resume", "last", "--json"]).exits(0);
+        assert_eq!(resumed.event("thread_finished")["head"], head);
+        place.run(["verify", "last", "--json"]).exits(0);
+    });
 }
