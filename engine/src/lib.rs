@@ -130,4 +130,7 @@ pub mod trust;
 pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;
-pub use local::{Cancelled, Ended, Engine, Error, NewThread, PersonAnswer, Resumed, RunConfig, Stopper, ThreadHandle};
+pub use local::{
+    Cancelled, Ended, Engine, Error, FilledForm, NewThread, PersonAnswer, PersonSaid, Resumed, RunConfig, Stopper,
+    ThreadHandle,
+};

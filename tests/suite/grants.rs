@@ -193,13 +193,42 @@ fn trust_records_belong_to_the_user_and_a_damaged_file_grants_nothing() {
 }
 
 #[test]
-fn an_unattended_approval_ends_the_run_with_the_name_of_the_tool() {
+fn an_unattended_approval_waits_for_an_answer() {
     let office = Office::trusted("[grant]\ntools = [\"*\"]\napprove = [\"write_file\"]\n");
-    let stopped = office.run(&["run", "clerk", "--offline", "--json"]).exits(3);
-    let error = stopped.event("error");
-    assert_eq!(error["code"], "RN1704");
-    assert!(error["message"].as_str().unwrap().contains("write_file"), "{error}");
+    let waiting = office.run(&["run", "clerk", "--offline", "--json"]).exits(75);
+    let form = waiting.event("thread_waiting");
+    assert_eq!((&form["role"], &form["form"]["approval"]["tool"]), (&"clerk".into(), &"write_file".into()));
     assert_eq!(office.note(), None);
+    let calls = waiting.events("call_settled").len();
+    assert!(office.run(&["show", "last"]).exits(0).text().contains("--approve` or `--refuse"));
+    // Nothing has been decided since, and the model is not asked again.
+    let again = office.run(&["resume", "last", "--json"]).exits(75);
+    assert_eq!(again.events("call_settled")[0]["answered_by"], "journal");
+    for (words, code) in
+        [(&["--status", "done"][..], "RN1413"), (&["--approve", "--lane", "clerk[0]"], "RN1412"), (&[], "RN1413")]
+    {
+        let refused = office.run(&[&["answer", "last", "--json"], words].concat());
+        assert_eq!(refused.event("error")["code"], code, "{words:?}: {refused:?}");
+    }
+    let done = office.run(&["answer", "last", "--approve", "--json"]).exits(0);
+    assert_eq!(office.note().as_deref(), Some("a note"));
+    let asked = done.events("call_settled").iter().filter(|call| call["answered_by"] == "port").count();
+    assert_eq!(asked + calls, 2, "each reply is paid for once");
+    let steps = office.run(&["show", "last", "--json"]).exits(0).json();
+    assert!(steps[1]["note"]["person"].is_string(), "{}", steps[1]);
+    assert_eq!(office.run(&["answer", "last", "--approve", "--json"]).exits(7).event("error")["code"], "RN1412");
+}
+
+#[test]
+fn a_refused_call_is_told_to_the_role_that_asked() {
+    let office = Office::trusted("[grant]\ntools = [\"*\"]\napprove = [\"write_file\"]\n");
+    office.run(&["run", "clerk", "--offline", "--json"]).exits(75);
+    let done = office.run(&["answer", "last", "--refuse", "--why", "not on a Friday", "--json"]).exits(0);
+    assert_eq!(done.event("tool_finished")["answered_by"], "loop");
+    assert_eq!(office.note(), None);
+    let shown = office.run(&["show", "last", "--json"]).exits(0).json();
+    assert!(shown[1]["transcript"].to_string().contains("not on a Friday"), "{}", shown[1]);
+    office.run(&["verify", "last"]).exits(0);
 }
 
 #[test]

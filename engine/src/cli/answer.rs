@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
 use super::find_thread::{find_thread, no_threads};
-use super::form::{self, Filled};
+use super::form;
 use super::lines::origin;
 use super::output::{Output, word};
 use super::person::is_attended;
@@ -28,7 +28,7 @@ use crate::local::forms;
 use crate::resolved_roles;
 use crate::store::{self, Read, Row};
 use crate::thread::OpenForm;
-use crate::{Ended, PersonAnswer, Resumed, ThreadHandle};
+use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
 
@@ -50,6 +50,15 @@ pub struct AnswerArgs {
     /// The text of the answer; `@file` takes a file's content
     #[arg(long, value_name = "TEXT", requires = "status")]
     body: Option<String>,
+    /// Let the tool call be made that waits for approval
+    #[arg(long, conflicts_with_all = ["status", "refuse"])]
+    approve: bool,
+    /// Do not let the tool call be made
+    #[arg(long, conflicts_with = "status")]
+    refuse: bool,
+    /// Why not; the role that asked for the call reads it
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    why: Option<String>,
     #[command(flatten)]
     pub(super) run: ResumeArgs,
 }
@@ -74,18 +83,23 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
     let (open, workflow) = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
-    let filled = match &args.status {
-        Some(status) => given(role, status, args)?,
-        None if is_attended() && !output.is_json() => match form::ask(&open, role) {
-            Some(filled) => filled,
+    let is_approval = open.form.get("approval").is_some();
+    let said = match (&args.status, args.approve || args.refuse) {
+        (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
+        (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
+        (_, true) => PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() },
+        (Some(status), _) => PersonSaid::Form(given(role, status, args)?),
+        (None, _) if is_attended() && !output.is_json() => match form::ask(&open, role) {
+            Some(said) => said,
             None => return Ok(Exit::Waiting),
         },
-        None => {
+        (None, _) if is_approval => return Err(other_kind(&open, is_approval)),
+        (None, _) => {
             let message = "the command does not say what the answer is: `--status` is missing";
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
-    let answer = filled.by_this_person(open);
+    let answer = form::by_this_person(said, open);
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
     let options = RunOptions { is_quiet: args.run.quiet, concurrency: 1 };
@@ -136,7 +150,7 @@ pub(super) async fn follow_and_ask(
         let asked = tokio::task::spawn_blocking(move || {
             let role = role(&workflow, &open.visit)?.clone();
             let filled = suspended(|| form::ask(&open, &role));
-            let answer = filled.map(|filled| filled.by_this_person(open));
+            let answer = filled.map(|said| form::by_this_person(said, open));
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
@@ -182,6 +196,17 @@ fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     }
 }
 
+/// The failure for an answer to a form of the other kind.
+fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
+    let role = &open.visit.role;
+    let message = if is_approval {
+        format!("{role} waits for the approval of a tool call: answer with `--approve` or `--refuse`")
+    } else {
+        format!("{role} waits for a form and not for an approval: answer with `--status`")
+    };
+    Failure::new(Code::AnswerUnclear, message)
+}
+
 /// The form that is meant.
 fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<OpenForm, Failure> {
     let listed: Vec<String> = open.iter().map(|open| words_for(thread, open)).collect();
@@ -225,7 +250,7 @@ fn statuses(role: &Role) -> String {
 }
 
 /// The answer that the command line gives.
-fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<Filled, Failure> {
+fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
     let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
     let Some((status, declared)) = role.output.iter().find(|(known, _)| known.as_str() == status) else {
         return Err(invalid(format!("the form has no status `{status}`")));
@@ -240,7 +265,7 @@ fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<Filled, Failure
         fields.push((name.to_owned(), value));
     }
     let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
-    Ok(Filled { status: status.clone(), fields: fields.into_iter().collect(), body })
+    Ok(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body })
 }
 
 fn text_of(word: &str) -> Result<String, Failure> {
@@ -251,9 +276,10 @@ fn text_of(word: &str) -> Result<String, Failure> {
 fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> {
     let contracts =
         resolved_roles::body_readers(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let PersonSaid::Form(form) = &answer.said else { return Ok(()) };
     let Some(contract) = contracts.get(&answer.visit.role) else { return Ok(()) };
     let role = role(workflow, &answer.visit)?;
     let invalid =
         |fault: rondo_protocol::call::Fault| Failure::new(fault.code, fault.message).with_hint(statuses(role));
-    forms::read(contract, &answer.to_value()).map(drop).map_err(invalid)
+    forms::read(contract, &form.to_value()).map(drop).map_err(invalid)
 }

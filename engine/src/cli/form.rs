@@ -11,24 +11,13 @@ use rondo_protocol::workflow::types::{self, Field};
 use super::lines::who;
 use super::output::{printable, tell};
 use super::person::answer_to;
-use crate::PersonAnswer;
 use crate::temporary_folder::temporary_folder;
 use crate::thread::OpenForm;
+use crate::{FilledForm, PersonAnswer, PersonSaid};
 
-/// What a person filled in.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Filled {
-    pub status: Status,
-    pub fields: Value,
-    pub body: String,
-}
-
-impl Filled {
-    /// The answer by the person whose process this is.
-    pub fn by_this_person(self, OpenForm { thread, visit, .. }: OpenForm) -> PersonAnswer {
-        let Self { status, fields, body } = self;
-        PersonAnswer { thread, visit, status, fields, body, person: person() }
-    }
+/// The answer by the person whose process this is.
+pub fn by_this_person(said: PersonSaid, OpenForm { thread, visit, .. }: OpenForm) -> PersonAnswer {
+    PersonAnswer { thread, visit, said, person: person() }
 }
 
 /// The name of the account.
@@ -39,13 +28,16 @@ fn person() -> String {
 }
 
 /// Asks for the answer to a form; `None` if the person leaves it open.
-pub fn ask(open: &OpenForm, role: &Role) -> Option<Filled> {
+pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {
     let mut shown = format!("\n{} asks:\n", who(&open.visit.role, &open.visit.lane));
     let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default();
     for line in printable(prompt).lines() {
         let _ = writeln!(shown, "    {line}");
     }
     tell(&shown);
+    if open.form.get("approval").is_some() {
+        return approval();
+    }
     let (status, declared) = status(role)?;
     let mut fields = Vec::new();
     for (name, field) in declared {
@@ -54,7 +46,17 @@ pub fn ask(open: &OpenForm, role: &Role) -> Option<Filled> {
         }
     }
     let fields = fields.into_iter().collect();
-    Some(Filled { status: status.clone(), fields, body: body()? })
+    Some(PersonSaid::Form(FilledForm { status: status.clone(), fields, body: body()? }))
+}
+
+/// Asks whether a tool call may be made.
+fn approval() -> Option<PersonSaid> {
+    let is_allowed = match answer_to("approve it? [y/n] ").to_lowercase().as_str() {
+        "y" | "yes" => true,
+        "n" | "no" => false,
+        _ => return None,
+    };
+    Some(PersonSaid::Approval { is_allowed, why: String::new() })
 }
 
 fn status(role: &Role) -> Option<&(Status, Vec<(FieldName, Field)>)> {

@@ -406,7 +406,9 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
             );
             block(&mut text, "", open.form.get("prompt").and_then(Value::as_str).unwrap_or_default());
         }
-        let _ = writeln!(text, "  `rondo answer {}` answers", line.thread);
+        let is_approval = |open: &crate::thread::OpenForm| open.form.get("approval").is_some();
+        let how = if origin.forms.iter().all(is_approval) { " --approve` or `--refuse" } else { "" };
+        let _ = writeln!(text, "  `rondo answer {}{how}` answers", line.thread);
     }
     text
 }

@@ -25,15 +25,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{self, ParentVisit};
 use super::commits;
-use super::forms::{self, PersonAnswer};
+use super::forms::{self, PersonAnswer, PersonSaid};
 use super::hook_notes::HookNotes;
-use super::journal::JournalPart;
+use super::journal::{Decided, JournalPart};
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::cancelled;
 use super::tool_calls::Tooling;
 use super::tool_role;
-use super::visit::{self, ModelContext, VisitContext, VisitResult, store_fault};
+use super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult, store_fault};
 use super::{Engine, RunConfig};
 use crate::conversation::{Conversations, Opened, Opening, Steps};
 use crate::env::Env;
@@ -134,6 +134,30 @@ impl Run {
     }
 }
 
+/// A person who answers while the thread waits.
+struct Away<'d, 'a> {
+    driver: &'d Driver<'a>,
+    /// The form that the visit leaves them.
+    asked: Mutex<Option<Value>>,
+}
+
+impl AwayPerson for Away<'_, '_> {
+    fn decision(&self, site: &Site) -> Option<Decided> {
+        let visit = visit::visit_of(site);
+        let answer = lock(&self.driver.answer).take_if(|answer| {
+            self.driver.is_own(answer) && answer.visit == visit && matches!(answer.said, PersonSaid::Approval { .. })
+        })?;
+        match answer.said {
+            PersonSaid::Approval { is_allowed, why } => Some(Decided { is_allowed, why, person: answer.person }),
+            PersonSaid::Form(_) => None,
+        }
+    }
+
+    fn ask(&self, form: Value) {
+        lock(&self.asked).get_or_insert(form);
+    }
+}
+
 /// Locks data that a panic cannot leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -221,7 +245,7 @@ impl<'a> Driver<'a> {
                 return self.finished(ending);
             }
             let own =
-                lock(&self.answer).take_if(|answer| answer.thread.as_ref().is_none_or(|of| *of == self.parts.thread));
+                lock(&self.answer).take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
             if let Some(answer) = own {
                 self.answer(&mut run, answer);
                 continue;
@@ -230,6 +254,10 @@ impl<'a> Driver<'a> {
                 continue;
             }
             if run.visits.is_empty() && run.commits.is_empty() {
+                if lock(&self.answer).take_if(|answer| self.is_own(answer)).is_some() {
+                    // The visit whose call it is about has not asked for it.
+                    self.stop(&mut run, not_open());
+                }
                 if run.stop.is_none() && !(run.forms.is_empty() && run.asleep.is_empty()) {
                     let of_children = run.asleep.into_values().flatten();
                     return self.waiting(run.forms.into_values().chain(of_children).collect()).await;
@@ -261,6 +289,10 @@ impl<'a> Driver<'a> {
                         }
                     }
                     VisitOutcome::Asleep(open) => {
+                        for OpenForm { visit, form, .. } in open.iter().filter(|open| open.thread.is_none()) {
+                            let (visit, form) = (visit.clone(), form.clone());
+                            self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
+                        }
                         run.asleep.insert(lane, open);
                     }
                     VisitOutcome::TooLong(leaving_bytes) => {
@@ -329,6 +361,11 @@ impl<'a> Driver<'a> {
         (lane, VisitOutcome::of(end))
     }
 
+    /// Whether an answer is for a form of this thread itself.
+    fn is_own(&self, answer: &PersonAnswer) -> bool {
+        answer.thread.as_ref().is_none_or(|of| *of == self.parts.thread)
+    }
+
     /// The answer that is for a form of the child in `lane`, or below it.
     fn answer_of_child(&self, lane: &LanePath) -> Option<PersonAnswer> {
         let Parts { store, thread, .. } = self.parts;
@@ -365,24 +402,25 @@ impl<'a> Driver<'a> {
     }
 
     /// Ends the visit that a person's answer is for; stops if its form is not open.
-    fn answer(&self, run: &mut RunState<'_>, mut answer: PersonAnswer) {
-        let lane = answer.visit.lane.clone();
-        let is_open = run.forms.get(&lane).is_some_and(|open| open.visit == answer.visit);
+    fn answer(&self, run: &mut RunState<'_>, answer: PersonAnswer) {
+        let PersonAnswer { visit, said, person, .. } = answer;
+        let PersonSaid::Form(mut form) = said else { return };
+        let lane = visit.lane.clone();
+        let is_open = run.forms.get(&lane).is_some_and(|open| open.visit == visit);
         let read = if is_open {
-            let redactor = self.parts.redactors.model(&answer.visit.role);
-            redactor.value(&mut answer.fields);
-            redactor.string(&mut answer.body);
-            let contract = self.parts.resolved_roles.body_readers.get(&answer.visit.role);
-            let contract = contract.ok_or_else(|| unknown_role(&answer.visit.role));
-            contract.and_then(|contract| forms::read(contract, &answer.to_value()))
+            let redactor = self.parts.redactors.model(&visit.role);
+            redactor.value(&mut form.fields);
+            redactor.string(&mut form.body);
+            let contract = self.parts.resolved_roles.body_readers.get(&visit.role);
+            let contract = contract.ok_or_else(|| unknown_role(&visit.role));
+            contract.and_then(|contract| forms::read(contract, &form.to_value()))
         } else {
-            let message = "the form was answered before, or its time has passed";
-            Err(Fault::new(Code::NotWaiting, FaultClass::Denied, message))
+            Err(not_open())
         };
         match read {
             Ok(answered) => {
                 run.forms.remove(&lane);
-                let end = forms::end(Ok(answered), Some(answer.person), self.parts.env.now_ms());
+                let end = forms::end(Ok(answered), Some(person), self.parts.env.now_ms());
                 run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
             }
             Err(fault) => self.stop(run, fault),
@@ -550,7 +588,8 @@ impl<'a> Driver<'a> {
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = self.site(&visit);
         let hook_notes = HookNotes::default();
-        let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits));
+        let person = Away { driver: self, asked: Mutex::default() };
+        let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits, &person));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         if let Task::Child(input) = &visit.task {
@@ -600,6 +639,10 @@ impl<'a> Driver<'a> {
             };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
+        let asked = lock(&person.asked).take();
+        if let Some(form) = asked.filter(|_| result.is_err()) {
+            return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
+        }
         let note = Note { hooks, told, ..note };
         let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
         let end = match result {
@@ -671,7 +714,7 @@ impl<'a> Driver<'a> {
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
         hook_notes: &'s HookNotes,
-        (cancel, waits): (&'s CancellationToken, &Waits),
+        (cancel, waits, person): (&'s CancellationToken, &Waits, &'s Away<'_, '_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
@@ -696,6 +739,7 @@ impl<'a> Driver<'a> {
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
             machine: &self.machine,
+            person,
             above: parts.above.as_ref().map(|above| &above.account),
         }
     }
@@ -816,6 +860,11 @@ pub fn status(outcome: Outcome) -> store::Status {
 /// The ending of a cancelled thread.
 pub fn cancelled_ending(at_ms: u64) -> Ending {
     Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Value::Null, at_ms }
+}
+
+fn not_open() -> Fault {
+    let message = "the form was answered before, or its time has passed";
+    Fault::new(Code::NotWaiting, FaultClass::Denied, message)
 }
 
 fn unknown_role(role: &RoleName) -> Fault {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_protocol::call::{Fault, FaultClass, Site, TurnReply};
+use rondo_protocol::call::{Fault, FaultClass, Site, ToolCall, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
 use rondo_protocol::id::{Status, ThreadId};
@@ -24,17 +24,38 @@ pub struct PersonAnswer {
     pub thread: Option<ThreadId>,
     /// The visit whose form it answers.
     pub visit: event::Visit,
+    /// What the person said.
+    pub said: PersonSaid,
+    /// The name of the person's account.
+    pub person: String,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PersonSaid {
+    /// The answer of a role of `kind: human`.
+    Form(FilledForm),
+    /// Whether a tool call may be made.
+    Approval {
+        /// Whether it may.
+        is_allowed: bool,
+        /// Why not, for the role that asked for it.
+        why: String,
+    },
+}
+
+/// A form that was filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilledForm {
     /// The status.
     pub status: Status,
     /// The fields, an object.
     pub fields: Value,
     /// The body.
     pub body: String,
-    /// The name of the person's account.
-    pub person: String,
 }
 
-impl PersonAnswer {
+impl FilledForm {
     /// The answer as it enters the thread: canonical JSON of `{status, fields.., body}`.
     pub fn to_value(&self) -> Value {
         let fields = match &self.fields {
@@ -44,6 +65,23 @@ impl PersonAnswer {
         let own = [("status", Value::from(self.status.as_str())), ("body", Value::from(self.body.as_str()))];
         fields.into_iter().chain(own.map(|(name, value)| (name.to_owned(), value))).collect()
     }
+}
+
+/// The form that asks whether a tool call may be made: `{prompt, approval: {tool, call, arguments}, statuses: [],
+/// expires_at_ms: null}`.
+pub(super) fn approval(call: &ToolCall) -> Value {
+    let asked = Value::from_iter([
+        ("tool", Value::from(call.name.as_str())),
+        ("call", Value::from(call.id.as_str())),
+        ("arguments", Value::from(call.arguments.as_str())),
+    ]);
+    let prompt = format!("May {} be called with {}?", call.name, call.arguments);
+    Value::from_iter([
+        ("prompt", Value::from(prompt)),
+        ("approval", asked),
+        ("statuses", Value::List(Vec::new())),
+        ("expires_at_ms", Value::Null),
+    ])
 }
 
 /// Reads an answer by the contract of its role.

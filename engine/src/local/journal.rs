@@ -49,8 +49,26 @@ pub(super) enum Record {
         /// How many.
         attempts: u64,
     },
+    /// A person said whether a tool call may be made.
+    Decided {
+        /// The position of the call in the step.
+        position: u32,
+        /// The decision.
+        decision: Decided,
+    },
     /// The text of a compaction was refused. The records before this one are of that text, those after it of the visit.
     Refused,
+}
+
+/// A person's decision about a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Decided {
+    /// Whether it may be made.
+    pub is_allowed: bool,
+    /// Why not.
+    pub why: String,
+    /// The person's account.
+    pub person: String,
 }
 
 /// The part of a lane's journal that a visit uses.
@@ -143,6 +161,8 @@ pub(super) struct Journal {
     open: BTreeMap<u32, String>,
     /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
+    /// What people said of calls, by position.
+    decided: BTreeMap<u32, Decided>,
     /// The child thread of the step.
     pub(super) child: Option<ThreadId>,
     /// Whether the text of a compaction was refused in it.
@@ -192,6 +212,9 @@ impl Journal {
                 Record::Tool(record) => {
                     journal.open.remove(&record.position);
                     journal.tools.insert(record.position, record);
+                }
+                Record::Decided { position, decision } => {
+                    journal.decided.insert(position, decision);
                 }
                 Record::Child { thread } => journal.child = Some(thread),
                 Record::Failed { attempts } => journal.attempts += attempts,
@@ -265,6 +288,9 @@ impl Journal {
             Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
                 self.open.remove(position);
             }
+            Record::Decided { position, decision } => {
+                self.decided.insert(*position, decision.clone());
+            }
             Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Refused => {}
         }
         self.pending.push(record);
@@ -276,6 +302,16 @@ impl Journal {
             self.has_refused = true;
             self.add(Record::Refused);
         }
+    }
+
+    /// What a person said of the call at `position`.
+    pub(super) fn decided(&self, position: u32) -> Option<&Decided> {
+        self.decided.get(&position)
+    }
+
+    /// The person who decided about the last of the calls.
+    pub(super) fn decided_by(&self) -> Option<&str> {
+        self.decided.last_key_value().map(|(_, decided)| decided.person.as_str())
     }
 
     /// Counts a call that failed for good.

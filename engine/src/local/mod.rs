@@ -39,7 +39,7 @@ pub use error::Error;
 pub(crate) use event_log::end;
 pub use event_loop::Ended;
 pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as plan_fork};
-pub use forms::PersonAnswer;
+pub use forms::{FilledForm, PersonAnswer, PersonSaid};
 pub use hub::{SubscribeError, Subscription};
 pub use limits::RaisedLimit;
 pub use past::StoredPast;

@@ -16,7 +16,8 @@ use rondo_protocol::event::What;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
-use super::journal::{Journal, JournalPart, JournaledCall, Record, ToolRecord};
+use super::forms;
+use super::journal::{Decided, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 
@@ -105,7 +106,8 @@ impl<'a> ToolRunner<'a> {
         self.notes.sort_by_key(|(position, _)| *position);
         let tools: Vec<ToolNote> = self.notes.into_iter().map(|(_, note)| note).collect();
         let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-        let note = Note { tools, tool_calls, ..Note::default() };
+        let person = self.journal.decided_by().filter(|person| !person.is_empty()).map(str::to_owned);
+        let note = Note { tools, tool_calls, person, ..Note::default() };
         VisitResult { result, note, objects: Vec::new(), effect_unknown, unwritten }
     }
 
@@ -229,7 +231,11 @@ impl<'a> ToolRunner<'a> {
         }
         // A person may take long, and the model's reply was paid for.
         self.keep(&call.site).await?;
+        if let Some(decision) = self.decision(call).await? {
+            return Ok(self.decided(call, &decision, is_in_doubt));
+        }
         let Some(approver) = tooling.approver else {
+            self.context.person.ask(forms::approval(call));
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
                  ask at",
@@ -241,15 +247,37 @@ impl<'a> ToolRunner<'a> {
             let _waiting = self.context.waits.begin();
             approver.approve(call).await?
         };
-        if is_wanted {
-            return Ok(None);
+        let decision = Decided { is_allowed: is_wanted, why: String::new(), person: String::new() };
+        Ok(self.decided(call, &decision, is_in_doubt))
+    }
+
+    /// What a person has said of a call while the thread waited. It is journaled before anything follows from it.
+    async fn decision(&mut self, call: &ToolCall) -> Result<Option<Decided>, Fault> {
+        let position = call.site.position;
+        if let Some(decided) = self.journal.decided(position) {
+            return Ok(Some(decided.clone()));
         }
-        let message = if is_in_doubt {
+        let Some(decision) = self.context.person.decision(&call.site) else { return Ok(None) };
+        self.journal.add(Record::Decided { position, decision: decision.clone() });
+        self.keep(&call.site).await?;
+        Ok(Some(decision))
+    }
+
+    /// The answer to a call that a person does not want; `None` if they do.
+    fn decided(&mut self, call: &ToolCall, decision: &Decided, is_in_doubt: bool) -> Option<Performed> {
+        if decision.is_allowed {
+            return None;
+        }
+        let mut message = if is_in_doubt {
             "a person does not want this call to be made again; nobody knows whether it had its effect before"
+                .to_owned()
         } else {
-            "a person looked at this call and does not want it; nothing was done"
+            "a person looked at this call and does not want it; nothing was done".to_owned()
         };
-        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message))))
+        if !decision.why.is_empty() {
+            message = format!("{message}: {}", decision.why);
+        }
+        Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message)))
     }
 
     /// Answers a call without making it.

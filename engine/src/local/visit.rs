@@ -11,7 +11,6 @@ use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::redacting;
 use rondo_agent_kit::react;
 use rondo_agent_kit::redact::Redactor;
-use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, TurnCall, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -19,11 +18,12 @@ use rondo_protocol::event::Visit;
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
+use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::account::Account;
 use super::hook_notes::HookNotes;
-use super::journal::JournalPart;
+use super::journal::{Decided, JournalPart};
 use super::model_calls::{VisitEffects, no_head};
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -57,6 +57,8 @@ pub(super) struct VisitContext<'a> {
     pub(super) waits: Waits,
     /// Admits calls and counts what they used.
     pub(super) machine: &'a Arc<Mutex<Machine>>,
+    /// What a person was asked, and has said, while no terminal is attached.
+    pub(super) person: &'a dyn AwayPerson,
     /// The account of the visit that runs this thread as a child.
     pub(super) above: Option<&'a Arc<Account>>,
 }
@@ -67,6 +69,15 @@ impl VisitContext<'_> {
         let (machine, above) = (Arc::clone(self.machine), self.above.cloned());
         Account { machine, lane: site.lane.clone(), role: site.role.clone(), above }
     }
+}
+
+/// A person who is not at a terminal of this process.
+pub(super) trait AwayPerson: Sync {
+    /// What they have said of a call of this visit. Each answer is given once.
+    fn decision(&self, site: &Site) -> Option<Decided>;
+
+    /// Leaves them a form.
+    fn ask(&self, form: Value);
 }
 
 pub(super) struct ModelContext<'a> {
