@@ -7,6 +7,7 @@
 
 mod diff;
 mod durable;
+mod forks;
 mod history;
 #[cfg(feature = "caches")]
 mod kept;
@@ -37,6 +38,8 @@ fn main() {
         ("prefix", prefix::thread),
         ("size", size::bytes),
         ("diff", diff::threads),
+        ("forks", forks::forks),
+        ("waiting", forks::waiting),
         #[cfg(feature = "caches")]
         ("kept hits", kept::hits),
         #[cfg(feature = "caches")]

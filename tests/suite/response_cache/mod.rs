@@ -707,3 +707,47 @@ proptest! {
         })?;
     }
 }
+
+/// A writer, a critic of its text, and an indexer of the same text who does not hear the critic.
+const CHAIN: &str = "rondo: 1\nname: chain\nroles:\n  writer: { system: w, context: none }\n  critic: { system: c, context: none }\n  \
+    indexer: { system: i, context: none }\ngraph:\n  start: { to: writer, prompt: Write. }\n  \
+    writer: { done: { to: critic, prompt: \"Judge: {{ body }}\" } }\n  \
+    critic: { done: { to: indexer, prompt: \"Index: {{ steps.writer.body }}\" } }\n  indexer: { done: { to: end } }\n";
+
+/// Which roles a provider was really asked for.
+type Ledger = Arc<std::sync::Mutex<Vec<String>>>;
+
+fn ledger() -> (Ledger, Arc<dyn Model>) {
+    let ledger = Ledger::default();
+    let keep = Arc::clone(&ledger);
+    let model = counting(move |_, call| {
+        keep.lock().unwrap().push(call.site.role.to_string());
+        Ok(paid(&format!("{} has spoken", call.site.role)))
+    });
+    (ledger, model)
+}
+
+/// An edited prompt and a fork run only what depends on the edit again.
+#[tokio::test]
+async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
+    use rondo_engine::local::{Edited, ForkRequest, plan_fork};
+    let bench = Bench::new();
+    let (asked, model) = ledger();
+    let first = bench.run(&hooked(CHAIN, CallKind::Model, &[]), run_config(&checked(CHAIN).workflow, &model)).await;
+    assert_eq!(*asked.lock().unwrap(), ["writer", "critic", "indexer"]);
+    let edited = hooked(&CHAIN.replace("Judge:", "Judge kindly:"), CallKind::Model, &[]);
+    for (at, expected) in [(None, &["critic"][..]), (Some(1), &[])] {
+        asked.lock().unwrap().clear();
+        let (workflow, policy) = (edited.workflow.clone(), edited.policy.clone());
+        let edited = at.is_none().then_some(Edited { workflow, policy, input: None, file: None });
+        let request = ForkRequest { at, edited, answer: None };
+        let plan = plan_fork(&*bench.store, &first.thread, &request).unwrap();
+        assert_eq!((plan.at, plan.again.steps), (1, 2));
+        let fork = bench.engine.fork(&first.thread, plan.at, &request).await.unwrap();
+        let given = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(run_config(workflow, &model));
+        let Resumed::Running(handle) = bench.engine.resume(&fork, given).await.unwrap() else { panic!("it had ended") };
+        let (_, ended) = follow(handle).await;
+        assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
+        assert_eq!(*asked.lock().unwrap(), expected, "at {at:?}");
+    }
+}
