@@ -54,8 +54,8 @@ pub fn waiting() {
     let store = open(folder.path(), Durability::Log);
     let engine = engine(Arc::clone(&store));
     let form = checked(
-        "rondo: 1\nname: form\nroles:\n  a: { kind: human, output: { yes: {}, no: {} } }\ngraph:\n  \
-         start: { to: a, prompt: Fine? }\n  a: { yes: { to: end }, no: { to: end } }\n",
+        "rondo: 1\nname: form\nroles:\n  a: { kind: human, output: { fine: {}, bad: {} } }\ngraph:\n  \
+         start: { to: a, prompt: Fine? }\n  a: { fine: { to: end }, bad: { to: end } }\n",
     );
     runtime().block_on(async {
         for _ in 0..WAITING {
