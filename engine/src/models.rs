@@ -150,12 +150,8 @@ mod tests {
 
     #[test]
     fn no_token_is_priced_twice_where_the_parts_exceed_the_whole() {
-        let usage = Usage {
-            prompt_tokens: 1_000_000,
-            cached_tokens: 800_000,
-            cache_write_tokens: 500_000,
-            ..Usage::default()
-        };
+        let usage =
+            Usage { prompt_tokens: 1_000_000, cached_tokens: 800_000, cache_write_tokens: 500_000, ..Usage::default() };
         assert!((PRICE.of(usage) - (0.8 * 0.5 + 0.2 * 2.5)).abs() < 1e-9);
         let cached = Usage { cached_tokens: 3_000_000, ..usage };
         assert!((PRICE.of(cached) - 0.5).abs() < 1e-9);

@@ -38,11 +38,13 @@ mod settings_files;
 mod show;
 mod signals;
 mod simulate;
+mod since;
 mod store_access;
 mod test;
 mod threads;
 mod tools;
 mod trust;
+mod usage;
 mod validate;
 mod verify;
 mod workflow;
@@ -86,6 +88,7 @@ enum Verb {
     Show(show::ShowArgs),
     Messages(messages::MessagesArgs),
     Prefix(prefix::PrefixArgs),
+    Usage(usage::UsageArgs),
     Graph(graph::GraphArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
@@ -200,6 +203,7 @@ impl Verb {
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
+            Self::Usage(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Test(args) => args.json.json,
@@ -223,6 +227,7 @@ impl Verb {
             Self::Show(args) => show::show(&args, output),
             Self::Messages(args) => messages::messages(&args, output),
             Self::Prefix(args) => prefix::prefix(&args, output),
+            Self::Usage(args) => usage::usage(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),

@@ -100,8 +100,9 @@ mod tests {
             let output = figures(&format!(r#"{{"prompt_tokens":3,"completion_tokens":{figure}}}"#));
             assert_eq!(output, read.map(|read| (3, 0, 0, read)), "{figure}");
             let details = format!(r#"{{"cached_tokens":{figure}}}"#);
-            let cached =
-                figures(&format!(r#"{{"prompt_tokens":2000,"completion_tokens":3,"prompt_tokens_details":{details}}}"#));
+            let cached = figures(&format!(
+                r#"{{"prompt_tokens":2000,"completion_tokens":3,"prompt_tokens_details":{details}}}"#
+            ));
             assert_eq!(cached, Some((2000, read.unwrap_or(0), 0, 3)), "{figure}");
         }
         for usage in ["{}", "[]", "7", "\"many\"", r#"{"completion_tokens":3}"#] {
