@@ -101,12 +101,15 @@ pub struct Price {
 }
 
 impl Price {
-    /// The cost of `usage` in US dollars.
+    /// The cost of `usage` in US dollars. Each token has one price: of the prompt, what was cached, then what was
+    /// written to the cache, then the rest, also where a recording states parts that exceed the whole.
     pub fn of(&self, usage: Usage) -> f64 {
-        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
+        let cached = usage.cached_tokens.min(usage.prompt_tokens);
+        let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
+        let fresh = usage.prompt_tokens - cached - written;
         millions(fresh) * self.input
-            + millions(usage.cached_tokens) * self.cached_input
-            + millions(usage.cache_write_tokens) * self.cache_write
+            + millions(cached) * self.cached_input
+            + millions(written) * self.cache_write
             + millions(usage.output_tokens) * self.output
     }
 
@@ -116,8 +119,9 @@ impl Price {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a provider's count is at most 2^40, which an f64 holds exactly")]
 fn millions(tokens: u64) -> f64 {
-    u32::try_from(tokens).map_or(f64::from(u32::MAX), f64::from) / 1e6
+    tokens as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -142,5 +146,20 @@ mod tests {
             output_tokens: 100_000,
         };
         assert!((PRICE.of(usage) - (0.8 + 0.2 + 0.5 + 0.8)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_token_is_priced_twice_where_the_parts_exceed_the_whole() {
+        let usage =
+            Usage { prompt_tokens: 1_000_000, cached_tokens: 800_000, cache_write_tokens: 500_000, ..Usage::default() };
+        assert!((PRICE.of(usage) - (0.8 * 0.5 + 0.2 * 2.5)).abs() < 1e-9);
+        let cached = Usage { cached_tokens: 3_000_000, ..usage };
+        assert!((PRICE.of(cached) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn large_counts_are_priced_in_full() {
+        let usage = Usage { prompt_tokens: 1 << 40, ..Usage::default() };
+        assert!((PRICE.of(usage) - 2.0 * 1_099_511.627_776).abs() < 1e-3);
     }
 }

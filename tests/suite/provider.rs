@@ -6,4 +6,5 @@ mod faults;
 mod recorded;
 mod secret;
 mod server;
+mod usage;
 mod wire;

@@ -63,7 +63,8 @@ fn each_request_is_shown_as_its_transcript_names_it() {
 fn readings(place: &Place, store: &Path) -> Vec<Finished> {
     let store = store.to_str().unwrap();
     let [first, second] = [&["verify", "last", "--json"][..], &["show", "last", "--json"]];
-    let words = [first, second, &["threads", "--json"], &["messages", "--role", "writer", "--visit", "1", "--json"]];
+    let [third, fourth] = [&["threads", "--json"][..], &["usage", "--by", "role", "--json"]];
+    let words = [first, second, third, fourth, &["messages", "--role", "writer", "--visit", "1", "--json"]];
     words.map(|words| place.run([words, &["--store", store]].concat())).into_iter().collect()
 }
 

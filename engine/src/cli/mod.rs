@@ -41,12 +41,14 @@ mod settings_files;
 mod show;
 mod signals;
 mod simulate;
+mod since;
 mod step_filter;
 mod store_access;
 mod test;
 mod threads;
 mod tools;
 mod trust;
+mod usage;
 mod validate;
 mod verify;
 mod workflow;
@@ -92,6 +94,7 @@ enum Verb {
     Messages(messages::MessagesArgs),
     Diff(diff::DiffArgs),
     Prefix(prefix::PrefixArgs),
+    Usage(usage::UsageArgs),
     Graph(graph::GraphArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
@@ -209,6 +212,7 @@ impl Verb {
             Self::Messages(args) => args.json.json,
             Self::Diff(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
+            Self::Usage(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Test(args) => args.json.json,
@@ -234,6 +238,7 @@ impl Verb {
             Self::Messages(args) => messages::messages(&args, output),
             Self::Diff(args) => diff::diff(&args, output),
             Self::Prefix(args) => prefix::prefix(&args, output),
+            Self::Usage(args) => usage::usage(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use rondo_protocol::workflow::read::duration_ms;
-
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, thread_line};
 use super::output::{Output, word};
+use super::since::{Since, since};
 use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
@@ -29,9 +28,9 @@ pub struct ThreadsArgs {
     /// Only threads of the workflow with this name
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Only threads that started in this time, such as 90m or 7d
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    since: Option<u64>,
+    /// Only threads that started in this time, such as 90m or 7d, or since a day, such as 2026-11-01
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
     /// Only the newest of them
     #[arg(short = 'n', value_name = "COUNT")]
     newest: Option<usize>,
@@ -49,16 +48,12 @@ fn status(text: &str) -> Result<Status, String> {
         .ok_or_else(|| format!("one of {}", ALL.map(|of| word(&of)).join(", ")))
 }
 
-fn duration(text: &str) -> Result<u64, String> {
-    duration_ms(text).ok_or_else(|| "write digits and a unit, such as 90m or 7d".to_owned())
-}
-
 impl ThreadsArgs {
-    fn wants(&self, line: &ThreadLine, age_ms: u64) -> bool {
+    fn wants(&self, line: &ThreadLine, begun_ms: u64, now_ms: u64) -> bool {
         let status = self.status.or(self.waiting.then_some(Status::Waiting));
         status.is_none_or(|status| status == line.status)
             && self.workflow.as_ref().is_none_or(|workflow| *workflow == line.name)
-            && self.since.is_none_or(|since| age_ms <= since)
+            && self.since.is_none_or(|since| begun_ms >= since.start_ms(now_ms))
     }
 }
 
@@ -73,15 +68,14 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
             any = true;
             let line = thread_line(thread, row, driven);
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
-            let age_ms = now_ms.saturating_sub(begun);
-            if !args.wants(&line, age_ms) {
+            if !args.wants(&line, begun, now_ms) {
                 continue;
             }
             if output.is_json() && args.newest.is_none() {
                 output.line(&line)?;
                 continue;
             }
-            lines.push_back((line, age_ms));
+            lines.push_back((line, now_ms.saturating_sub(begun)));
             if args.newest.is_some_and(|newest| lines.len() > newest) {
                 lines.pop_front();
             }

@@ -15,7 +15,8 @@ const MAX_TOKENS: u64 = 1 << 40;
 /// Providers report cached tokens in different fields: OpenAI and OpenRouter in `prompt_tokens_details`, DeepSeek in
 /// `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>), and gateways to Anthropic's models pass
 /// on its two fields (<https://docs.litellm.ai/docs/completion/prompt_caching>). An unreadable figure there counts as
-/// missing: the tokens then count as not cached.
+/// missing: the tokens then count as not cached. Both figures are parts of the prompt, and bounded by it: a share is
+/// never above one, and no token is of two kinds.
 pub(super) fn read(json: &str) -> Option<Usage> {
     if json.len() > MAX_USAGE_BYTES {
         return None;
@@ -24,10 +25,14 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     let told = |name: &str| usage.get(name).and_then(tokens);
     let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name).and_then(tokens);
     let cached = || told("prompt_cache_hit_tokens").or_else(|| told("cache_read_input_tokens"));
+    let written = || told("cache_creation_input_tokens");
+    let prompt_tokens = told("prompt_tokens")?;
+    let cached_tokens = detail("cached_tokens").or_else(cached).unwrap_or(0).min(prompt_tokens);
+    let written = detail("cache_write_tokens").or_else(written).unwrap_or(0);
     Some(Usage {
-        prompt_tokens: told("prompt_tokens")?,
-        cached_tokens: detail("cached_tokens").or_else(cached).unwrap_or(0),
-        cache_write_tokens: detail("cache_write_tokens").or_else(|| told("cache_creation_input_tokens")).unwrap_or(0),
+        prompt_tokens,
+        cached_tokens,
+        cache_write_tokens: written.min(prompt_tokens - cached_tokens),
         output_tokens: told("completion_tokens")?,
     })
 }
@@ -64,6 +69,16 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_prompt_never_exceed_it() {
+        let of = |details: &str| {
+            let details = format!(r#""prompt_tokens_details":{{{details}}}"#);
+            figures(&format!(r#"{{"prompt_tokens":100,"completion_tokens":5,{details}}}"#)).unwrap()
+        };
+        assert_eq!(of(r#""cached_tokens":900"#), (100, 100, 0, 5));
+        assert_eq!(of(r#""cached_tokens":90,"cache_write_tokens":20"#), (100, 90, 10, 5));
+    }
+
+    #[test]
     fn a_figure_that_cannot_be_read_is_unknown() {
         for (figure, read) in [
             ("7", Some(7)),
@@ -85,9 +100,10 @@ mod tests {
             let output = figures(&format!(r#"{{"prompt_tokens":3,"completion_tokens":{figure}}}"#));
             assert_eq!(output, read.map(|read| (3, 0, 0, read)), "{figure}");
             let details = format!(r#"{{"cached_tokens":{figure}}}"#);
-            let cached =
-                figures(&format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{details}}}"#));
-            assert_eq!(cached, Some((9, read.unwrap_or(0), 0, 3)), "{figure}");
+            let cached = figures(&format!(
+                r#"{{"prompt_tokens":2000,"completion_tokens":3,"prompt_tokens_details":{details}}}"#
+            ));
+            assert_eq!(cached, Some((2000, read.unwrap_or(0), 0, 3)), "{figure}");
         }
         for usage in ["{}", "[]", "7", "\"many\"", r#"{"completion_tokens":3}"#] {
             assert_eq!(figures(usage), None, "{usage}");
