@@ -7,7 +7,7 @@ use super::client::Client;
 use super::server::{Act, EVENTS, Server, delta, finish};
 use crate::binary::{Place, fixture};
 
-const PAIR: &str = r#"
+const PAIR: &str = r"
 rondo: 1
 name: pair
 models: { other: { model: fake-2 } }
@@ -18,7 +18,7 @@ graph:
   start: { to: writer, prompt: Write. }
   writer: { drafted: { to: editor, prompt: Judge. } }
   editor: { approved: { to: end } }
-"#;
+";
 
 /// Dollars per million tokens.
 const PRICES: &str = "[model.default]\nprice = { input = 100, cached_input = 10, cache_write = 200, output = 1000 }\n";
@@ -46,7 +46,6 @@ fn each_token_has_one_price_and_a_call_without_a_price_is_not_free() {
     let written = written.replace('\n', "");
     let server = Server::new(move |number| match number {
         0 => answer("drafted", &written),
-        1 => answer("approved", r#"{"prompt_tokens":500,"completion_tokens":5}"#),
         2 => answer("drafted", r#"{"prompt_tokens":"many"}"#),
         _ => answer("approved", r#"{"prompt_tokens":500,"completion_tokens":5}"#),
     });

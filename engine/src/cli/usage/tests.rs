@@ -21,8 +21,8 @@ fn role(name: &str) -> RoleName {
     RoleName::new(name).unwrap()
 }
 
-fn counted(prompt: u64, cached: u64, output: u64) -> Option<Usage> {
-    Some(Usage { prompt_tokens: prompt, cached_tokens: cached, output_tokens: output, ..Usage::default() })
+fn counted(prompt: u64, cached: u64, output: u64) -> Usage {
+    Usage { prompt_tokens: prompt, cached_tokens: cached, output_tokens: output, ..Usage::default() }
 }
 
 /// A note of one call to model `m` in November.
@@ -98,8 +98,8 @@ fn figures(lines: &[Value], member: &str) -> Vec<String> {
 async fn a_sum_has_what_is_known_and_counts_what_is_not() {
     let store = Arc::new(MemoryStore::default());
     let mut thread = Thread::new(&store, 1);
-    thread.add("writer", Note { tool_calls: 3, ..note(counted(100, 40, 7), Some(0.5)) }).await;
-    thread.add("editor", note(counted(100, 20, 3), None)).await;
+    thread.add("writer", Note { tool_calls: 3, ..note(Some(counted(100, 40, 7)), Some(0.5)) }).await;
+    thread.add("editor", note(Some(counted(100, 20, 3)), None)).await;
     thread.add("editor", Note { model_calls: 2, ..note(None, None) }).await;
     let lines = summed(&store, None);
     let expected = r#"{"by":null,"cache_write_tokens":0,"cached_share":0.3,"cached_tokens":60,"cost_usd":0.5,"event":"usage","key":null,"model_calls":4,"output_tokens":10,"prompt_tokens":200,"saved":{"cached_tokens":0,"calls":0,"cost_usd":0,"output_tokens":0,"prompt_tokens":0},"steps":3,"threads":1,"tool_calls":3,"uncounted_calls":2,"unpriced_calls":3}"#;
@@ -125,16 +125,31 @@ async fn unknown_is_null_and_not_zero() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn free_answers_of_hooks_do_not_make_unknown_costs_zero() {
+    let store = Arc::new(MemoryStore::default());
+    let mut thread = Thread::new(&store, 1);
+    thread.add("writer", note(Some(Usage::default()), Some(0.0))).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null 0"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null 0"]);
+    thread.add("writer", note(None, None)).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null null"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null null"]);
+    thread.add("writer", note(Some(counted(8, 0, 1)), Some(0.5))).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null 0.5"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null 8"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fork_counts_only_its_own_steps() {
     let store = Arc::new(MemoryStore::default());
     let mut thread = Thread::new(&store, 1);
-    thread.add("writer", note(counted(10, 0, 1), Some(1.0))).await;
-    thread.add("writer", note(counted(10, 0, 1), Some(1.0))).await;
+    thread.add("writer", note(Some(counted(10, 0, 1)), Some(1.0))).await;
+    thread.add("writer", note(Some(counted(10, 0, 1)), Some(1.0))).await;
     let mut fork = thread.fork(2);
-    fork.add("writer", note(counted(10, 0, 1), Some(1.0))).await;
+    fork.add("writer", note(Some(counted(10, 0, 1)), Some(1.0))).await;
     let mut fork_of_fork = fork.fork(3);
-    fork_of_fork.add("writer", note(counted(10, 0, 1), Some(1.0))).await;
-    thread.add("writer", note(counted(10, 0, 1), Some(1.0))).await;
+    fork_of_fork.add("writer", note(Some(counted(10, 0, 1)), Some(1.0))).await;
+    thread.add("writer", note(Some(counted(10, 0, 1)), Some(1.0))).await;
     let lines = summed(&store, None);
     for (member, expected) in [("steps", 5), ("model_calls", 5), ("prompt_tokens", 50), ("cost_usd", 5), ("threads", 3)]
     {
@@ -151,19 +166,19 @@ async fn the_calls_of_a_child_are_counted_in_its_own_thread() {
     let mut thread = Thread::new(&store, 1);
     thread.row.workflow = digest;
     let child = Observation::Child { head: None, outcome: Outcome::Done, start: digest };
-    let of_child = Note { tool_calls: 4, ..note(counted(70, 0, 7), Some(7.0)) };
+    let of_child = Note { tool_calls: 4, ..note(Some(counted(70, 0, 7)), Some(7.0)) };
     thread.add_step("section", of_child, vec![child], vec![(Kind::Workflow, digest, bytes)]).await;
     let lost = |role_name: &str| CancelledLane {
         lane: LanePath::trunk(),
         role: role(role_name),
-        usage: counted(5, 0, 1),
+        usage: Some(counted(5, 0, 1)),
         cost_usd: Some(0.5),
         model_calls: 1,
         tool_calls: 1,
         effect_unknown: None,
     };
     let cancelled = vec![lost("section"), lost("planner")];
-    thread.add("assemble", Note { cancelled, ..note(counted(10, 0, 1), Some(1.0)) }).await;
+    thread.add("assemble", Note { cancelled, ..note(Some(counted(10, 0, 1)), Some(1.0)) }).await;
     let lines = summed(&store, Some(By::Role));
     assert_eq!(figures(&lines, "steps"), ["\"assemble\" 1", "\"planner\" 0", "\"section\" 1"]);
     assert_eq!(figures(&lines, "model_calls"), ["\"assemble\" 1", "\"planner\" 1", "\"section\" 0"]);
@@ -194,12 +209,13 @@ async fn what_hooks_saved_is_a_sum_of_its_own() {
     let store = Arc::new(MemoryStore::default());
     let mut thread = Thread::new(&store, 1);
     let answer = |at, saved, saved_usd| HookAnswer { at, position: 0, key: None, saved_usd, saved };
-    let answered = vec![answer(CallKind::Model, counted(90, 30, 9), Some(0.25)), answer(CallKind::Tool, None, None)];
+    let answered =
+        vec![answer(CallKind::Model, Some(counted(90, 30, 9)), Some(0.25)), answer(CallKind::Tool, None, None)];
     let hooks = vec![HookNote { node: "response_cache".to_owned(), answered, metrics: Value::Null }];
     let answered_by = Some(AnsweredBy::Hook("response_cache".to_owned()));
     let free = Note { answered_by, hooks, ..note(Some(Usage::default()), Some(0.0)) };
     thread.add("writer", free).await;
-    thread.add("writer", note(counted(10, 5, 1), Some(0.125))).await;
+    thread.add("writer", note(Some(counted(10, 5, 1)), Some(0.125))).await;
     let groups = sums(&*store, Some(By::Workflow), 0).unwrap();
     insta::assert_snapshot!(table::text(Some("workflow"), &groups));
     let saved = r#"{"cached_tokens":30,"calls":2,"cost_usd":0.25,"output_tokens":9,"prompt_tokens":90}"#;
