@@ -16,7 +16,7 @@ use super::store_access::{is_own, view_store_at};
 use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
-use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced};
+use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
 use crate::store;
 use crate::store::folder::{self, FolderState};
 
@@ -139,11 +139,13 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.extend(texts.into_iter().filter_map(|(what, value)| {
             value.as_ref().map(|value| Finding::sourced(about(what), value.value.clone(), &value.from))
         }));
-        if let Some(price) = &model.price {
-            let date = price.date.as_deref().map_or_else(String::new, |date| format!(", of {date}"));
-            let figures = format!("{} in, {} cached, {} out{date}", price.input, price.cached_input, price.output);
-            findings.push(Finding { from: price.source.clone(), ..Finding::new(about("price"), figures) });
-        }
+        let listed = || list_price(&model.model.as_ref()?.value);
+        findings.extend(model.price.clone().or_else(listed).map(|price| {
+            let Price { input, cached_input, cache_write, output, source, date } = price;
+            let date = date.map_or_else(String::new, |date| format!(", of {date}"));
+            let figures = format!("{input} in, {cached_input} cached, {cache_write} cache write, {output} out{date}");
+            Finding { from: source, ..Finding::new(about("price"), figures) }
+        }));
     }
     if let Some(model) = &settings.default_model {
         findings.push(Finding::sourced("model otherwise", model.value.clone(), &model.from));
@@ -326,6 +328,7 @@ mod tests {
     fn what_is_in_force_is_told_with_its_source_and_without_keys() {
         let text = "[store]\ndurability = \"log\"\n[model.default]\nmodel = \"m\"\n\
                     price = { input = 1, output = 2, source = \"a page\", date = \"2026-11-01\" }\n\
+                    [model.small]\nmodel = \"gpt-4.1-mini\"\n\
                     [limits]\ncost_usd = 0.5\n[hook.x]\nargv = [\"x\"]\n";
         let stated = config::read("rondo.toml", text, config::Layer::Project).unwrap();
         let variable = |name: &str| match name {

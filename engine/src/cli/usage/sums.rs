@@ -91,8 +91,13 @@ impl Sums {
         self.saved.add(answer.saved, answer.saved_usd);
     }
 
+    /// A zero beside calls that are not known would be one of hooks' free answers alone: it is unknown too.
     pub fn known(&self) -> Known {
-        self.known.of_calls(self.model_calls)
+        let Known { usage, cost_usd } = self.known.of_calls(self.model_calls);
+        Known {
+            usage: usage.filter(|usage| *usage != Usage::default() || self.uncounted_calls == 0),
+            cost_usd: cost_usd.filter(|cost| *cost > 0.0 || self.unpriced_calls == 0),
+        }
     }
 
     pub fn saved(&self) -> Known {

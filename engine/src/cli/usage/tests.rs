@@ -125,6 +125,21 @@ async fn unknown_is_null_and_not_zero() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn free_answers_of_hooks_do_not_make_unknown_costs_zero() {
+    let store = Arc::new(MemoryStore::default());
+    let mut thread = Thread::new(&store, 1);
+    thread.add("writer", note(Some(Usage::default()), Some(0.0))).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null 0"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null 0"]);
+    thread.add("writer", note(None, None)).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null null"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null null"]);
+    thread.add("writer", note(Some(counted(8, 0, 1)), Some(0.5))).await;
+    assert_eq!(figures(&summed(&store, None), "cost_usd"), ["null 0.5"]);
+    assert_eq!(figures(&summed(&store, None), "prompt_tokens"), ["null 8"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fork_counts_only_its_own_steps() {
     let store = Arc::new(MemoryStore::default());
     let mut thread = Thread::new(&store, 1);
