@@ -230,3 +230,26 @@ graph: { start: { to: part }, part: { done: { to: end }, failed: { to: fail } } 
     let asks = asks.event("trust")["asks"].to_string();
     assert!(asks.contains("part/dev") && asks.contains("spy"), "{asks}");
 }
+
+#[test]
+fn a_tree_of_threads_is_drawn_and_shown() {
+    let place = Place::new();
+    let drawn = place.run(["graph", &fixture("children")]).exits(0).text();
+    for line in ["subgraph f_section [\"section\"]", "n_role_section -.-> n_section_start", "n_section_role_writer["] {
+        assert!(drawn.contains(line), "{line} in {drawn}");
+    }
+    let json = place.run(["graph", &fixture("children"), "--format", "json"]).exits(0).text();
+    assert!(json.contains(r#""id":"section/role:writer""#), "{json}");
+    place.run(["run", &fixture("children"), "--offline", "-i", "topic=tea", "-q"]).exits(0);
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    let root = threads.iter().find(|thread| thread["name"] == "report").unwrap();
+    let id = root["thread"].as_str().unwrap();
+    let steps = place.run(["show", id, "--json"]).exits(0).json();
+    let children: Vec<&Value> =
+        steps.iter().filter(|step| step["role"] == "section").map(|step| &step["child"]).collect();
+    assert_eq!(children.len(), 3);
+    for child in children {
+        assert!(threads.iter().any(|thread| thread["thread"] == *child && thread["name"] == "section"), "{child}");
+        assert!(place.run(["show", id]).exits(0).text().contains(child.as_str().unwrap()));
+    }
+}

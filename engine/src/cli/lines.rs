@@ -125,6 +125,8 @@ pub struct StepLine {
     /// What decided a route besides answers. Together with `start` it completes the data of the step's digest.
     pub observations: Vec<Observation>,
     start: Digest,
+    /// The child thread of a step of `kind: workflow`.
+    pub child: Option<ThreadId>,
     /// Metadata, outside the digest.
     pub note: NoteLine,
 }
@@ -250,6 +252,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
         transcript,
         observations: step.observations,
         start: step.start,
+        child: None,
         note: note_line(note),
     })
 }

@@ -32,16 +32,16 @@ graph:
 fn a_graph_is_drawn_in_three_ways() {
     // Without `per` the cycle is bounded across all visits of the editor.
     let graph = graph(&LOOP.replace(", per: writer", ""));
-    insta::assert_snapshot!("mermaid", draw(&graph, Format::Mermaid));
-    insta::assert_snapshot!("dot", draw(&graph, Format::Dot));
-    insta::assert_snapshot!("json", draw(&graph, Format::Json));
+    insta::assert_snapshot!("mermaid", draw(&graph, &[], Format::Mermaid));
+    insta::assert_snapshot!("dot", draw(&graph, &[], Format::Dot));
+    insta::assert_snapshot!("json", draw(&graph, &[], Format::Json));
 }
 
 #[test]
 fn hooks_are_drawn_where_calls_pass_them() {
     let hooked = "hooks:\n  - { use: log, roles: [writer] }\n  - { use: log, at: turn }\ngraph:";
     let graph = graph(&LOOP.replace(", per: writer", "").replace("graph:", hooked));
-    insta::assert_snapshot!("hooks", draw(&graph, Format::Mermaid));
+    insta::assert_snapshot!("hooks", draw(&graph, &[], Format::Mermaid));
 }
 
 const FANNED: &str = r#"
@@ -78,8 +78,8 @@ graph:
 #[test]
 fn a_fan_out_is_drawn_with_its_branches_and_its_join() {
     let graph = graph(FANNED);
-    insta::assert_snapshot!("fan_out", draw(&graph, Format::Mermaid));
-    insta::assert_snapshot!("fan_out_dot", draw(&graph, Format::Dot));
+    insta::assert_snapshot!("fan_out", draw(&graph, &[], Format::Mermaid));
+    insta::assert_snapshot!("fan_out_dot", draw(&graph, &[], Format::Dot));
     assert_eq!(graph.start().len(), 1, "a fan-out is one edge");
 }
 

@@ -1,5 +1,5 @@
 //! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them. A fan-out is drawn as a line to
-//! each of its branches, and a thick one to its join role.
+//! each of its branches, and a thick one to its join role. A child workflow is drawn in a frame of its own.
 
 use std::fmt::Write as _;
 
@@ -18,12 +18,15 @@ pub enum Format {
     Mermaid,
     /// <https://graphviz.org/doc/info/lang.html>
     Dot,
-    /// `{name, nodes: [{id, kind, label}], edges: [{from, to, kind: edge | branch | join | call, label, max}]}`
+    /// `{name, nodes: [{id, kind, label}], edges: [{from, to, kind: edge | branch | join | call | child, label, max}]}`;
+    /// the ids of a child's nodes begin with the path of its role and `/`
     Json,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
+    /// The path of the child workflow that it belongs to.
+    frame: String,
     id: String,
     kind: &'static str,
     label: String,
@@ -39,9 +42,31 @@ struct Line {
     max: Option<u32>,
 }
 
-/// Draws a graph. Equal graphs give equal pictures.
-pub fn draw(graph: &Graph, format: Format) -> String {
-    let (shapes, lines) = picture(graph);
+/// A child workflow in a picture.
+#[derive(Debug)]
+pub struct Child {
+    /// The path of its role, such as `section` or `section/checker`.
+    pub path: String,
+    /// Its graph.
+    pub graph: Graph,
+}
+
+/// Draws a graph with its children, each after the one that it is a child of. Equal graphs give equal pictures.
+pub fn draw(graph: &Graph, children: &[Child], format: Format) -> String {
+    let (mut shapes, mut lines) = picture(graph);
+    for Child { path, graph } in children {
+        let (own, between) = picture(graph);
+        let within = |id: &str| format!("{path}/{id}");
+        shapes.extend(own.into_iter().map(|shape| Shape { id: within(&shape.id), frame: path.clone(), ..shape }));
+        let (around, role) =
+            path.rsplit_once('/').map_or((String::new(), path.as_str()), |(around, role)| (format!("{around}/"), role));
+        let from = format!("{around}role:{role}");
+        let entry =
+            Line { from, to: within("start"), kind: "child", order: (0, 0, 0), label: String::new(), max: None };
+        lines.push(entry);
+        let inner = |line: Line| Line { from: within(&line.from), to: within(&line.to), ..line };
+        lines.extend(between.into_iter().map(inner));
+    }
     match format {
         // Pictures are for people; characters that are invisible in a file are not drawn either.
         Format::Mermaid => plain(&mermaid(&shapes, &lines)).into_owned(),
@@ -141,7 +166,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
             (format!("port:{}", kind.name()), "port", label.to_owned())
         }
     };
-    Shape { id, kind, label }
+    Shape { frame: String::new(), id, kind, label }
 }
 
 fn route_label(status: Option<&str>, after: Option<u32>, edge: &Edge) -> String {
@@ -163,8 +188,16 @@ fn route_label(status: Option<&str>, after: Option<u32>, edge: &Edge) -> String 
 
 fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
     let mut text = String::from("flowchart TD\n");
-    let id = |id: &str| id.replace(':', "_");
+    let id = |id: &str| id.replace([':', '/'], "_");
+    let mut frame = "";
     for shape in shapes {
+        if shape.frame != frame {
+            if !frame.is_empty() {
+                text.push_str("  end\n");
+            }
+            frame = &shape.frame;
+            let _ = writeln!(text, "  subgraph f_{} [\"{}\"]", id(frame), escape(frame));
+        }
         let label = escape(&shape.label);
         let (open, close) = match shape.kind {
             "start" | "end" | "fail" => ("([", "])"),
@@ -175,9 +208,12 @@ fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
         // `end` is a keyword of Mermaid, so every id has a prefix.
         let _ = writeln!(text, "  n_{}{open}\"{label}\"{close}", id(&shape.id));
     }
+    if !frame.is_empty() {
+        text.push_str("  end\n");
+    }
     for line in lines {
         let arrow = match line.kind {
-            "call" => "-.->",
+            "call" | "child" => "-.->",
             "join" => "==>",
             _ => "-->",
         };
@@ -210,7 +246,16 @@ fn escape(label: &str) -> String {
 fn dot(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
     let mut text = format!("digraph {} {{\n  node [shape=box];\n", quote(name));
+    let mut frame = "";
     for shape in shapes {
+        if shape.frame != frame {
+            if !frame.is_empty() {
+                text.push_str("  }\n");
+            }
+            frame = &shape.frame;
+            let cluster = quote(&format!("cluster_{frame}"));
+            let _ = writeln!(text, "  subgraph {cluster} {{\n  label={};", quote(frame));
+        }
         let form = match shape.kind {
             "start" | "end" | "fail" => "oval",
             "hook" => "hexagon",
@@ -219,9 +264,12 @@ fn dot(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
         };
         let _ = writeln!(text, "  {} [label={}, shape={form}];", quote(&shape.id), quote(&shape.label));
     }
+    if !frame.is_empty() {
+        text.push_str("  }\n");
+    }
     for line in lines {
         let style = match line.kind {
-            "call" => ", style=dashed",
+            "call" | "child" => ", style=dashed",
             "join" => ", style=bold",
             _ => "",
         };

@@ -300,9 +300,16 @@ impl Committed<'_> {
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
         let mut machine = Machine::new(definition, self.row.version);
         let Self { tool_calls, cost_usd, .. } = self;
+        let mut unread = None;
         let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredRecord, note: Note| {
-            let Ok(known) = past.keep(&stored, &note) else { return false };
+            let known = match past.keep(&stored, &note) {
+                Ok(known) => known,
+                Err(error) => {
+                    unread = Some(error.to_string());
+                    return false;
+                }
+            };
             let body = known.episode.map(|episode| episode.body.clone()).unwrap_or_default();
             let followed = PastStep { seq: stored.seq, digest: stored.digest, body: body.clone(), note: note.clone() };
             let StoredRecord { seq, visit, record, .. } = stored;
@@ -342,6 +349,9 @@ impl Committed<'_> {
             self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
         } else {
             machine.on(Input::Begin { at_ms: 0 }, 0, &past);
+        }
+        if let Some(error) = unread {
+            return Err(error);
         }
         told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         (self.steps, self.route) = told.into_iter().map(|(_, step, place)| (step, place)).unzip();
