@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::binary::{Finished, Place};
+use crate::binary::{Finished, Place, fixture};
 
 /// A plan, a person's consent, a text and a verdict.
 const WORKFLOW: &str = "rondo: 1
@@ -264,8 +264,35 @@ fn a_thread_moves_to_an_edited_file_and_stays_proven() {
     let file = place.file("edited.yaml", &edited);
     let ran = fork(&place, &["--with", &file]).exits(0);
     assert_eq!(ran.event("thread_resumed")["seq"], 3, "two shared steps and the move");
+    // What was kept when the thread moved is kept when it moves again: only later steps are compared.
+    let moved = thread(&place)["thread"].as_str().unwrap().to_owned();
+    let again = place.file("again.yaml", edited.replace("You judge.", "You judge very well."));
+    let plan = place.run(["fork", &moved, "--with", &again, "--dry-run", "--json"]).exits(0).event("fork");
+    assert_eq!((&plan["changed"]["role"], &plan["changed"]["seq"]), (&"judge".into(), &5.into()), "{plan}");
     // A changed input is a changed definition; the other inputs stay.
     let ran = fork(&place, &["-i", "topic=coffee"]).exits(0);
     assert_eq!(ran.event("thread_started")["event"], "thread_started", "nothing is shared");
     assert_eq!(steps(&place, "last")[0]["edge"]["prompt"], "Plan coffee.");
+}
+
+/// Edits are found behind a compaction, and in the role that writes its text.
+#[test]
+fn an_edit_after_a_compaction_is_found() {
+    let place = Place::new();
+    for file in ["workflow.yaml", "script.yaml"] {
+        std::fs::copy(format!("{}/{file}", fixture("compaction")), place.path().join(file)).unwrap();
+    }
+    let text = std::fs::read_to_string(place.path().join("workflow.yaml")).unwrap();
+    place.run(["run", "workflow.yaml", "--offline", "-i", "topic=tides", "-q"]).exits(0);
+    let compaction = place.run(["show", "last", "--json"]).exits(0).events("compaction")[0]["seq"].as_u64().unwrap();
+    for (old, new, seq) in
+        [("You keep what matters.", "You keep all.", compaction), ("Edit: {{ body }}", "Edit this: {{ body }}", 2)]
+    {
+        let file = place.file("edited.yaml", text.replace(old, new));
+        let plan = place.run(["fork", "last", "--with", &file, "--dry-run", "--json"]).exits(0).event("fork");
+        assert_eq!(plan["changed"]["seq"], seq, "{new}: {plan}");
+    }
+    let file = place.file("edited.yaml", text.replace("max: 5", "max: 1"));
+    let plan = place.run(["fork", "last", "--with", &file, "--dry-run", "--json"]).exits(0).event("fork");
+    assert!(plan["changed"]["seq"].as_u64().unwrap() > compaction - 1, "{plan}");
 }

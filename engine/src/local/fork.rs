@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
-use rondo_protocol::object::{LAYOUT, Note, Observation, Record, Start, Step, Usage};
+use rondo_protocol::object::{LAYOUT, Note, Observation, Record, Start, Usage};
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
@@ -200,26 +200,27 @@ impl<'a> Past<'a> {
     fn compare(&self, edited: &Edited) -> Result<Compared, Error> {
         let steps = self.steps()?;
         let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
-        let mut candidate = Some(Machine::new(definition(self.row.start, &edited.workflow, &edited.policy, input)?, 0));
+        let to = definition(self.row.start, &edited.workflow, &edited.policy, input)?;
+        let mut candidate = Some(Machine::new(to.clone(), 0));
         let mut machine = follower(self.first, &self.definitions)?;
         let mut compared = Compared { changed: None, shared: 0, closed: Vec::new() };
         self.follow(self.row.seq, &mut |stored, past| {
-            if let (Some(other), Record::Step(step)) = (&mut candidate, &stored.record) {
-                let why = self.difference(other, step, &past, edited, &steps);
-                if let Some(why) = why {
-                    let (role, lane) = (step.role.clone(), step.lane.clone());
-                    let visit = Visit { role, visit: stored.visit, lane };
-                    compared.changed = Some(ChangedStep { seq: stored.seq, visit, why });
-                    compared.shared = compared.closed.last().copied().unwrap_or(0);
-                    candidate = None;
-                }
-            } else if !matches!(stored.record, Record::Step(_)) {
-                // Compactions and rebinds belong to the definitions of their time.
+            if let Some(other) = &mut candidate
+                && let Some((role, lane, why)) = self.difference(other, &stored.record, &past, edited, &steps)
+            {
+                let visit = Visit { role, visit: stored.visit, lane };
+                compared.changed = Some(ChangedStep { seq: stored.seq, visit, why });
+                compared.shared = compared.closed.last().copied().unwrap_or(0);
                 candidate = None;
             }
             let follows = machine.follow_record(&stored.record, past, &self.definitions, &steps);
             if !follows.map_err(Error::Fault)? {
                 return Err(unfit(stored.seq));
+            }
+            if matches!(stored.record, Record::Rebind(_)) {
+                // What was kept when the thread moved is kept again: only later steps are compared.
+                candidate = machine.moved(to.clone(), &steps).ok();
+                compared.changed = None;
             }
             if machine.can_rebind() {
                 compared.closed.push(stored.seq);
@@ -232,35 +233,63 @@ impl<'a> Past<'a> {
         Ok(compared)
     }
 
-    /// Why a step would have been different; `None` if it would not. The machine then stands after it.
+    /// Whose record would have been different, and why; `None` if it would not. The machine then stands after it.
     fn difference(
         &self,
         candidate: &mut Machine,
-        step: &Step,
+        record: &Record,
         past: &PastStep,
         edited: &Edited,
         steps: &Steps<'_>,
-    ) -> Option<String> {
-        let role = |workflow: &Workflow| workflow.role(step.role.as_str()).cloned();
+    ) -> Option<(RoleName, LanePath, String)> {
+        let (role, lane) = match record {
+            Record::Step(step) => (&step.role, &step.lane),
+            Record::Compaction(compaction) => (&compaction.role, &compaction.lane),
+            Record::Rebind(_) => return None,
+        };
+        let different = |why: String| Some((role.clone(), lane.clone(), why));
+        let by = |workflow: &Workflow| {
+            let compact = workflow.role(role.as_str())?.kind.model()?.compact.clone()?;
+            Some(compact.by)
+        };
+        let of_text = matches!(record, Record::Compaction(_)).then(|| by(&self.workflow)).flatten();
+        for name in [Some(role.clone()), of_text].into_iter().flatten() {
+            if let Some(why) = self.redefined(&name, edited) {
+                return different(why);
+            }
+        }
+        let transcript = match record {
+            Record::Step(step) => step.transcript,
+            Record::Compaction(compaction) => compaction.transcript,
+            Record::Rebind(_) => None,
+        };
+        if self.workflow.hooks != edited.workflow.hooks && transcript.is_some() {
+            return different("a hook that changes calls is another one".to_owned());
+        }
+        let Record::Step(step) = record else {
+            let follows = candidate.follow_record(record, past.clone(), &self.definitions, steps);
+            return if follows == Ok(true) { None } else { different(format!("{role} is not compacted here")) };
+        };
+        match candidate.follow(step, past.clone(), steps) {
+            Ok(Some(came)) if came.prompt == step.edge.prompt => None,
+            Ok(Some(_)) => different(format!("the prompt of {role} is another one")),
+            Ok(None) => different(format!("no edge leads to {role} here")),
+            Err(fault) => different(fault.message),
+        }
+    }
+
+    /// What is different about a role in the edited definition.
+    fn redefined(&self, name: &RoleName, edited: &Edited) -> Option<String> {
+        let role = |workflow: &Workflow| workflow.role(name.as_str()).cloned();
         match (role(&self.workflow), role(&edited.workflow)) {
-            (_, None) => return Some(format!("the role {} is gone", step.role)),
+            (_, None) => Some(format!("the role {name} is gone")),
             (Some(old), Some(new)) if old != new => {
-                return Some(format!("the role {} has another {}", step.role, differing(&old, &new)));
+                Some(format!("the role {name} has another {}", differing(&old, &new)))
             }
             (Some(old), Some(_)) if !self.has_same_models(&old, edited) => {
-                return Some(format!("the model of {} is defined otherwise", step.role));
+                Some(format!("the model of {name} is defined otherwise"))
             }
-            _ => {}
-        }
-        if self.workflow.hooks != edited.workflow.hooks && step.transcript.is_some() {
-            return Some("a hook that changes calls is another one".to_owned());
-        }
-        let came = candidate.follow(step, past.clone(), steps);
-        match came {
-            Ok(Some(came)) if came.prompt == step.edge.prompt => None,
-            Ok(Some(_)) => Some(format!("the prompt of {} is another one", step.role)),
-            Ok(None) => Some(format!("no edge leads to {} here", step.role)),
-            Err(fault) => Some(fault.message),
+            _ => None,
         }
     }
 

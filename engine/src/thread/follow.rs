@@ -60,17 +60,21 @@ impl Machine {
                 let Some(to) = definitions.get(&rebind.to).cloned() else { return Ok(false) };
                 let followed = self.follow_rebind(rebind, to, &of);
                 if followed {
-                    self.is_replaying = true;
-                    let begun = self.begin(recall, &mut Vec::new());
-                    self.given.clear();
-                    self.is_replaying = false;
-                    // What nobody could decide is decided again, and told, when the thread goes on.
-                    self.ending = self.pending.ending.take();
-                    begun.map_err(|halt| self.halted(halt))?;
+                    self.go_on(recall)?;
                 }
                 Ok(followed)
             }
         }
+    }
+
+    /// Decides what follows the last step, without its consequences.
+    pub(super) fn go_on(&mut self, recall: &dyn StepLookup) -> Result<(), Fault> {
+        self.is_replaying = true;
+        let begun = self.begin(recall, &mut Vec::new());
+        self.given.clear();
+        self.is_replaying = false;
+        self.ending = self.pending.ending.take();
+        begun.map_err(|halt| self.halted(halt))
     }
 
     fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Halt> {

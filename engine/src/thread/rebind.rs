@@ -42,7 +42,9 @@ impl Machine {
         let record = Record::Rebind(rebind);
         let (digest, bytes) = record.digest().map_err(|error| no_form(&error))?;
         let seq = self.seq + 1;
-        self.move_to(to, seq, digest);
+        self.move_to(to);
+        self.seq = seq;
+        self.trunk.follow_record(seq, digest);
         let mut onward = self.clone().resumed(self.version);
         for action in onward.on(Input::Begin { at_ms }, 0, recall) {
             if let Action::Stop(fault) = action {
@@ -57,17 +59,30 @@ impl Machine {
         Ok(Commit { epoch, checkpoint, ..self.commit_of_row() })
     }
 
+    /// The same thread under another definition, as if it had moved there now.
+    ///
+    /// # Errors
+    /// If it cannot go on there.
+    pub fn moved(&self, to: Definition, recall: &dyn StepLookup) -> Result<Self, Fault> {
+        let mut moved = self.clone().keeping(&to);
+        moved.move_to(to);
+        moved.go_on(recall)?;
+        Ok(moved)
+    }
+
     /// Follows a committed rebind to `to`; `false` if it does not follow.
     pub(super) fn follow_rebind(&mut self, rebind: &Rebind, to: Definition, of: &PastStep) -> bool {
         if !self.can_rebind() || rebind.to != to.start || self.seq + 1 != of.seq {
             return false;
         }
-        self.move_to(to, of.seq, of.digest);
+        self.move_to(to);
+        self.seq = of.seq;
+        self.trunk.follow_record(of.seq, of.digest);
         self.version += 1;
         true
     }
 
-    fn move_to(&mut self, to: Definition, seq: u64, digest: Digest) {
+    fn move_to(&mut self, to: Definition) {
         let taken = self
             .trunk
             .taken
@@ -76,8 +91,6 @@ impl Machine {
         let taken: BTreeMap<EdgeId, EdgeCount> = taken.collect();
         self.trunk.taken = taken;
         self.definition = to;
-        self.seq = seq;
-        self.trunk.follow_record(seq, digest);
         self.trunk.doing = LanePhase::Deciding;
         (self.ending, self.end, self.pending) = (None, None, Pending::default());
     }
