@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::binary::Place;
 
-const SHIPPED: [&str; 10] = [
+const SHIPPED: [&str; 11] = [
     "approve-release",
     "debate",
     "fix-failing-test",
@@ -15,6 +15,7 @@ const SHIPPED: [&str; 10] = [
     "map-files",
     "panel",
     "repo-report",
+    "research-report",
     "review-diff",
     "review-loop",
     "triage",

@@ -11,9 +11,9 @@ use rondo_agent_kit::model::script::{Part, Roles, Script};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::read::FileError;
-use rondo_protocol::workflow::{AnswerFormat, Checked, Files, RoleKind, read};
+use rondo_protocol::workflow::{AnswerFormat, Checked, Files, RoleKind, Workflow, read};
 
-const SHIPPED: [&str; 10] = [
+const SHIPPED: [&str; 11] = [
     "approve-release",
     "debate",
     "fix-failing-test",
@@ -21,6 +21,7 @@ const SHIPPED: [&str; 10] = [
     "map-files",
     "panel",
     "repo-report",
+    "research-report",
     "review-diff",
     "review-loop",
     "triage",
@@ -102,25 +103,35 @@ fn the_example_of_the_readme_reads_without_a_warning() {
     assert_eq!(lines(&checked.warnings), "");
 }
 
+/// The roles that a script answers for, those of child workflows as `section/drafter`.
+fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut Roles) {
+    for (role, part) in &workflow.roles {
+        let key = format!("{within}{role}");
+        let format = match &part.kind {
+            RoleKind::Tool(_) => {
+                roles.insert(key, Part::Tool);
+                continue;
+            }
+            // A rule needs no answer.
+            RoleKind::Rule(_) => continue,
+            RoleKind::Workflow(child) => {
+                add_roles(name, &format!("{key}/"), &child.workflow, roles);
+                continue;
+            }
+            RoleKind::Human => AnswerFormat::Json,
+            kind => kind.model().unwrap_or_else(|| panic!("{name}: {} is not known", kind.name())).format,
+        };
+        let contract = Contract::new(format, &part.output).expect("the contract compiles");
+        roles.insert(key, Part::Model(contract));
+    }
+}
+
 #[test]
 fn every_script_answers_for_each_role_by_its_contract() {
     for name in SHIPPED {
         let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
-        let resolved_roles: Roles = workflow
-            .roles
-            .iter()
-            .filter_map(|(role, part)| {
-                let format = match &part.kind {
-                    RoleKind::Tool(_) => return Some((role.to_string(), Part::Tool)),
-                    // A rule needs no answer.
-                    RoleKind::Rule(_) => return None,
-                    RoleKind::Human => AnswerFormat::Json,
-                    kind => kind.model().unwrap_or_else(|| panic!("{name}: {} is not known", kind.name())).format,
-                };
-                let contract = Contract::new(format, &part.output).expect("the contract compiles");
-                Some((role.to_string(), Part::Model(contract)))
-            })
-            .collect();
+        let mut resolved_roles = Roles::default();
+        add_roles(name, "", &workflow, &mut resolved_roles);
         let file = Source::new("script.yaml", text(&shipped(name).join("script.yaml")));
         let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
         assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
@@ -137,6 +148,7 @@ fn every_input_holds_the_documents_beside_it_word_for_word() {
         ("debate", "background", "background.md"),
         ("map-files", "diff", "change.diff"),
         ("panel", "document", "document.md"),
+        ("research-report", "source", "source.md"),
         ("review-diff", "diff", "change.diff"),
         ("review-diff", "source", "attachments.py"),
         ("review-loop", "notes", "notes.md"),

@@ -11,7 +11,7 @@ use crate::store::{Read, Row, Status};
 /// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;
 
-/// Finds a thread by its id, by a prefix of its id, or by the word `last`.
+/// Finds a thread by its id, by a prefix of its id, or by the word `last`: the youngest that is no child.
 ///
 /// # Errors
 /// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
@@ -23,7 +23,9 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
     }
     let mut rows = store.rows(None, usize::MAX)?;
     if word == "last" {
-        return rows.pop().ok_or_else(no_threads);
+        // The children of a thread are younger than it, and nobody started them.
+        let started = rows.iter().rposition(|(_, row)| row.parent.is_none());
+        return started.map(|at| rows.swap_remove(at)).or_else(|| rows.pop()).ok_or_else(no_threads);
     }
     let start = word.to_lowercase();
     rows.retain(|(id, _)| !start.is_empty() && id.as_str().starts_with(&start));
