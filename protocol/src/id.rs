@@ -87,6 +87,20 @@ fn is_identifier(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+fn is_ulid(text: &str) -> bool {
+    text.len() == 26
+        && text.starts_with(|c: char| matches!(c, '0'..='7'))
+        && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z') && !matches!(b, b'i' | b'l' | b'o' | b'u'))
+}
+
+/// The id made of `unix_ms` (48 bits) and 80 random bits.
+fn ulid(unix_ms: u64, random: u128) -> String {
+    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let bits = (u128::from(unix_ms) & ((1 << 48) - 1)) << 80 | (random & ((1 << 80) - 1));
+    let digits = (0..26).rev().map(|group| usize::try_from((bits >> (group * 5)) & 31).unwrap_or(0));
+    digits.map(|index| char::from(ALPHABET.get(index).copied().unwrap_or(b'0'))).collect()
+}
+
 fn is_lane_path(text: &str) -> bool {
     text.is_empty()
         || text.split('/').all(|part| {
@@ -119,23 +133,24 @@ name! {
     /// One run of one workflow on one input: 26 characters of lower-case Crockford base 32, which sort by time of
     /// creation (<https://github.com/ulid/spec>).
     ThreadId, "thread id", "it is 26 characters of 0-9 and a-z without i, l, o and u",
-    |t| t.len() == 26 && t.starts_with(|c: char| matches!(c, '0'..='7'))
-        && t.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z') && !matches!(b, b'i' | b'l' | b'o' | b'u'))
+    is_ulid
+}
+name! {
+    /// Threads of one workflow on many inputs; written like a thread's id.
+    BatchId, "batch id", "it is 26 characters of 0-9 and a-z without i, l, o and u", is_ulid
 }
 
 impl ThreadId {
     /// The id made of `unix_ms` (48 bits) and 80 random bits.
     pub fn from_parts(unix_ms: u64, random: u128) -> Self {
-        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-        let bits = (u128::from(unix_ms) & ((1 << 48) - 1)) << 80 | (random & ((1 << 80) - 1));
-        let text: String = (0..26)
-            .rev()
-            .map(|group| {
-                let index = usize::try_from((bits >> (group * 5)) & 31).unwrap_or(0);
-                char::from(ALPHABET.get(index).copied().unwrap_or(b'0'))
-            })
-            .collect();
-        Self(Arc::from(text))
+        Self(Arc::from(ulid(unix_ms, random)))
+    }
+}
+
+impl BatchId {
+    /// The id made of `unix_ms` (48 bits) and 80 random bits.
+    pub fn from_parts(unix_ms: u64, random: u128) -> Self {
+        Self(Arc::from(ulid(unix_ms, random)))
     }
 }
 

@@ -13,7 +13,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::event::{Durability, Event, What};
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_tests::{FnModel, checked, start};
 use tokio::sync::{Semaphore, mpsc};
@@ -97,6 +97,18 @@ impl Read for Gated {
         self.inner.journal(thread, lane)
     }
 
+    fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
+        self.inner.batch(batch)
+    }
+
+    fn batches(&self, after: Option<&BatchId>, limit: usize) -> Result<Vec<BatchId>, Error> {
+        self.inner.batches(after, limit)
+    }
+
+    fn batch_lines(&self, batch: &BatchId, from: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+        self.inner.batch_lines(batch, from, limit)
+    }
+
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.inner.hook_value(space, key)
     }
@@ -125,6 +137,15 @@ impl StepStore for Gated {
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
         self.inner.put_hook_value(space, key, value)
+    }
+
+    fn put_batch(
+        &self,
+        batch: &BatchId,
+        lines: Vec<(u32, Vec<u8>)>,
+        record: Option<Vec<u8>>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.put_batch(batch, lines, record)
     }
 
     fn durability(&self) -> Durability {

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use rondo_protocol::digest::Digest;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::{VisitIndex, VisitKey};
@@ -25,7 +25,7 @@ pub(crate) enum Family {
     Index,
     /// Notes by thread and number.
     Notes,
-    /// Rows by thread, rows of lanes by thread and lane, lists by thread and number.
+    /// Rows by thread, rows of lanes by thread and lane, lists by thread and number; batches and their lines.
     Threads,
     /// Journals by thread, lane and position.
     Journal,
@@ -64,6 +64,8 @@ const NOTE: [u8; 2] = *b"no";
 const ROW: [u8; 2] = *b"th";
 const LANE: [u8; 2] = *b"tl";
 const LIST: [u8; 2] = *b"te";
+const BATCH: [u8; 2] = *b"tb";
+const BATCH_LINE: [u8; 2] = *b"ti";
 const RECORD: [u8; 2] = *b"jo";
 const HOOK: [u8; 2] = *b"hk";
 
@@ -109,6 +111,32 @@ pub(super) fn lane_of_row(key: &[u8]) -> Option<LanePath> {
 /// The list of the `each` that step `opened_by` opened, in [`Family::Threads`].
 pub(super) fn list(thread: &ThreadId, opened_by: u64) -> Vec<u8> {
     numbered(LIST, thread, opened_by)
+}
+
+/// A batch, in [`Family::Threads`].
+pub(super) fn batch(batch: &BatchId) -> Vec<u8> {
+    join(BATCH, &[&id_bytes(batch.as_str())])
+}
+
+/// All batches after `after`, in [`Family::Threads`].
+pub(super) fn batches(after: Option<&BatchId>) -> Range<Vec<u8>> {
+    let all = below(BATCH.to_vec());
+    after.map_or(all.start, |id| behind(batch(id)))..all.end
+}
+
+pub(super) fn batch_of(key: &[u8]) -> Option<BatchId> {
+    let bits = u128::from_be_bytes(key.strip_prefix(&BATCH)?.try_into().ok()?);
+    Some(BatchId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
+}
+
+/// A line of a batch, in [`Family::Threads`].
+pub(super) fn batch_line(batch: &BatchId, line: u32) -> Vec<u8> {
+    join(BATCH_LINE, &[&id_bytes(batch.as_str()), &line.to_be_bytes()])
+}
+
+/// The lines of a batch from `from` on, in [`Family::Threads`].
+pub(super) fn batch_lines(batch: &BatchId, from: u32) -> Range<Vec<u8>> {
+    batch_line(batch, from)..below(join(BATCH_LINE, &[&id_bytes(batch.as_str())])).end
 }
 
 /// An object, in [`Family::Objects`].
@@ -191,7 +219,7 @@ pub(super) fn records(thread: &ThreadId, lane: &LanePath) -> Range<Vec<u8>> {
     below(record_prefix(thread, lane))
 }
 
-/// The position at the end of a record's key.
+/// The position at the end of a record's key, or the number of a line.
 pub(super) fn position(key: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*key.last_chunk()?))
 }
@@ -264,8 +292,12 @@ fn below(prefix: Vec<u8>) -> Range<Vec<u8>> {
     prefix..end
 }
 
-/// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
 pub(super) fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
+    id_bytes(thread.as_str())
+}
+
+/// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
+fn id_bytes(id: &str) -> [u8; 16] {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'h' => byte - b'a' + 10,
@@ -274,7 +306,7 @@ pub(super) fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
         b'p'..=b't' => byte - b'p' + 22,
         _ => byte.saturating_sub(b'v') + 27,
     };
-    thread.as_str().bytes().fold(0_u128, |bits, byte| bits << 5 | u128::from(digit(byte))).to_be_bytes()
+    id.bytes().fold(0_u128, |bits, byte| bits << 5 | u128::from(digit(byte))).to_be_bytes()
 }
 
 /// The id with these 128 bits.
@@ -324,6 +356,8 @@ mod tests {
             ("threads  row", row(&thread)),
             ("threads  lane", self::lane(&thread, &lane)),
             ("threads  list", list(&thread, 258)),
+            ("threads  batch", batch(&BatchId::new(thread.as_str()).unwrap())),
+            ("threads  line of a batch", batch_line(&BatchId::new(thread.as_str()).unwrap(), 258)),
             ("journal  record", record(&thread, &lane, 7)),
             ("hooks    value", hook("log", b"k1").unwrap()),
             ("meta     format", FORMAT.to_vec()),

@@ -12,7 +12,7 @@ use futures_util::future::{self, BoxFuture};
 use parking_lot::Mutex;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 use super::chain::{verified, verified_object};
@@ -36,6 +36,13 @@ struct Contents {
     places: HashMap<Digest, Vec<(ThreadId, u64)>>,
     journal: BTreeMap<(ThreadId, LanePath), BTreeMap<u32, Vec<u8>>>,
     hooks: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+    batches: BTreeMap<BatchId, Batch>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    record: Option<Vec<u8>>,
+    lines: BTreeMap<u32, Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -261,6 +268,23 @@ impl Read for MemoryStore {
             .collect())
     }
 
+    fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.contents.lock().batches.get(batch).and_then(|batch| batch.record.clone()))
+    }
+
+    fn batches(&self, after: Option<&BatchId>, limit: usize) -> Result<Vec<BatchId>, Error> {
+        let contents = self.contents.lock();
+        let batches = contents.batches.range::<BatchId, _>((behind(after), Bound::Unbounded));
+        let stored = batches.filter(|(_, batch)| batch.record.is_some());
+        Ok(stored.take(limit).map(|(id, _)| id.clone()).collect())
+    }
+
+    fn batch_lines(&self, batch: &BatchId, from: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+        let contents = self.contents.lock();
+        let lines = contents.batches.get(batch).map(|batch| batch.lines.range(from..));
+        Ok(lines.into_iter().flatten().take(limit).map(|(line, bytes)| (*line, bytes.clone())).collect())
+    }
+
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.contents.lock().hooks.get(space).and_then(|values| values.get(key).cloned()))
     }
@@ -285,6 +309,19 @@ impl StepStore for MemoryStore {
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
         let mut contents = self.contents.lock();
         put(contents.hooks.entry(space.to_owned()).or_default(), key, value);
+        Box::pin(future::ready(Ok(())))
+    }
+
+    fn put_batch(
+        &self,
+        batch: &BatchId,
+        lines: Vec<(u32, Vec<u8>)>,
+        record: Option<Vec<u8>>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        let mut contents = self.contents.lock();
+        let stored = contents.batches.entry(batch.clone()).or_default();
+        stored.lines.extend(lines);
+        stored.record = record.or(stored.record.take());
         Box::pin(future::ready(Ok(())))
     }
 

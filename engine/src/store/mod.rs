@@ -49,7 +49,7 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 /// Keys and values in key order.
@@ -111,6 +111,15 @@ pub trait Read: Send + Sync {
 
     /// The journal of a lane, in order of position.
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error>;
+
+    /// The record of a batch, as its owner wrote it.
+    fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Batches, oldest first: at most `limit`, and only those after `after`.
+    fn batches(&self, after: Option<&BatchId>, limit: usize) -> Result<Vec<BatchId>, Error>;
+
+    /// The lines of a batch from number `from` on, in order, at most `limit`.
+    fn batch_lines(&self, batch: &BatchId, from: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, Error>;
 
     /// A value of a hook's private key space.
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
@@ -216,6 +225,17 @@ pub trait StepStore: Read {
     /// Writes a value of a hook's private key space, or deletes it with `None`. Not synced: a hook's entries can be
     /// lost and are never required.
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Writes lines of a batch, and with them its record if there is one: a batch without a record is not there.
+    ///
+    /// # Durability
+    /// Like a commit.
+    fn put_batch(
+        &self,
+        batch: &BatchId,
+        lines: Vec<(u32, Vec<u8>)>,
+        record: Option<Vec<u8>>,
+    ) -> BoxFuture<'_, Result<(), Error>>;
 
     /// The durability of an acknowledged commit.
     fn durability(&self) -> Durability;

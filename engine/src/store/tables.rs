@@ -6,7 +6,7 @@
 use std::ops::{ControlFlow, Range, RangeInclusive};
 
 use rondo_protocol::digest::{Digest, Kind};
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use serde::{Deserialize, Serialize};
 
@@ -301,6 +301,25 @@ impl<T: Tables> Read for T {
             let position = keys::position(key).ok_or_else(|| strange(Family::Journal, key, "record"))?;
             let bytes = codec::read_bytes(value, codec::RECORD)?.to_vec();
             Ok(JournalRecord { lane: lane.clone(), position, bytes })
+        })
+    }
+
+    fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
+        value(self, (Family::Threads, &keys::batch(batch)), None, |value| {
+            codec::read_bytes(value, codec::BATCH).map(<[u8]>::to_vec)
+        })
+    }
+
+    fn batches(&self, after: Option<&BatchId>, limit: usize) -> Result<Vec<BatchId>, Error> {
+        page(self, (Family::Threads, keys::batches(after)), limit, None, |key, _| {
+            keys::batch_of(key).ok_or_else(|| strange(Family::Threads, key, "batch"))
+        })
+    }
+
+    fn batch_lines(&self, batch: &BatchId, from: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+        page(self, (Family::Threads, keys::batch_lines(batch, from)), limit, None, |key, value| {
+            let line = keys::position(key).ok_or_else(|| strange(Family::Threads, key, "line of a batch"))?;
+            Ok((line, codec::read_bytes(value, codec::BATCH_LINE)?.to_vec()))
         })
     }
 

@@ -3,7 +3,7 @@
 
 use futures_util::future::{self, BoxFuture};
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::commit::CommitHeader;
@@ -21,8 +21,8 @@ pub(crate) enum Write {
         /// Whether they must be on the device before they are acknowledged.
         sync: bool,
     },
-    /// A change that nothing depends on, never synced.
-    Change(Change),
+    /// Changes to values that belong to no thread. Without `sync` nothing depends on them.
+    Changes { changes: Vec<Change>, sync: bool },
 }
 
 impl Write {
@@ -47,11 +47,19 @@ impl Write {
     pub(super) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Self, Error> {
         let malformed = || Error::Malformed { what: "the name of a hook's key space is too long".to_owned() };
         let key = keys::hook(space, key).ok_or_else(malformed)?;
-        Ok(Self::Change(Change {
-            family: Family::Hooks,
-            key,
-            value: value.map(|value| codec::write_bytes(codec::HOOK, value)),
-        }))
+        let value = value.map(|value| codec::write_bytes(codec::HOOK, value));
+        Ok(Self::Changes { changes: vec![Change { family: Family::Hooks, key, value }], sync: false })
+    }
+
+    /// Encodes lines of a batch, and the batch itself if there is one.
+    fn batch(batch: &BatchId, lines: Vec<(u32, Vec<u8>)>, record: Option<&[u8]>, sync: bool) -> Self {
+        let lines = lines.into_iter().map(|(line, bytes)| {
+            (keys::batch_line(batch, line), codec::write_bytes(codec::BATCH_LINE, &bytes))
+        });
+        let record = record.map(|record| (keys::batch(batch), codec::write_bytes(codec::BATCH, record)));
+        let changes = lines.chain(record);
+        let changes = changes.map(|(key, value)| Change { family: Family::Threads, key, value: Some(value) });
+        Self::Changes { changes: changes.collect(), sync }
     }
 
     /// Its thread. Writes of one thread keep their order.
@@ -59,7 +67,7 @@ impl Write {
         match self {
             Self::Commit(commit) => Some(&commit.header.thread),
             Self::Records { thread, .. } => Some(thread),
-            Self::Change(_) => None,
+            Self::Changes { .. } => None,
         }
     }
 
@@ -67,7 +75,7 @@ impl Write {
         match self {
             Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
-            Self::Change(change) => change.size_bytes(),
+            Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
         }
     }
 }
@@ -169,6 +177,16 @@ impl<T: WriteStore> StepStore for T {
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
         submit(self, Write::hook_value(space, &key, value.as_deref()))
+    }
+
+    fn put_batch(
+        &self,
+        batch: &BatchId,
+        lines: Vec<(u32, Vec<u8>)>,
+        record: Option<Vec<u8>>,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        let sync = WriteStore::durability(self) == Durability::Sync;
+        self.submit(Write::batch(batch, lines, record.as_deref(), sync))
     }
 
     fn durability(&self) -> Durability {

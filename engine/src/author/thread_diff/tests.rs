@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use proptest::prelude::*;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Note, Step};
 
 use super::*;
@@ -300,6 +300,18 @@ impl Read for Counting<'_> {
 
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
         self.count().journal(thread, lane)
+    }
+
+    fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
+        self.count().batch(batch)
+    }
+
+    fn batches(&self, after: Option<&BatchId>, limit: usize) -> Result<Vec<BatchId>, Error> {
+        self.count().batches(after, limit)
+    }
+
+    fn batch_lines(&self, batch: &BatchId, from: u32, limit: usize) -> Result<Vec<(u32, Vec<u8>)>, Error> {
+        self.count().batch_lines(batch, from, limit)
     }
 
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rondo_protocol::canonical::Value;
 use rondo_protocol::digest::{Digest, Kind};
-use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind};
 
 use crate::store::{
@@ -39,6 +39,7 @@ macro_rules! suite {
             a_journal_is_read_in_order_and_cleared_by_its_commit,
             a_lane_clears_its_own_journal_only,
             hooks_have_private_key_spaces,
+            a_batch_is_there_with_its_record,
             rows_come_oldest_first,
             rows_come_in_pages,
             open_lanes_have_rows_until_a_commit_deletes_them,
@@ -373,6 +374,23 @@ pub(crate) async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
     assert_eq!(store.hook_values("kind", b"", 1), Ok(vec![pair("k1", "1")]));
     assert_eq!(store.hook_values("kind", b"", 0), Ok(Vec::new()));
     assert_eq!(store.hook_values("nobody", b"", 9), Ok(Vec::new()));
+}
+
+pub(crate) async fn a_batch_is_there_with_its_record(store: Arc<dyn StepStore>) {
+    let [one, two] = [1, 2].map(|number| BatchId::from_parts(number, 7));
+    let line = |number: u32, text: &str| (number, text.as_bytes().to_vec());
+    for batch in [&two, &one] {
+        store.put_batch(batch, vec![line(1, "a"), line(256, "b")], None).await.unwrap();
+    }
+    assert_eq!((store.batch(&one), store.batches(None, 9)), (Ok(None), Ok(Vec::new())));
+    store.put_batch(&two, vec![line(2, "c")], Some(b"two".to_vec())).await.unwrap();
+    store.put_batch(&one, Vec::new(), Some(b"one".to_vec())).await.unwrap();
+    assert_eq!(store.batch(&one), Ok(Some(b"one".to_vec())));
+    assert_eq!(store.batches(None, 9), Ok(vec![one.clone(), two.clone()]));
+    assert_eq!((store.batches(None, 1), store.batches(Some(&one), 9)), (Ok(vec![one.clone()]), Ok(vec![two.clone()])));
+    assert_eq!(store.batch_lines(&one, 1, 9), Ok(vec![line(1, "a"), line(256, "b")]));
+    assert_eq!(store.batch_lines(&two, 2, 1), Ok(vec![line(2, "c")]));
+    assert_eq!(store.rows(None, 9), Ok(Vec::new()));
 }
 
 pub(crate) async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {

@@ -169,7 +169,7 @@ mod tests {
 
     fn work(bytes: usize) -> Work {
         let change = Change { family: Family::Hooks, key: vec![0; bytes], value: None };
-        Work::new(Write::Change(change), oneshot::channel().0)
+        Work::new(Write::Changes { changes: vec![change], sync: false }, oneshot::channel().0)
     }
 
     #[test]

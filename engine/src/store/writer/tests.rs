@@ -164,7 +164,7 @@ async fn only_what_must_be_safe_is_synced() {
     for (durability, expected) in [(Durability::Sync, [0, 0, 1, 2]), (Durability::Log, [0, 0, 0, 0])] {
         let (writer, disk) = writer(&folder);
         let mut syncs = Vec::new();
-        writer.submit(Write::Change(hook())).await.unwrap();
+        writer.submit(Write::Changes { changes: vec![hook()], sync: false }).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
         writer.record(thread(1), vec![record(0)], false).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));

@@ -100,8 +100,9 @@ impl<T: WriteTables> WriterLoop<T> {
             None => match work.write {
                 Write::Commit(commit) => self.take_commit(batch, *commit),
                 Write::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
-                Write::Change(change) => {
-                    batch.changes.push(change);
+                Write::Changes { changes, sync } => {
+                    batch.changes.extend(changes);
+                    batch.sync |= sync;
                     Ok(())
                 }
             },
