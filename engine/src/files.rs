@@ -1,10 +1,10 @@
 //! Reads files that a command line, a workflow or a scenario names, without blocking and up to a size limit.
 //!
 //! A workflow is not trusted: files it names must be in its own folder, after resolving links. Pipes and devices are
-//! refused before anything is read from them.
+//! refused before anything is read from them, unless the command line names them as an argument.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -29,6 +29,31 @@ pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", path.display())))
 }
 
+/// Reads what an argument of the command line names: a file, a pipe, or `-` for standard input.
+///
+/// # Errors
+/// [`Code::FileRefused`] with the reason.
+pub fn read_argument(path: &Path, max_bytes: usize) -> Result<String, Failure> {
+    if let Some(text) = shipped::text(path) {
+        return Ok(text.to_owned());
+    }
+    let is_stdin = path == Path::new(STDIN);
+    let read = if is_stdin {
+        read_all(&mut io::stdin().lock(), max_bytes)
+    } else {
+        // The user named it: to wait for the writer of a pipe is what was asked for.
+        File::open(path).map_err(|error| refused(&error)).and_then(|mut file| {
+            let is_folder = file.metadata().map_err(|error| refused(&error))?.is_dir();
+            if is_folder { Err(is_a_folder()) } else { read_all(&mut file, max_bytes) }
+        })
+    };
+    let named = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
+    read.map_err(|error| Failure::new(Code::FileRefused, format!("{named}: {error}")))
+}
+
+/// The argument that means standard input.
+pub const STDIN: &str = "-";
+
 /// A path in the form for records and other processes: absolute, with links resolved.
 pub fn absolute(path: &Path, here: &Path) -> String {
     if let Some(shipped) = path.to_str().filter(|path| shipped::is_one(path)) {
@@ -48,18 +73,26 @@ pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> 
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))?;
     let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
     if kind.is_dir() {
-        return Err(FileError::Refused("it is a folder, not a file".to_owned()));
+        return Err(is_a_folder());
     }
     if !kind.is_file() {
         return Err(FileError::Refused("it is a pipe or a device, not a plain file".to_owned()));
     }
+    read_all(&mut file, max_bytes)
+}
+
+fn read_all(from: &mut impl Read, max_bytes: usize) -> Result<String, FileError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
-    let length = Read::by_ref(&mut file).take(limit).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
+    let length = from.take(limit).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
     if length > max_bytes {
         return Err(FileError::TooLarge(max_bytes));
     }
     String::from_utf8(bytes).map_err(|_| FileError::NotText)
+}
+
+fn is_a_folder() -> FileError {
+    FileError::Refused("it is a folder, not a file".to_owned())
 }
 
 fn refused(error: &io::Error) -> FileError {

@@ -7,6 +7,7 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod batches;
 mod binary;
 mod cargo_insta;
 mod command;

@@ -22,7 +22,7 @@ use super::progress::suspended;
 use super::resume::{Continued, ResumeArgs, prepare};
 use super::run::configured;
 use super::run_config::RunSpec;
-use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use super::runner::{Task, TaskContext, show_task};
 use crate::conversation::rebuild;
 use crate::local::forms;
 use crate::resolved_roles;
@@ -102,8 +102,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let answer = form::by_this_person(said, open);
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
-    let options = RunOptions { is_quiet: args.run.quiet, concurrency: 1 };
-    run_tasks(std::iter::once(task), store, durability, options, output)
+    show_task(task, store, durability, args.run.quiet, output)
 }
 
 async fn answer_thread(

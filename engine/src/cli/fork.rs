@@ -19,7 +19,7 @@ use super::output::{Output, plural};
 use super::resume::{Continued, Meant, ResumeArgs, prepare_for, resume_thread};
 use super::run::configured;
 use super::run_config::RunSpec;
-use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use super::runner::{Task, TaskContext, show_task};
 use super::store_access::view_store;
 use super::{workflow, working_folder};
 use crate::NewThread;
@@ -98,8 +98,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Continued { thread, run_spec, store, durability } = prepare_for(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(super::find_thread::no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
-    let options = RunOptions { is_quiet: args.run.quiet, concurrency: 1 };
-    run_tasks(std::iter::once(task), store, durability, options, output)
+    show_task(task, store, durability, args.run.quiet, output)
 }
 
 async fn fork_thread(

@@ -1,4 +1,4 @@
-//! The input of a run: `-i key=value`, `-i key=@file`, `--input-file`.
+//! The inputs of a run: `-i key=value`, `-i key=@file`, `--input-file`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,35 @@ use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::types::{self, Field, InputFault};
 
 use super::failure::{Failure, Faulty};
-use super::files::read_text;
+use super::files::{STDIN, read_argument};
 
-const MAX_VALUE_BYTES: usize = 1 << 20;
-
-const MAX_FILE_BYTES: usize = 16 << 20;
-
-const MAX_THREADS: usize = 100_000;
+/// The most bytes of one input, and of a file with inputs.
+const MAX_BYTES: usize = 64 << 20;
 
 /// Options that give a run its inputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InputArgs {
-    /// An input: text, or JSON where its type asks for it; `key=@file` takes a file's content
+    /// An input: text, or JSON where its type asks for it; `key=@file` takes a file's content, `key=@-` standard input
     #[arg(short, long = "input", value_name = "KEY=VALUE")]
     input: Vec<String>,
-    /// A file with inputs: one JSON object, or with the name .jsonl one object a line, each a thread
+    /// A file with inputs: one JSON object; or, each line a thread, .jsonl with an object a line or .csv with the
+    /// inputs' names in the first line; - is standard input
     #[arg(long, value_name = "FILE")]
     input_file: Option<PathBuf>,
+    /// The form of the file with inputs [default: by its name; of standard input, by what it holds]
+    #[arg(long, value_name = "FORM", requires = "input_file")]
+    input_format: Option<Format>,
+}
+
+/// The form of a file with inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One object: one thread
+    Json,
+    /// An object a line, each a thread
+    Jsonl,
+    /// A first line with the inputs' names, then a row for each thread
+    Csv,
 }
 
 impl InputArgs {
@@ -35,33 +47,143 @@ impl InputArgs {
     }
 }
 
-/// The checked input of each thread. There is one unless a `.jsonl` file has more.
-pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec<Value>, Failure> {
+/// What a run is given.
+pub enum Inputs {
+    /// The checked input of one thread.
+    One(Value),
+    /// Inputs that are checked line by line.
+    Batch(Lines),
+}
+
+/// A file with an input on each line.
+pub struct Lines {
+    file: String,
+    text: String,
+    is_csv: bool,
+    /// Inputs of the command line, which override those of the file.
+    given: BTreeMap<String, Value>,
+}
+
+/// The number of a line in its file, from 1, and its checked input.
+pub type CheckedLine = (u32, Result<Value, Vec<Diagnostic>>);
+
+type CheckedLines<'a> = Box<dyn Iterator<Item = CheckedLine> + 'a>;
+
+/// The checked inputs of a run.
+///
+/// # Errors
+/// If they cannot be read. Lines of a batch are checked by [`Lines::inputs`].
+pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Inputs, Failure> {
     let given = given(&args.input, workflow)?;
-    let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called)?]) };
-    let text = read_text(file, MAX_FILE_BYTES)?;
-    let name = file.display().to_string();
-    if file.extension().is_none_or(|extension| extension != "jsonl") {
-        let whole = Piece::new(&name, &text, 0, &text);
-        return Ok(vec![whole.inputs(&given, workflow)?]);
+    let Some(path) = &args.input_file else { return checked(given, workflow, called).map(Inputs::One) };
+    if path == Path::new(STDIN) && args.input.iter().any(|word| word.ends_with("=@-")) {
+        return Err(Failure::new(Code::InputSyntax, "-i and --input-file cannot both read standard input"));
     }
-    let mut threads = Vec::new();
-    let mut offset = 0;
-    for line in text.split_inclusive('\n') {
-        let piece = Piece::new(&name, &text, offset, line);
-        offset += line.len();
-        if piece.part.is_empty() {
-            continue;
+    let text = read_argument(path, MAX_BYTES).map_err(ceiling)?;
+    let file = if path == Path::new(STDIN) { "standard input".to_owned() } else { path.display().to_string() };
+    let format = args.input_format.unwrap_or_else(|| format_of(path, &text));
+    if format == Format::Json {
+        let whole = Piece::new(&file, &text, 0, &text);
+        return whole.inputs(&given, workflow).map(Inputs::One).map_err(|faults| {
+            Failure::from(Faulty { faults, sources: BTreeMap::from([(file.clone(), text.clone())]) })
+        });
+    }
+    let lines = Lines { file, text, is_csv: format == Format::Csv, given };
+    if lines.inputs(workflow)?.next().is_none() {
+        let message = format!("{}: it holds no input, so there is nothing to run", lines.file);
+        return Err(Failure::new(Code::InputSyntax, message));
+    }
+    Ok(Inputs::Batch(lines))
+}
+
+/// The form of a file by its name; that of standard input by its content: several objects are a batch.
+fn format_of(path: &Path, text: &str) -> Format {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
+        Some("jsonl") => Format::Jsonl,
+        Some("csv") => Format::Csv,
+        _ if path != Path::new(STDIN) || canonical::parse(text.trim().as_bytes()).is_ok() => Format::Json,
+        // A faulty object over several lines is told as one.
+        _ if text.lines().next().is_some_and(|line| canonical::parse(line.trim().as_bytes()).is_ok()) => Format::Jsonl,
+        _ => Format::Json,
+    }
+}
+
+fn ceiling(failure: Failure) -> Failure {
+    failure.with_hint(format!(
+        "inputs are text of at most {} MiB; a role with the tool read_file can read a larger file piece by piece",
+        MAX_BYTES >> 20
+    ))
+}
+
+impl Inputs {
+    /// Every input.
+    ///
+    /// # Errors
+    /// If a line of a batch is invalid.
+    pub fn all(self, workflow: &Workflow) -> Result<Vec<Value>, Failure> {
+        match self {
+            Self::One(input) => Ok(vec![input]),
+            Self::Batch(lines) => {
+                let inputs = lines.inputs(workflow)?.map(|(_, input)| input).collect::<Result<_, _>>();
+                inputs.map_err(|faults| lines.faulty(faults).into())
+            }
         }
-        if threads.len() == MAX_THREADS {
-            return Err(piece.refused(Code::FileRefused, 0, format!("more than {MAX_THREADS} threads")));
+    }
+}
+
+impl Lines {
+    /// Faults of its lines.
+    pub fn faulty(&self, faults: Vec<Diagnostic>) -> Faulty {
+        Faulty { faults, sources: BTreeMap::from([(self.file.clone(), self.text.clone())]) }
+    }
+
+    /// Each line with its number in the file, from 1, and its checked input. Empty lines have none.
+    ///
+    /// # Errors
+    /// If the first line of a CSV file does not name inputs.
+    pub fn inputs<'a>(&'a self, workflow: &'a Workflow) -> Result<CheckedLines<'a>, Failure> {
+        if self.is_csv { self.rows(workflow) } else { Ok(Box::new(self.objects(workflow))) }
+    }
+
+    fn objects<'a>(&'a self, workflow: &'a Workflow) -> impl Iterator<Item = CheckedLine> + 'a {
+        let mut offset = 0;
+        self.text.split_inclusive('\n').zip(1..).filter_map(move |(line, number)| {
+            let piece = Piece::new(&self.file, &self.text, offset, line);
+            offset += line.len();
+            (!piece.part.is_empty()).then(|| (number, piece.inputs(&self.given, workflow)))
+        })
+    }
+
+    fn rows<'a>(&'a self, workflow: &'a Workflow) -> Result<CheckedLines<'a>, Failure> {
+        let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
+        let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::Headers).from_reader(text.as_bytes());
+        let unreadable = |error: csv::Error| Failure::new(Code::InputSyntax, format!("{}: {error}", self.file));
+        let names: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
+        for name in &names {
+            if !workflow.input.iter().any(|(known, _)| known.as_str() == name) {
+                return Err(unknown(name, workflow, &format!("{}:1: ", self.file)));
+            }
         }
-        threads.push(piece.inputs(&given, workflow)?);
+        let skipped = self.text.len() - text.len();
+        Ok(Box::new(reader.into_records().map(move |row| match row {
+            Ok(row) => {
+                let start = row.position().map_or(0, csv::Position::byte);
+                let number = row.position().map_or(0, csv::Position::line);
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                let piece = Piece::at(&self.file, &self.text, skipped + usize::try_from(start).unwrap_or(0));
+                (number, piece.row(&names, &row, (&self.given, workflow)))
+            }
+            Err(error) => {
+                let position = error.position();
+                let number = position.map_or(0, csv::Position::line);
+                let start = position.map_or(0, csv::Position::byte);
+                let piece = Piece::at(&self.file, &self.text, skipped + usize::try_from(start).unwrap_or(0));
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                (number, Err(piece.refused(Code::InputSyntax, 0, error.to_string())))
+            }
+        })))
     }
-    if threads.is_empty() {
-        return Err(Failure::new(Code::InputSyntax, format!("{name}: it holds no object, so there is nothing to run")));
-    }
-    Ok(threads)
 }
 
 /// The input of a thread with changes from the command line, checked.
@@ -77,22 +199,21 @@ pub fn changed_input(words: &[String], workflow: &Workflow, input: Value) -> Res
 }
 
 fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value>, Failure> {
-    let mut given = BTreeMap::new();
+    let (mut given, mut has_read) = (BTreeMap::new(), false);
     for word in words {
         let Some((key, value)) = word.split_once('=') else {
             let shown: String = word.chars().take(40).collect();
             return Err(Failure::new(Code::InputSyntax, format!("-i {shown:?}: an input is written as key=value")));
         };
-        let text = match value.strip_prefix('@') {
-            Some(file) => read_text(Path::new(file), MAX_VALUE_BYTES)?,
-            None if value.len() > MAX_VALUE_BYTES => {
-                let message = format!("-i {key}: the value is larger than {MAX_VALUE_BYTES} bytes");
-                return Err(Failure::new(Code::InputSyntax, message));
-            }
-            None => value.to_owned(),
-        };
         let Some((_, field)) = workflow.input.iter().find(|(name, _)| name.as_str() == key) else {
-            return Err(unknown(key, workflow));
+            return Err(unknown(key, workflow, ""));
+        };
+        let text = match value.strip_prefix('@') {
+            Some(STDIN) if std::mem::replace(&mut has_read, true) => {
+                return Err(Failure::new(Code::InputSyntax, format!("-i {key}: standard input is read only once")));
+            }
+            Some(file) => read_argument(Path::new(file), MAX_BYTES).map_err(ceiling)?,
+            None => value.to_owned(),
         };
         let value = types::parse_input_text(key, field, &text).map_err(|fault| told(&[fault]))?;
         if given.insert(key.to_owned(), value).is_some() {
@@ -102,9 +223,9 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
     Ok(given)
 }
 
-fn unknown(key: &str, workflow: &Workflow) -> Failure {
+fn unknown(key: &str, workflow: &Workflow, place: &str) -> Failure {
     let shown: String = key.chars().take(40).collect();
-    let failure = Failure::new(Code::UnknownInput, format!("the workflow has no input `{shown}`"));
+    let failure = Failure::new(Code::UnknownInput, format!("{place}the workflow has no input `{shown}`"));
     let names = workflow.input.iter().map(|(name, _)| name.as_str());
     match nearest(key, names.clone()) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
@@ -130,8 +251,14 @@ impl<'a> Piece<'a> {
         Self { file, text, offset: offset + part.len() - begun.len(), part: begun.trim_end() }
     }
 
-    /// Merges it with the inputs of the command line, and checks the result.
-    fn inputs(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Failure> {
+    /// The piece from a byte of the text to the end of that line.
+    fn at(file: &'a str, text: &'a str, offset: usize) -> Self {
+        let rest = text.get(offset..).unwrap_or_default();
+        Self { file, text, offset, part: rest.lines().next().unwrap_or_default() }
+    }
+
+    /// Merges an object with the inputs of the command line, and checks the result.
+    fn inputs(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Vec<Diagnostic>> {
         let members = match canonical::parse(self.part.as_bytes()) {
             Ok(Value::Object(members)) => members,
             Ok(_) => return Err(self.refused(Code::InputSyntax, 0, "inputs are one JSON object")),
@@ -141,29 +268,76 @@ impl<'a> Piece<'a> {
             }
             Err(error) => return Err(self.refused(Code::InputSyntax, 0, error.to_string())),
         };
-        let given = given.iter().map(|(key, value)| (key.clone(), value.clone()));
-        // Inputs of the command line override those of a file.
-        types::check_input(workflow, members.into_iter().chain(given).collect()).map_err(|faults| {
-            let placed = faults
-                .into_iter()
-                .map(|fault| Diagnostic { hint: fault.hint, ..self.fault(fault.code, 0, fault.message) });
-            self.failure(placed.collect())
-        })
+        self.merged(members, given, workflow)
     }
 
-    fn refused(&self, code: Code, at: usize, message: impl Into<String>) -> Failure {
-        self.failure(vec![self.fault(code, at, message)])
+    /// Reads a row whose fields have these names.
+    fn row(
+        &self,
+        names: &[String],
+        row: &csv::StringRecord,
+        (given, workflow): (&BTreeMap<String, Value>, &Workflow),
+    ) -> Result<Value, Vec<Diagnostic>> {
+        if row.len() > names.len() {
+            let message = format!("the row has {} values, and the first line names {}", row.len(), names.len());
+            return Err(self.refused(Code::InputSyntax, 0, message));
+        }
+        let mut members = BTreeMap::new();
+        for (name, text) in names.iter().zip(row) {
+            let field = workflow.input.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field);
+            let Some(field) = field else { continue };
+            // An empty cell of anything but a text is a value that is not given.
+            if text.is_empty() && !field.takes_text() {
+                continue;
+            }
+            let value = types::parse_input_text(name, field, text);
+            members.insert(name.clone(), value.map_err(|fault| self.placed(vec![fault]))?);
+        }
+        self.merged(members, given, workflow)
+    }
+
+    fn merged(
+        &self,
+        members: BTreeMap<String, Value>,
+        given: &BTreeMap<String, Value>,
+        workflow: &Workflow,
+    ) -> Result<Value, Vec<Diagnostic>> {
+        let given = given.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let merged = members.into_iter().chain(given).collect();
+        types::check_input(workflow, merged).map_err(|faults| self.placed(faults))
+    }
+
+    /// The faults, each at its value where that can be found.
+    fn placed(&self, faults: Vec<InputFault>) -> Vec<Diagnostic> {
+        let mut placed: Vec<(usize, InputFault)> =
+            faults.into_iter().map(|fault| (self.place(&fault), fault)).collect();
+        placed.sort_by_key(|(at, _)| *at);
+        let diagnostic = |(at, fault): (usize, InputFault)| Diagnostic {
+            hint: fault.hint,
+            ..self.fault(fault.code, at, fault.message)
+        };
+        placed.into_iter().map(diagnostic).collect()
+    }
+
+    /// The value of a faulty input; the key of one that is not known; the object, if it is in neither.
+    fn place(&self, fault: &InputFault) -> usize {
+        let key = format!("\"{}\"", fault.name);
+        let Some(at) = self.part.find(&key) else { return 0 };
+        let rest = self.part.get(at + key.len()..).unwrap_or_default();
+        match rest.trim_start().strip_prefix(':') {
+            Some(value) if fault.code != Code::UnknownInput => self.part.len() - value.trim_start().len(),
+            _ => at,
+        }
+    }
+
+    fn refused(&self, code: Code, at: usize, message: impl Into<String>) -> Vec<Diagnostic> {
+        vec![self.fault(code, at, message)]
     }
 
     /// A diagnostic at a byte of this part.
     fn fault(&self, code: Code, at: usize, message: impl Into<String>) -> Diagnostic {
         let length = self.part.len().saturating_sub(at);
         Diagnostic::at(code, self.file, self.text, Span::new(self.offset + at, length), message)
-    }
-
-    fn failure(&self, faults: Vec<Diagnostic>) -> Failure {
-        let sources = BTreeMap::from([(self.file.to_owned(), self.text.to_owned())]);
-        Failure::from(Faulty { faults, sources })
     }
 }
 

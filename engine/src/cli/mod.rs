@@ -8,6 +8,7 @@
 
 mod answer;
 mod approval;
+mod batch;
 mod cancel;
 mod completions;
 mod consent;
@@ -69,7 +70,7 @@ use crate::config::Flags;
 use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::files;
-use crate::host::{recording, run_config, tooling};
+use crate::host::{batch as stored_batch, recording, run_config, tooling};
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]

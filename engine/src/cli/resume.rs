@@ -9,31 +9,32 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::read::duration_ms;
+use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Value, canonical};
 
 use super::answer::follow_and_ask;
+use super::batch;
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::files::absolute;
+use super::files::{STDIN, absolute};
 use super::find_thread::{find_thread, find_unfinished, no_threads};
 use super::key_command::with_keys;
 use super::lines;
 use super::output::{Output, tell};
 use super::person::is_attended;
 use super::recording::Recording;
-use super::run::{ScriptArgs, cassette, configured, read_script, script, warn_of_plain_http};
+use super::run::{ScriptArgs, Scripted, cassette, configured, read_script, script, warn_of_plain_http};
 use super::settings_files;
 use super::store_access::{OwnStore, own_store, view_store_at};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
-use crate::config::Settings;
 use crate::conversation::rebuild;
 use crate::shipped;
 use crate::store::{Read, Row, Status};
 
 use super::approval::approvers;
 use super::run_config::{Resources, RunSpec};
-use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use super::runner::{Task, TaskContext, show_task};
 use crate::grant::Grants;
 use crate::local::RaisedLimit;
 use crate::{Resumed, RunConfig};
@@ -61,6 +62,9 @@ impl From<InDoubtChoice> for InDoubt {
 pub struct ResumeArgs {
     /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
     pub(super) thread: Option<String>,
+    /// Continue the lines of a batch that have not ended or never began: its id, the beginning of one, or `last`
+    #[arg(long, value_name = "ID", conflicts_with = "thread")]
+    batch: Option<String>,
     #[command(flatten)]
     script: ScriptArgs,
     /// What to do with tool calls of which nobody knows whether they had their effect
@@ -85,14 +89,16 @@ pub struct ResumeArgs {
 }
 
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    if let Some(word) = &args.batch {
+        return batch::resume(args, word, output);
+    }
     let find = |store: &dyn Read| match &args.thread {
         Some(word) => find_thread(store, word),
         None => find_unfinished(store),
     };
     let Continued { thread, run_spec, store, durability, .. } = prepare(args, find, output)?;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
-    let options = RunOptions { is_quiet: args.quiet, concurrency: 1 };
-    run_tasks(std::iter::once(task), store, durability, options, output)
+    show_task(task, store, durability, args.quiet, output)
 }
 
 /// A thread to continue, and all that this takes.
@@ -112,6 +118,47 @@ pub(super) enum Meant<'a> {
     Fork(Option<&'a workflow::Loaded>),
 }
 
+/// What a run was begun with.
+pub(super) struct Begun {
+    pub(super) workflow: Workflow,
+    pub(super) policy: Policy,
+    /// The workflow's file, as an absolute path.
+    pub(super) file: Option<String>,
+    pub(super) script: Option<String>,
+    pub(super) recorded: Option<String>,
+    pub(super) workspace: Option<String>,
+}
+
+impl Begun {
+    fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
+        let edited = match meant {
+            Meant::Fork(loaded) => loaded,
+            Meant::Thread if matches!(row.status, Status::Done | Status::Failed | Status::Cancelled) => {
+                return Ok(None);
+            }
+            Meant::Thread => None,
+        };
+        let origin = lines::origin(row);
+        let (workflow, policy, file) = if let Some(loaded) = edited {
+            let file = absolute(&loaded.path, here);
+            (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
+        } else {
+            let file = origin.as_ref().and_then(|origin| origin.file.clone());
+            (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
+        };
+        let (script, recorded, workspace) =
+            origin.map_or((None, None, None), |origin| (origin.script, origin.recorded, origin.workspace));
+        Ok(Some(Self { workflow, policy, file, script, recorded, workspace }))
+    }
+}
+
+/// All that continuing takes.
+pub(super) struct Equipment {
+    pub(super) run_spec: RunSpec,
+    pub(super) store: OwnStore,
+    pub(super) durability: Durability,
+}
+
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
 pub(super) fn prepare(
     args: &ResumeArgs,
@@ -128,10 +175,21 @@ pub(super) fn prepare_for(
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<Continued, Failure> {
-    let edited = match meant {
-        Meant::Fork(loaded) => loaded,
-        Meant::Thread => None,
+    let here = working_folder()?;
+    let find = |store: &dyn Read| {
+        let (thread, row) = find(store)?;
+        Ok((thread, Begun::of(store, &row, meant, &here)?))
     };
+    let (thread, Equipment { run_spec, store, durability }) = equip(args, find, output)?;
+    Ok(Continued { thread, run_spec, store, durability })
+}
+
+/// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
+pub(super) fn equip<T>(
+    args: &ResumeArgs,
+    find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
+    output: &Output,
+) -> Result<(T, Equipment), Failure> {
     let here = working_folder()?;
     let files = settings_files::read(&args.store.flags())?;
     files.refuse_unsafe()?;
@@ -142,72 +200,42 @@ pub(super) fn prepare_for(
     ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;
     let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
-    let store = view.store.as_ref();
-    let (thread, row) = find(store)?;
-    let origin = lines::origin(&row);
-    let is_thread = matches!(meant, Meant::Thread);
-    let has_ended = is_thread && matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
-    let begun_file = origin.as_ref().and_then(|origin| origin.file.clone());
-    let file = edited.map(|loaded| absolute(&loaded.path, &here)).or(begun_file).unwrap_or_default();
-    let (script, recorded, grants) = if has_ended {
-        (None, None, Grants::default())
-    } else {
-        let edited = edited.map(|loaded| (loaded.checked.workflow.clone(), loaded.checked.policy.clone()));
-        let (workflow, policy) = match edited {
-            Some(edited) => edited,
-            None => (rebuild::beginning(store, &row)?.workflow, rebuild::policy(store, &row)?),
-        };
-        let folder = Path::new(&file).parent().filter(|_| !file.is_empty());
-        let asked = script(&args.script, folder, &workflow, &here)?;
-        let asked_recorded = cassette(&args.script, &here)?;
-        // A thread that started with a script or a recording continues with it; another one must be requested.
-        let begun = origin.as_ref().filter(|_| asked.is_none() && asked_recorded.is_none());
-        let begun_with = begun.and_then(|origin| origin.script.as_deref());
-        let begun_recorded = begun.and_then(|origin| origin.recorded.as_deref());
-        if let Some(file) = begun_with.or(begun_recorded).filter(|_| !args.quiet && !output.is_json()) {
-            tell(&format!("answers come from {file}, as before\n"));
-        }
-        let read_begun = |file: &str| read_script(Path::new(file), &workflow, &here);
-        let script = begun_with.map(read_begun).transpose()?.or(asked);
-        let read_begun = |file: &str| Recording::read(Path::new(file), &here);
-        let recorded = begun_recorded.map(read_begun).transpose()?.or(asked_recorded);
-        let has_tools = !named(&workflow).is_empty();
-        let begun_in =
-            origin.as_ref().and_then(|origin| origin.workspace.as_deref()).unwrap_or("a folder that is not known");
+    let (found, begun) = find(view.store.as_ref())?;
+    drop(view);
+    let (mut script, mut recorded, mut grants, mut settings) = (None, None, Grants::default(), settings);
+    if let Some(begun) = begun {
+        let Begun { workflow, policy, file, .. } = &begun;
+        (script, recorded) = answers(args, &begun, &here, args.quiet || output.is_json())?;
+        let has_tools = !named(workflow).is_empty();
+        let begun_in = begun.workspace.as_deref().unwrap_or("a folder that is not known");
         if has_tools && Path::new(begun_in) != settings.workspace {
             let here = settings.workspace.display();
             let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
         // The store names the workflow of a thread; the file shows its current contents.
-        let current = workflow::read(file.clone().into()).ok().map(|loaded| loaded.checked);
-        let is_current = current.is_some_and(|now| now.workflow == workflow && now.policy == policy);
-        let file = if shipped::is_one(&file) && !is_current { "" } else { file.as_str() };
-        let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
+        let file = file.as_deref().unwrap_or_default();
+        let current = workflow::read(file.into()).ok();
+        let is_current =
+            current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == *policy);
+        let named = if shipped::is_one(file) && !is_current { "" } else { file };
+        let subject = Subject { workflow, policy, file: named, is_current };
         // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
-        let grants = asked.permitted(file, by, &settings)?;
-        (script, recorded, grants)
-    };
-    let is_played = script.is_some() || recorded.is_some() || has_ended;
-    let file = Some(file).filter(|file| !file.is_empty() && !shipped::is_one(file));
-    // If the file is gone, there is nothing to protect.
-    let loaded = file.and_then(|file| workflow::read(file.into()).ok());
-    let script_file = script.as_ref().map(|(_, file)| file.as_str());
-    let held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();
-    let settings = Settings { held, ..settings };
-    let settings = match (edited, rebuild::beginning(store, &row)) {
-        (Some(loaded), _) if !is_played => with_keys(settings, &loaded.checked.workflow)?,
-        (None, Ok(beginning)) if !is_played => with_keys(settings, &beginning.workflow)?,
-        _ => settings,
-    };
-    warn_of_plain_http(&settings, is_played);
-    drop(view);
-    let (store, durability) = (own, settings.durability.value);
-    let script = script.map(|(script, _)| script);
+        grants = asked.permitted(named, by, &settings)?;
+        // If the file is gone, there is nothing to protect.
+        let loaded = current.filter(|_| !shipped::is_one(file));
+        let script_file = script.as_ref().map(|(_, file)| file.as_str());
+        settings.held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();
+        if script.is_none() && recorded.is_none() {
+            settings = with_keys(settings, workflow)?;
+            warn_of_plain_http(&settings, false);
+        }
+    }
+    let durability = settings.durability.value;
     let run_spec = RunSpec {
         resources: Arc::new(Resources::new(settings, grants)),
-        script,
+        script: script.map(|(script, _)| script),
         recorded,
         record: None,
         in_doubt: args.in_doubt.map(InDoubt::from),
@@ -215,7 +243,32 @@ pub(super) fn prepare_for(
         raised: args.limits.iter().map(|word| limit(word)).collect::<Result<_, _>>()?,
         flags: args.flags.clone(),
     };
-    Ok(Continued { thread, run_spec, store, durability })
+    Ok((found, Equipment { run_spec, store: own, durability }))
+}
+
+/// What answers in place of models: what the command line names, else what the run began with.
+fn answers(
+    args: &ResumeArgs,
+    begun: &Begun,
+    here: &Path,
+    is_quiet: bool,
+) -> Result<(Scripted, Option<Recording>), Failure> {
+    let folder = begun.file.as_deref().and_then(|file| Path::new(file).parent());
+    let script = script(&args.script, folder, &begun.workflow, here)?;
+    let recorded = cassette(&args.script, here)?;
+    if script.is_some() || recorded.is_some() {
+        return Ok((script, recorded));
+    }
+    if let Some(file) = begun.script.as_ref().or(begun.recorded.as_ref()).filter(|_| !is_quiet) {
+        tell(&format!("answers come from {file}, as before\n"));
+    }
+    if begun.script.as_deref() == Some(STDIN) {
+        let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
+        return Err(failure.with_hint("give it again with --script FILE"));
+    }
+    let script = begun.script.as_ref().map(|file| read_script(Path::new(file), &begun.workflow, here)).transpose()?;
+    let recorded = begun.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;
+    Ok((script, recorded))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

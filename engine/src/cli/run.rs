@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use rondo_agent_kit::model::script::Script;
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
@@ -13,18 +14,19 @@ use rondo_protocol::workflow::{Checked, Workflow};
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
+use super::batch::{self, BatchArgs};
 use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::files::{absolute, read_text};
-use super::input::{InputArgs, inputs};
+use super::files::{STDIN, absolute, read_argument};
+use super::input::{InputArgs, Inputs, inputs};
 use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
 use super::run_config::{Resources, RunSpec, run_config, scripted_cast, speaking};
-use super::runner::{RunOptions, Task, TaskContext, run_tasks};
+use super::runner::{Task, TaskContext, show_task};
 use super::settings_files;
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
@@ -44,9 +46,8 @@ pub struct RunArgs {
     pub(super) workflow: String,
     #[command(flatten)]
     input: InputArgs,
-    /// How many threads of a .jsonl file run at once
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
+    #[command(flatten)]
+    batch: BatchArgs,
     #[command(flatten)]
     script: ScriptArgs,
     #[command(flatten)]
@@ -70,7 +71,7 @@ pub struct RunArgs {
 /// What answers in place of models.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ScriptArgs {
-    /// Answer from this script; no model is asked
+    /// Answer from this script, - for standard input; no model is asked
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// Answer from script.yaml in the workflow's folder; no model is asked
@@ -113,9 +114,9 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         tell_styled(&report::diagnostics(&faulty, Style::stderr()));
     }
     let inputs = inputs(&args.input, &checked.workflow, &args.workflow)?;
-    if record.is_some() && inputs.len() != 1 {
-        let message = format!("{} threads cannot be recorded in one file", inputs.len());
-        return Err(Failure::new(Code::RecordingRefused, message).with_hint("record one input at a time"));
+    if record.is_some() && matches!(inputs, Inputs::Batch(_)) {
+        let failure = Failure::new(Code::RecordingRefused, "the threads of a batch cannot be recorded in one file");
+        return Err(failure.with_hint("record one input at a time"));
     }
     let recorded = cassette(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
@@ -142,18 +143,27 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     // Missing configuration is reported before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
     let Checked { workflow, policy, .. } = loaded.checked;
-    // Created one by one when their turn comes: a file of inputs may hold many thousands.
-    let tasks = inputs.into_iter().map(move |input| {
-        let (workflow, policy) = (workflow.clone(), policy.clone());
-        let (file, script, run_spec) = (Some(file.clone()), script_file.clone(), run_spec.clone());
-        let workspace = Some(run_spec.resources.settings().workspace.to_string_lossy().into_owned());
-        let recorded = run_spec.recorded.as_ref().map(|played| played.file.clone());
-        let new = NewThread { workflow, policy, input, file, script, recorded, workspace };
-        let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
-        task
-    });
-    let options = RunOptions { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
-    run_tasks(tasks, store, durability, options, output)
+    let new = NewThread {
+        workflow,
+        policy,
+        input: Value::Null,
+        file: Some(file),
+        script: script_file,
+        recorded: run_spec.recorded.as_ref().map(|played| played.file.clone()),
+        workspace: Some(run_spec.resources.settings().workspace.to_string_lossy().into_owned()),
+    };
+    match inputs {
+        Inputs::One(input) => {
+            let new = NewThread { input, ..new };
+            let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
+            show_task(task, store, durability, args.quiet, output)
+        }
+        Inputs::Batch(lines) => {
+            // Nobody is asked in place: the questions of several threads would be mixed up.
+            let run_spec = RunSpec { approvers: None, ..run_spec };
+            batch::start(lines, new, run_spec, args.batch, (store, durability), (args.quiet, output))
+        }
+    }
 }
 
 async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
@@ -211,7 +221,7 @@ pub(super) fn script(
 
 /// Reads a script and checks it against the roles of a workflow.
 pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    let text = read_text(file, MAX_SCRIPT_BYTES)?;
+    let text = read_argument(file, MAX_SCRIPT_BYTES)?;
     let name = file.to_string_lossy().into_owned();
     KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
     let source = Source::new(name.clone(), text.clone());
@@ -221,5 +231,6 @@ pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Resu
     if !faults.is_empty() {
         return Err(refuse(faults));
     }
-    Ok((script, absolute(file, here)))
+    let named = if file == Path::new(STDIN) { STDIN.to_owned() } else { absolute(file, here) };
+    Ok((script, named))
 }

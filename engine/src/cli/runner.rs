@@ -1,6 +1,5 @@
-//! Runs tasks on the engine, such as one thread each, and shows their events.
+//! Runs tasks on the engine, such as one thread each, and shows the events of one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
@@ -28,22 +28,25 @@ use crate::{Ended, Engine, SystemEnv, ThreadHandle};
 /// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
 
-/// Work on the engine. Its exit code becomes that of the process unless an earlier task failed.
+/// Work on the engine, with its exit code.
 pub type Task = Box<dyn FnOnce(TaskContext) -> BoxFuture<'static, Result<Exit, Failure>> + Send>;
 
 /// Something that a task shows.
-enum Update {
+pub(super) enum Update {
     Event(Box<Event>),
     Said(SubcommandOutput),
     Ended(Result<Exit, Failure>),
 }
 
+/// The number of a task, and what it shows.
+pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
+
 /// The engine and the output of one task.
 pub struct TaskContext {
     pub engine: Engine,
-    index: usize,
+    number: u32,
     stop: CancellationToken,
-    updates: mpsc::Sender<(usize, Update)>,
+    updates: mpsc::Sender<(u32, Update)>,
 }
 
 impl TaskContext {
@@ -104,104 +107,108 @@ impl TaskContext {
     }
 
     async fn send(&self, update: Update) -> bool {
-        self.updates.send((self.index, update)).await.is_ok()
+        self.updates.send((self.number, update)).await.is_ok()
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct RunOptions {
-    /// Whether to show only results and faults.
-    pub is_quiet: bool,
-    /// How many tasks run at the same time.
-    pub concurrency: usize,
+/// The store and the signals of a verb that runs tasks.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub engine: Engine,
+    pub signals: Signals,
 }
 
-/// Runs one task quietly.
-pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
-    run_tasks(std::iter::once(task), store, durability, RunOptions { is_quiet: true, concurrency: 1 }, output)
-}
-
-/// Runs tasks and shows them. Returns the exit of the first task that did not succeed.
-pub fn run_tasks(
-    tasks: impl ExactSizeIterator<Item = Task> + Send + 'static,
+/// Opens the store for `work`, and releases it afterwards.
+pub(super) fn with_session(
     store: OwnStore,
     durability: Durability,
-    options: RunOptions,
-    output: &mut Output,
+    work: impl AsyncFnOnce(Session) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
-    let exit = runtime.block_on(run_all(tasks, store, durability, options, output));
+    let exit = runtime.block_on(async {
+        let OwnStore { folder, owner, secret } = store;
+        let signals = Signals::listen()?;
+        let opening = Opening { folder, owner, durability };
+        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await?;
+        for notice in notices {
+            tell(&format!("store: {notice}\n"));
+        }
+        let host = host.with_secret(secret);
+        let exit = work(Session { engine: host.engine().clone(), signals }).await;
+        host.leave().await;
+        exit
+    });
     // A hanging call must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_millis(200));
     exit
 }
 
-async fn run_all(
-    tasks: impl ExactSizeIterator<Item = Task> + Send + 'static,
-    OwnStore { folder, owner, secret }: OwnStore,
-    durability: Durability,
-    RunOptions { is_quiet, concurrency }: RunOptions,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
-    let signals = Signals::listen()?;
-    let opening = Opening { folder, owner, durability };
-    let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await?;
-    for notice in notices {
-        tell(&format!("store: {notice}\n"));
-    }
-    let host = host.with_secret(secret);
-    let style = Style::stderr();
-    let count = tasks.len();
-    let progress = Progress::new(Mode::of(style, output.is_json(), is_quiet), style, count > 1);
-    let mut display = Display { output, progress, is_quiet };
-    let (sender, mut updates) = mpsc::channel(MAX_UPDATES);
-    let spawning = tokio::spawn(spawn_all(host.engine().clone(), tasks, concurrency, signals.stop.clone(), sender));
-    let mut exits = BTreeMap::new();
-    let mut outcome = Ok(());
-    while let Some((index, update)) = updates.recv().await {
-        match display.update(update) {
-            Ok(exit) => exits.extend(exit.map(|exit| (index, exit))),
-            Err(failure) => {
-                outcome = Err(failure);
-                break;
-            }
-        }
-    }
-    drop(updates);
-    display.progress.finish();
-    let _ = spawning.await;
-    host.leave().await;
-    outcome?;
-    // A task that a signal prevented from starting has no exit.
-    let all_done = if exits.len() < count { Exit::Interrupted } else { Exit::Done };
-    let exit = exits.into_values().find(|exit| *exit != Exit::Done).unwrap_or(all_done);
-    Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
+/// Runs a task quietly.
+pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
+    show_task(task, store, durability, true, output)
 }
 
-/// Starts tasks in order, at most `concurrency` at the same time, and waits for all of them.
-async fn spawn_all(
+/// Runs a task and shows it; with `is_quiet` only its result and faults.
+pub fn show_task(
+    task: Task,
+    store: OwnStore,
+    durability: Durability,
+    is_quiet: bool,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    with_session(store, durability, async |Session { engine, signals }| {
+        let style = Style::stderr();
+        let progress = Progress::new(Mode::of(style, output.is_json(), is_quiet), style, false);
+        let mut display = Display { output, progress, is_quiet };
+        let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
+        let mut shown = Ok(None);
+        while let Some((_, update)) = updates.recv().await {
+            match display.update(update) {
+                Ok(exit) => shown = shown.map(|earlier| exit.or(earlier)),
+                Err(failure) => {
+                    shown = Err(failure);
+                    break;
+                }
+            }
+        }
+        drop(updates);
+        display.progress.finish();
+        let _ = spawning.await;
+        // A task that a signal prevented from starting has no exit.
+        let exit = shown?.unwrap_or(Exit::Interrupted);
+        Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
+    })
+}
+
+/// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
+/// handle ends with the last of them.
+pub(super) fn spawn(
     engine: Engine,
-    tasks: impl Iterator<Item = Task> + Send + 'static,
+    tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
-    updates: mpsc::Sender<(usize, Update)>,
-) {
-    let permits = Arc::new(Semaphore::new(concurrency.max(1)));
-    let mut running = tokio::task::JoinSet::new();
-    for (index, task) in tasks.enumerate() {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
-        if stop.is_cancelled() || updates.is_closed() {
-            break;
+) -> (JoinHandle<()>, Updates) {
+    let (updates, receiver) = mpsc::channel(MAX_UPDATES);
+    let spawning = tokio::spawn(async move {
+        let permits = Arc::new(Semaphore::new(concurrency.max(1)));
+        let mut running = JoinSet::new();
+        for (number, task) in tasks {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+            if stop.is_cancelled() || updates.is_closed() {
+                break;
+            }
+            while running.try_join_next().is_some() {}
+            let context = TaskContext { engine: engine.clone(), number, stop: stop.clone(), updates: updates.clone() };
+            let updates = updates.clone();
+            running.spawn(async move {
+                let _permit = permit;
+                let ended = Update::Ended(task(context).await);
+                let _ = updates.send((number, ended)).await;
+            });
         }
-        let context = TaskContext { engine: engine.clone(), index, stop: stop.clone(), updates: updates.clone() };
-        let updates = updates.clone();
-        running.spawn(async move {
-            let _permit = permit;
-            let ended = Update::Ended(task(context).await);
-            let _ = updates.send((index, ended)).await;
-        });
-    }
-    while running.join_next().await.is_some() {}
+        while running.join_next().await.is_some() {}
+    });
+    (spawning, receiver)
 }
 
 struct Display<'a> {

@@ -82,7 +82,7 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
         checked,
         graph: &graph,
         inputs: if args.input.is_given() {
-            inputs(&args.input, &checked.workflow, &args.workflow)?
+            inputs(&args.input, &checked.workflow, &args.workflow)?.all(&checked.workflow)?
         } else {
             Vec::new()
         },

@@ -237,25 +237,6 @@ fn inputs_are_held_to_what_the_workflow_declares() {
 }
 
 #[test]
-fn a_file_of_lines_runs_a_thread_for_each() {
-    let demo = Demo::new();
-    std::fs::write(demo.path("all.jsonl"), "{\"topic\":\"one\"}\n\n{\"topic\":\"two\"}\n{}\n").unwrap();
-    let all = demo.path("all.jsonl");
-    let workflow = demo.path("workflow.yaml");
-    let run = demo.rondo(&["run", &workflow, "--offline", "--json", "--input-file", &all, "--concurrency", "2"]);
-    assert_eq!(run.exit, 0, "{run:?}");
-    let mut topics: Vec<String> = run
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .filter(|event| event["event"] == "thread_finished")
-        .map(|event| event["result"]["topic"].as_str().unwrap().to_owned())
-        .collect();
-    topics.sort();
-    assert_eq!(topics, ["one", "tide pools", "two"]);
-}
-
-#[test]
 fn faults_of_a_file_of_inputs_are_told_with_their_places() {
     let demo = Demo::new();
     let workflow = demo.path("workflow.yaml");

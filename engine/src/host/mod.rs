@@ -1,5 +1,6 @@
 //! The host: the resources that a process has once and shares between its threads.
 
+pub(crate) mod batch;
 pub(crate) mod recording;
 pub(crate) mod run_config;
 pub(crate) mod tooling;

@@ -94,6 +94,34 @@ impl Engine {
         self.start_as(new, run_config, self.parts.env.thread_id(), None).await
     }
 
+    /// Starts a thread whose id was drawn before.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start); [`store::Error::Conflict`] if the thread is there already.
+    pub async fn start_drawn(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+    ) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, thread, None).await
+    }
+
+    /// The input as it will enter a thread: without the values that must not.
+    ///
+    /// # Errors
+    /// If the definition cannot be run.
+    pub fn redacted(
+        &self,
+        (workflow, policy): (&Workflow, &Policy),
+        run_config: &RunConfig,
+        mut input: Value,
+    ) -> Result<Value, Error> {
+        let graph = self.graph(workflow, policy, &run_config.imposed)?;
+        self.redactors(&graph, run_config)?.input.value(&mut input);
+        Ok(input)
+    }
+
     /// Starts a child thread with a known id.
     ///
     /// # Errors

@@ -22,7 +22,10 @@ pub(crate) enum Write {
         sync: bool,
     },
     /// Changes to values that belong to no thread. Without `sync` nothing depends on them.
-    Changes { changes: Vec<Change>, sync: bool },
+    Changes {
+        changes: Vec<Change>,
+        sync: bool,
+    },
 }
 
 impl Write {
@@ -53,9 +56,9 @@ impl Write {
 
     /// Encodes lines of a batch, and the batch itself if there is one.
     fn batch(batch: &BatchId, lines: Vec<(u32, Vec<u8>)>, record: Option<&[u8]>, sync: bool) -> Self {
-        let lines = lines.into_iter().map(|(line, bytes)| {
-            (keys::batch_line(batch, line), codec::write_bytes(codec::BATCH_LINE, &bytes))
-        });
+        let lines = lines
+            .into_iter()
+            .map(|(line, bytes)| (keys::batch_line(batch, line), codec::write_bytes(codec::BATCH_LINE, &bytes)));
         let record = record.map(|record| (keys::batch(batch), codec::write_bytes(codec::BATCH, record)));
         let changes = lines.chain(record);
         let changes = changes.map(|(key, value)| Change { family: Family::Threads, key, value: Some(value) });

@@ -1,0 +1,276 @@
+//! A batch: a thread for each line of a file with inputs.
+//!
+//! Laws. All lines are stored before the first of them runs, each with the id of its thread: a batch that was stopped
+//! or killed continues without its file, and no line runs twice. Results are read from the store when their turn comes
+//! and are not kept. Consent is asked for before the first line, and nobody is asked anything after that.
+
+mod display;
+mod ends;
+mod lines;
+
+use std::sync::Arc;
+
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_protocol::workflow::Workflow;
+use tokio_util::sync::CancellationToken;
+
+use self::display::Display;
+use self::lines::{Common, Numbers, tasks};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::input;
+use super::output::{Output, Style, plural, tell, tell_styled};
+use super::report;
+use super::resume::{Begun, Equipment, ResumeArgs, equip};
+use super::run::configured;
+use super::runner::{Session, spawn, with_session};
+use super::store_access::OwnStore;
+use super::stored_batch::{Batch, Line, Options, VERSION};
+use crate::host::run_config::RunSpec;
+use crate::store::Read;
+use crate::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
+
+/// The most lines of a batch.
+const MAX_LINES: usize = 100_000;
+
+/// How many bytes of lines are stored at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// How many faulty lines are shown in full.
+const MAX_SHOWN: usize = 20;
+
+/// How a batch runs.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct BatchArgs {
+    /// How many threads of a batch run at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    /// Write the results of a batch as its lines end, not in the order of the inputs
+    #[arg(long)]
+    unordered: bool,
+    /// Stop a batch at its first line that does not end in `done`; an invalid line then starts nothing
+    #[arg(long)]
+    fail_fast: bool,
+    /// Run every line of a batch, whatever happens to others [default]
+    #[arg(long, conflicts_with = "fail_fast")]
+    keep_going: bool,
+}
+
+impl BatchArgs {
+    fn options(self) -> Options {
+        Options { concurrency: self.concurrency, is_unordered: self.unordered, fails_fast: self.fail_fast }
+    }
+}
+
+/// Stores a batch and runs it. `new` is what its threads have in common.
+pub fn start(
+    lines: input::Lines,
+    new: NewThread,
+    run_spec: RunSpec,
+    args: BatchArgs,
+    (store, durability): (OwnStore, Durability),
+    (is_quiet, output): (bool, &mut Output),
+) -> Result<Exit, Failure> {
+    let options = args.options();
+    if options.fails_fast {
+        refuse(&lines, &new.workflow)?;
+    }
+    let is_json = output.is_json();
+    with_session(store, durability, async |session| {
+        let run_config = configured(&new.workflow, &run_spec).await?;
+        let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
+        drop(lines);
+        go(session, id, batch, run_spec, (is_quiet, output)).await
+    })
+}
+
+/// Continues a batch.
+pub fn resume(args: &ResumeArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
+    let find = |store: &dyn Read| {
+        let id = find(store, word)?;
+        let batch = Batch::read(store, &id)?.ok_or_else(|| unknown(word))?;
+        let begun = Begun {
+            workflow: batch.workflow.clone(),
+            policy: batch.policy.clone(),
+            file: batch.file.clone(),
+            script: batch.script.clone(),
+            recorded: batch.recorded.clone(),
+            workspace: batch.workspace.clone(),
+        };
+        Ok(((id, batch), Some(begun)))
+    };
+    let ((id, batch), Equipment { run_spec, store, durability }) = equip(args, find, output)?;
+    let run_spec = RunSpec { approvers: None, ..run_spec };
+    with_session(store, durability, async |session| go(session, id, batch, run_spec, (args.quiet, output)).await)
+}
+
+/// Refuses a file with invalid lines.
+fn refuse(lines: &input::Lines, workflow: &Workflow) -> Result<(), Failure> {
+    let mut faults = Faults::default();
+    for (_, input) in lines.inputs(workflow)? {
+        if let Err(found) = input {
+            faults.add(found);
+        }
+    }
+    if faults.lines == 0 { Ok(()) } else { Err(lines.faulty(faults.shown).into()) }
+}
+
+/// The faults of invalid lines.
+#[derive(Default)]
+struct Faults {
+    shown: Vec<Diagnostic>,
+    lines: usize,
+}
+
+impl Faults {
+    fn add(&mut self, found: Vec<Diagnostic>) {
+        if self.lines < MAX_SHOWN {
+            self.shown.extend(found);
+        }
+        self.lines += 1;
+    }
+
+    fn tell(self, lines: &input::Lines) {
+        if self.lines > 0 {
+            tell_styled(&report::diagnostics(&lines.faulty(self.shown), Style::stderr()));
+        }
+        if let Some(more) = self.lines.checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+            tell(&format!("and {} with faults\n", plural(u64::try_from(more).unwrap_or(u64::MAX), "more line")));
+        }
+    }
+}
+
+/// Stores the lines, then the batch.
+async fn keep(
+    (lines, is_json): (&input::Lines, bool),
+    new: NewThread,
+    run_config: &RunConfig,
+    options: Options,
+    engine: &Engine,
+) -> Result<(BatchId, Batch), Failure> {
+    let NewThread { workflow, policy, file, script, recorded, workspace, .. } = new;
+    let env = SystemEnv::default();
+    let id = BatchId::from_parts(env.now_ms(), env.random());
+    let (mut chunk, mut bytes, mut count) = (Vec::new(), 0, 0);
+    let mut faulty = Faults::default();
+    for (number, input) in lines.inputs(&workflow)? {
+        if count == MAX_LINES {
+            let failure = Failure::new(Code::FileRefused, format!("the file has more than {MAX_LINES} inputs"));
+            return Err(failure.with_hint("split it: each part is a batch of its own"));
+        }
+        count += 1;
+        let line = match input {
+            Ok(input) => {
+                let input = engine.redacted((&workflow, &policy), run_config, input)?;
+                Line::Valid { thread: ThreadId::from_parts(env.now_ms(), env.random()), input }
+            }
+            Err(found) => {
+                let line = invalid(&found);
+                faulty.add(found);
+                line
+            }
+        };
+        let line = line.to_bytes()?;
+        bytes += line.len();
+        chunk.push((number, line));
+        if bytes > CHUNK_BYTES {
+            engine.store().put_batch(&id, std::mem::take(&mut chunk), None).await?;
+            bytes = 0;
+        }
+    }
+    if !is_json {
+        faulty.tell(lines);
+    }
+    let batch = Batch {
+        version: VERSION,
+        workflow,
+        policy,
+        file,
+        script,
+        recorded,
+        workspace,
+        lines: u32::try_from(count).unwrap_or(u32::MAX),
+        options,
+        started_at_ms: env.now_ms(),
+    };
+    engine.store().put_batch(&id, chunk, Some(batch.to_bytes()?)).await?;
+    Ok((id, batch))
+}
+
+fn invalid(faults: &[Diagnostic]) -> Line {
+    let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
+    let words: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+    Line::Invalid { code: code.to_string(), message: words.join("; ") }
+}
+
+/// Runs what has not ended, and shows every line.
+async fn go(
+    Session { engine, signals }: Session,
+    id: BatchId,
+    batch: Batch,
+    run_spec: RunSpec,
+    (is_quiet, output): (bool, &mut Output),
+) -> Result<Exit, Failure> {
+    let Options { concurrency, fails_fast, .. } = batch.options;
+    // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
+    let stop: CancellationToken = signals.stop.child_token();
+    let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
+    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (is_quiet, output));
+    display.started()?;
+    let common = Arc::new(Common { id, batch, run_spec });
+    let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());
+    let tasks = tasks(numbers, common);
+    let (spawning, mut updates) = spawn(engine, tasks, usize::from(concurrency), stop.clone());
+    let mut shown = Ok(());
+    let mut ticks = tokio::time::interval(display::TICK);
+    loop {
+        tokio::select! {
+            update = updates.recv() => match update {
+                Some((line, update)) => {
+                    match display.update(line, update) {
+                        Ok(is_done) if !is_done && fails_fast => stop.cancel(),
+                        Ok(_) => {}
+                        Err(failure) => {
+                            shown = Err(failure);
+                            break;
+                        }
+                    }
+                }
+                None => break,
+            },
+            _ = ticks.tick() => display.tick(),
+        }
+    }
+    drop(updates);
+    let _ = spawning.await;
+    shown?;
+    let exit = display.finish();
+    Ok(signals.exit().unwrap_or(exit))
+}
+
+/// Finds a batch by its id, by a prefix of its id, or by the word `last`.
+fn find(store: &dyn Read, word: &str) -> Result<BatchId, Failure> {
+    let mut all = store.batches(None, usize::MAX)?;
+    if word == "last" {
+        return all.pop().ok_or_else(|| unknown(word));
+    }
+    let start = word.to_lowercase();
+    all.retain(|id| !start.is_empty() && id.as_str().starts_with(&start));
+    match all.as_slice() {
+        [] => Err(unknown(word)),
+        [id] => Ok(id.clone()),
+        several => {
+            let listed: Vec<&str> = several.iter().rev().take(10).map(BatchId::as_str).collect();
+            let message = format!("{} batches begin with {start:?}", several.len());
+            Err(Failure::new(Code::BatchUnknown, message).with_hint(listed.join("\n")))
+        }
+    }
+}
+
+fn unknown(word: &str) -> Failure {
+    let shown: String = word.chars().take(40).collect();
+    Failure::new(Code::BatchUnknown, format!("the store has no batch {shown:?}"))
+        .with_hint("a batch prints its id when it starts; `last` is the youngest")
+}
