@@ -126,6 +126,10 @@ impl StepStore for Gated {
         })
     }
 
+    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.delete(threads)
+    }
+
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if sync {

@@ -275,9 +275,9 @@ impl SharedStore {
                 Ok(response) => return Ok(response),
                 Err(error) => self.recover(error, &access)?,
             }
-            // The holder may have stored a commit before it ended; anything else can be repeated.
-            if let Request::Write(Write::Commit(commit)) = request
-                && commit.is_stored(self)?
+            // The holder may have carried out a write before it ended; anything else can be repeated.
+            if let Request::Write(write) = request
+                && write.is_stored(self)?
             {
                 return Ok(Response::Done);
             }

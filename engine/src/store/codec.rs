@@ -53,9 +53,9 @@ pub(super) struct StepValue<'a> {
 /// database, to detect a database that lost its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
-    /// Batches with commits or journal records.
+    /// Batches with commits, journal records or deletions.
     pub(super) batches: u64,
-    /// The number of steps in all threads.
+    /// The number of steps that were ever committed, in all threads.
     pub(super) steps: u64,
     /// The SHA-256 chain over all of them, in order.
     pub(super) chain: [u8; 32],

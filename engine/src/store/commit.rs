@@ -7,7 +7,7 @@ use rondo_protocol::object::{Note, Record, Step};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, LaneRow, Row};
+use super::{Base, Error, LaneRow, Row};
 
 /// A stored step.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,7 +159,7 @@ impl Commit {
             expected: self.expected,
             version: self.row.version,
             seq: self.row.seq,
-            base: self.row.base.as_ref().map_or(0, |base| base.seq),
+            base: self.row.base.clone(),
             step: self.step.as_ref().map(|step| step.seq),
         }
     }
@@ -185,8 +185,8 @@ pub(super) struct CommitHeader {
     pub(super) version: u64,
     /// The number of the last step after it.
     pub(super) seq: u64,
-    /// The steps that it shares with the thread it was forked from.
-    base: u64,
+    /// For a fork, where it leaves the original thread.
+    pub(super) base: Option<Base>,
     pub(super) step: Option<u64>,
 }
 
@@ -204,7 +204,7 @@ impl CommitHeader {
         if self.expected.checked_add(1) != Some(self.version) {
             return malformed("the row's version is not the expected one and 1");
         }
-        let seq = if version == 0 { self.base } else { seq };
+        let seq = if version == 0 { self.base.as_ref().map_or(0, |base| base.seq) } else { seq };
         match self.step {
             None if self.seq != seq => malformed("the row ends at another step and no step is added"),
             Some(step) if seq.checked_add(1) != Some(step) => malformed("the step is not the next one"),

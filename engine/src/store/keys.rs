@@ -139,6 +139,20 @@ pub(super) fn batch_lines(batch: &BatchId, from: u32) -> Range<Vec<u8>> {
     batch_line(batch, from)..below(join(BATCH_LINE, &[&id_bytes(batch.as_str())])).end
 }
 
+/// Everything of a thread but its row and the locations of its steps.
+pub(super) fn of(thread: &ThreadId) -> [(Family, Range<Vec<u8>>); 7] {
+    let kinds = [
+        (Family::Steps, STEP),
+        (Family::Notes, NOTE),
+        (Family::Index, VISIT),
+        (Family::Index, COMPACTION),
+        (Family::Threads, LANE),
+        (Family::Threads, LIST),
+        (Family::Journal, RECORD),
+    ];
+    kinds.map(|(family, kind)| (family, below(of_thread(kind, thread))))
+}
+
 /// An object, in [`Family::Objects`].
 pub(super) fn object(digest: Digest) -> Vec<u8> {
     join(OBJECT, &[digest.as_bytes()])

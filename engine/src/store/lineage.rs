@@ -75,7 +75,8 @@ pub(super) fn scan<R: Read + ?Sized>(
         return Ok(());
     }
     if chain.next() <= to {
-        return Err(chain.missing());
+        let is_deleted = store.row(thread)?.is_none();
+        return Err(if is_deleted { Error::Conflict { thread: thread.clone() } } else { chain.missing() });
     }
     let mut beyond = false;
     if to == row.seq {

@@ -4,7 +4,7 @@
 //! costs a few microseconds. Acknowledged data lives as long as the process, as [`Durability::Memory`] says. Steps and
 //! objects are verified when read, as in every store, so that all stores fail in the same way on a wrong digest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
@@ -85,6 +85,11 @@ impl Contents {
         commit.check()?;
         commit.header().check_follows(stored.0, stored.1)?;
         let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
+        if let (0, Some(base)) = (stored.0, &row.base)
+            && !self.threads.contains_key(&base.thread)
+        {
+            return Err(Error::Conflict { thread: base.thread.clone() });
+        }
         for (kind, digest, bytes) in objects {
             self.objects.entry(digest).or_insert_with(|| (kind, Arc::from(bytes)));
         }
@@ -121,6 +126,26 @@ impl Contents {
                 note: step.note,
             }));
         }
+        Ok(())
+    }
+
+    fn delete(&mut self, threads: &[(ThreadId, u64)]) -> Result<(), Error> {
+        let deleted: BTreeSet<&ThreadId> = threads.iter().map(|(thread, _)| thread).collect();
+        for (thread, version) in threads {
+            if self.threads.get(thread).map_or(0, |stored| stored.row.version) != *version {
+                return Err(Error::Conflict { thread: thread.clone() });
+            }
+        }
+        let stays = self.threads.iter().filter(|(thread, _)| !deleted.contains(thread));
+        if let Some(needed) = stays.flat_map(|(_, stored)| stored.row.needs()).find(|needed| deleted.contains(needed)) {
+            return Err(Error::Conflict { thread: needed.clone() });
+        }
+        self.threads.retain(|thread, _| !deleted.contains(thread));
+        self.journal.retain(|(thread, _), _| !deleted.contains(thread));
+        self.places.retain(|_, places| {
+            places.retain(|(thread, _)| !deleted.contains(thread));
+            !places.is_empty()
+        });
         Ok(())
     }
 
@@ -299,6 +324,10 @@ impl Read for MemoryStore {
 impl StepStore for MemoryStore {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(future::ready(self.contents.lock().commit(commit)))
+    }
+
+    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(future::ready(self.contents.lock().delete(&threads)))
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, _: bool) -> BoxFuture<'_, Result<(), Error>> {

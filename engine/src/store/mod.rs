@@ -212,11 +212,22 @@ pub trait StepStore: Read {
     /// those before it, in the order of the calls.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another commit was stored first.
+    /// [`Error::Conflict`] if another commit was stored first, or if the base of a new fork is not stored.
     ///
     /// # Cancel safety
     /// A commit is carried out even if the future is never polled.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Deletes threads, each at the version that its row is expected to have: their rows, steps, notes, index entries,
+    /// lists, open lanes and journals. Objects stay, because other threads may name them. All are deleted or none. When
+    /// this returns `Ok`, it is as durable as a commit.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if a row has changed, or if a thread that stays is a fork or a child of one of these.
+    ///
+    /// # Cancel safety
+    /// As [`commit`](Self::commit).
+    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they are written
     /// with the next record or commit that is.

@@ -5,7 +5,7 @@
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The state of a thread. One row per thread; compare-and-set is on `version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,12 +41,20 @@ pub struct Row {
 }
 
 /// Where a fork leaves the original thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     /// The original thread.
     pub thread: ThreadId,
     /// The last common step.
     pub seq: u64,
+}
+
+impl Row {
+    /// The threads that must be stored for as long as this one is: its base and its parent.
+    pub fn needs(&self) -> impl Iterator<Item = &ThreadId> {
+        let base = self.base.iter().map(|base| &base.thread);
+        base.chain(self.parent.iter().map(|parent| &parent.thread))
+    }
 }
 
 /// The visit of a role that started a child thread.

@@ -26,6 +26,12 @@ pub(crate) enum Write {
         changes: Vec<Change>,
         sync: bool,
     },
+    /// Threads to delete, each with the version of its row.
+    Delete {
+        threads: Vec<(ThreadId, u64)>,
+        /// Whether it must be on the device before it is acknowledged.
+        sync: bool,
+    },
 }
 
 impl Write {
@@ -65,12 +71,31 @@ impl Write {
         Self::Changes { changes: changes.collect(), sync }
     }
 
-    /// Its thread. Writes of one thread keep their order.
+    /// Its thread. Writes of one thread keep their order; a deletion follows what was acknowledged.
     pub(crate) fn thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Commit(commit) => Some(&commit.header.thread),
             Self::Records { thread, .. } => Some(thread),
-            Self::Changes { .. } => None,
+            Self::Delete { .. } | Self::Changes { .. } => None,
+        }
+    }
+
+    /// Whether it is known to be stored already. Journal records and changes can be written again.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
+        match self {
+            Self::Commit(commit) => commit.is_stored(store),
+            Self::Delete { threads, .. } => {
+                for (thread, _) in threads {
+                    if store.get(Family::Threads, &keys::row(thread))?.is_some() {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Records { .. } | Self::Changes { .. } => Ok(false),
         }
     }
 
@@ -78,6 +103,7 @@ impl Write {
         match self {
             Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
+            Self::Delete { threads, .. } => size_of_val(threads.as_slice()),
             Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
         }
     }
@@ -140,7 +166,7 @@ impl EncodedCommit {
     ///
     /// # Errors
     /// Any error of the store.
-    pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
+    fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
         let row = keys::row(&self.header.thread);
         let Some(stored) = store.get(Family::Threads, &row)? else { return Ok(false) };
         if codec::read_row_end(&stored)?.0 < self.header.version {
@@ -171,6 +197,11 @@ pub(crate) trait WriteStore: Tables {
 impl<T: WriteStore> StepStore for T {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
         submit(self, Write::commit(commit, WriteStore::durability(self)))
+    }
+
+    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
+        let sync = WriteStore::durability(self) == Durability::Sync;
+        WriteStore::submit(self, Write::Delete { threads, sync })
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {

@@ -9,8 +9,8 @@ use rondo_protocol::id::{BatchId, LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind};
 
 use crate::store::{
-    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status,
-    StepStore, StoredRecord, VisitIndex, VisitKey,
+    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Parent, Read, RocksStore, Row,
+    Status, StepStore, StoredRecord, VisitIndex, VisitKey,
 };
 
 /// A store and its folder.
@@ -54,6 +54,8 @@ macro_rules! suite {
             a_row_that_names_another_end_is_damage,
             records_of_every_kind_are_read_back,
             a_fork_shares_the_records_of_its_base,
+            a_deleted_thread_leaves_only_objects,
+            a_thread_is_deleted_with_those_that_need_it_or_not_at_all,
         ]);
     };
     ($module:ident, $open:path, [$($law:ident,)*]) => {
@@ -697,11 +699,74 @@ pub(crate) async fn a_fork_shares_the_records_of_its_base(store: Arc<dyn StepSto
     assert_eq!(store.step(&third.thread, 4), Ok(None));
 
     // A fork of a thread that is not there, and one that leaves a gap.
-    let (gone, commit) = fork(&Trunk::new(8), 7, 2, heads[1]);
-    store.commit(commit).await.unwrap();
-    assert!(damage(answers(&*store, &gone.thread)).contains("was forked from, is missing"));
+    let (_, commit) = fork(&Trunk::new(8), 7, 2, heads[1]);
+    assert_eq!(store.commit(commit).await, Err(Error::Conflict { thread: thread(8) }));
     let (gap, commit) = fork(&trunk, 9, 3, heads[2]);
     store.commit(commit).await.unwrap();
     let mut ahead = Trunk { seq: 4, ..gap };
     assert!(matches!(store.commit(ahead.next("gap")).await, Err(Error::Malformed { .. })));
+}
+
+pub(crate) async fn a_deleted_thread_leaves_only_objects(store: Arc<dyn StepStore>) {
+    let (mut kept, mut trunk) = (Trunk::new(1), Trunk::new(2));
+    store.commit(kept.next("kept")).await.unwrap();
+    let object = (Kind::Transcript, Digest::of_bytes(Kind::Transcript, b"{}"), b"{}".to_vec());
+    let path = LanePath::new("writer[0]").unwrap();
+    let first = Commit {
+        objects: vec![object.clone()],
+        lanes: vec![(path.clone(), Some(lane(1, 0)))],
+        lists: vec![(1, Some(b"[1]".to_vec()))],
+        ..trunk.next("one")
+    };
+    let digest = first.step.as_ref().unwrap().digest;
+    store.commit(first).await.unwrap();
+    for lane in [LanePath::trunk(), path.clone()] {
+        let records = vec![JournalRecord { lane, position: 0, bytes: b"{}".to_vec() }];
+        store.record(trunk.thread.clone(), records, true).await.unwrap();
+    }
+
+    assert_eq!(store.delete(vec![(trunk.thread.clone(), 1)]).await, Ok(()));
+    let deleted = trunk.thread.clone();
+    assert_eq!(store.row(&deleted), Ok(None));
+    assert_eq!(store.rows(None, 9).unwrap().len(), 1);
+    assert_eq!(store.step(&deleted, 1), Ok(None));
+    assert_eq!(store.locate(digest), Ok(Vec::new()));
+    assert_eq!(store.own_place(&deleted, digest), Ok(None));
+    assert_eq!(store.own_visits(&deleted, VisitIndex::Steps, (&LanePath::trunk(), &writer()), 0..=9), Ok(Vec::new()));
+    assert_eq!(store.lanes(&deleted, None, 9), Ok(Vec::new()));
+    assert_eq!(store.list(&deleted, 1), Ok(None));
+    assert_eq!(store.journal(&deleted, &LanePath::trunk()), Ok(Vec::new()));
+    assert_eq!(store.journal(&deleted, &path), Ok(Vec::new()));
+    assert_eq!(store.object(object.0, object.1), Ok(Some(object.2)));
+    assert_eq!(answers(&*store, &kept.thread).unwrap(), ["kept"]);
+
+    // A commit of a run that does not know it loses, and so does another deletion.
+    let conflict = Err(Error::Conflict { thread: deleted.clone() });
+    assert_eq!(store.commit(trunk.next("two")).await, conflict);
+    assert_eq!(store.delete(vec![(deleted.clone(), 1)]).await, conflict);
+    let mut again = Trunk::new(2);
+    store.commit(again.next("again")).await.unwrap();
+    assert_eq!(answers(&*store, &deleted).unwrap(), ["again"]);
+}
+
+pub(crate) async fn a_thread_is_deleted_with_those_that_need_it_or_not_at_all(store: Arc<dyn StepStore>) {
+    let (mut trunk, mut parent) = (Trunk::new(1), Trunk::new(3));
+    store.commit(trunk.next("one")).await.unwrap();
+    let (_, commit) = fork(&trunk, 2, 1, trunk.head);
+    store.commit(commit).await.unwrap();
+    store.commit(parent.next("asks")).await.unwrap();
+    let above = Parent { thread: thread(3), role: writer(), lane: LanePath::trunk(), visit: 1 };
+    let child = Commit::of_row(thread(4), Row { parent: Some(above), ..row(1, 0, None) });
+    store.commit(child).await.unwrap();
+
+    for (alone, with) in [(1, 2), (3, 4)] {
+        let delete = |numbers: &[u8]| store.delete(numbers.iter().map(|number| (thread(*number), 1)).collect());
+        assert_eq!(delete(&[alone]).await, Err(Error::Conflict { thread: thread(alone) }));
+        // One of the versions is wrong, so nothing is deleted.
+        let stale = vec![(thread(alone), 1), (thread(with), 2)];
+        assert_eq!(store.delete(stale).await, Err(Error::Conflict { thread: thread(with) }));
+        assert!(store.row(&thread(alone)).unwrap().is_some() && store.row(&thread(with)).unwrap().is_some());
+        assert_eq!(delete(&[alone, with]).await, Ok(()));
+    }
+    assert_eq!(store.rows(None, 9), Ok(Vec::new()));
 }

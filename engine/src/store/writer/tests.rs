@@ -3,7 +3,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::super::keys::Family;
+use super::super::codec;
+use super::super::keys::{self, Family};
 use super::super::manifest::Position;
 use super::super::tables::{Change, Tables, Visited};
 use super::super::tests::contract::{Trunk, answers, thread};
@@ -276,4 +277,32 @@ async fn many_commits_at_once_are_all_carried_out_and_in_order() {
     for number in 0..32 {
         assert_eq!(answers(&*disk, &thread(number)).unwrap().len(), 40);
     }
+}
+
+#[tokio::test]
+async fn a_deletion_follows_the_commits_before_it_and_leaves_no_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (writer, disk) = writer(&folder);
+    let shut = disk.gate.lock().unwrap();
+    let first = writer.commit(Trunk::new(0).next("first"), Durability::Sync);
+    // All of these wait together: the deletion has to see what is written before it, and the last commit that it is gone.
+    let mut trunk = Trunk::new(1);
+    let mut waiting = vec![first];
+    waiting.push(writer.commit(trunk.next("one"), Durability::Sync));
+    let record = JournalRecord { lane: LanePath::trunk(), position: 0, bytes: b"reply".to_vec() };
+    waiting.push(writer.record(thread(1), vec![record], true));
+    waiting.push(writer.commit(trunk.next("two"), Durability::Sync));
+    waiting.push(writer.submit(Write::Delete { threads: vec![(thread(1), 2)], sync: true }));
+    let late = writer.commit(trunk.next("three"), Durability::Sync);
+    drop(shut);
+    for outcome in waiting {
+        assert_eq!(outcome.await, Ok(()));
+    }
+    assert_eq!(late.await, Err(Error::Conflict { thread: thread(1) }));
+    let id = keys::thread_bytes(&thread(1));
+    let left = disk.entries.lock().unwrap().keys().filter(|(_, key)| key.windows(16).any(|part| part == id)).count();
+    assert_eq!(left, 0);
+    assert_eq!(answers(&*disk, &thread(0)).unwrap(), ["first"]);
+    let ledger = disk.get(Family::Meta, keys::LEDGER).unwrap().unwrap();
+    assert_eq!(codec::read_ledger(&ledger).unwrap().steps, 3);
 }

@@ -60,15 +60,19 @@ impl<T: WriteTables> WriterLoop<T> {
         if works.is_empty() {
             return false;
         }
-        let mut batch = Batch {
-            changes: Vec::new(),
-            waiting: Vec::with_capacity(works.len()),
-            ledger: self.target.ledger,
-            counts: false,
-            sync: false,
-        };
+        let mut batch = Batch::after(self.target.ledger);
         for work in works {
+            let is_deletion = matches!(work.write, Write::Delete { .. });
+            if is_deletion {
+                // A deletion is a batch of its own: it finds what to delete in the tables.
+                self.write(batch);
+                batch = Batch::after(self.target.ledger);
+            }
             self.take(&mut batch, work);
+            if is_deletion {
+                self.write(batch);
+                batch = Batch::after(self.target.ledger);
+            }
         }
         self.write(batch);
         // Only now: what a batch has written must be known until it is stored.
@@ -100,6 +104,7 @@ impl<T: WriteTables> WriterLoop<T> {
             None => match work.write {
                 Write::Commit(commit) => self.take_commit(batch, *commit),
                 Write::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
+                Write::Delete { threads, sync } => self.take_deletion(batch, &threads, sync),
                 Write::Changes { changes, sync } => {
                     batch.changes.extend(changes);
                     batch.sync |= sync;
@@ -117,6 +122,11 @@ impl<T: WriteTables> WriterLoop<T> {
     fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit) -> Result<(), Error> {
         let (version, seq) = self.end(&commit.header.thread)?;
         commit.header.check_follows(version, seq)?;
+        if let (0, Some(base)) = (version, &commit.header.base)
+            && self.end(&base.thread)?.0 == 0
+        {
+            return Err(Error::Conflict { thread: base.thread.clone() });
+        }
         for lane in &commit.clear_journal {
             self.know_journal(&commit.header.thread, lane)?;
         }
@@ -156,6 +166,47 @@ impl<T: WriteTables> WriterLoop<T> {
             batch.chain(&change.key);
             batch.changes.push(change);
             known.journals.entry(record.lane).or_default().insert(record.position);
+        }
+        batch.sync |= sync;
+        Ok(())
+    }
+
+    fn take_deletion(&mut self, batch: &mut Batch, threads: &[(ThreadId, u64)], sync: bool) -> Result<(), Error> {
+        let deleted: BTreeSet<&ThreadId> = threads.iter().map(|(thread, _)| thread).collect();
+        for (thread, version) in threads {
+            if self.end(thread)?.0 != *version {
+                return Err(Error::Conflict { thread: thread.clone() });
+            }
+        }
+        let tables = &self.target.tables;
+        tables.range(Family::Threads, keys::rows(None), &mut |key, value| {
+            let row = codec::read_row(value).map_err(|error| error.at(Family::Threads, key, None))?;
+            let needed = row.needs().find(|needed| deleted.contains(needed));
+            match needed.filter(|_| keys::thread_of_row(key).is_none_or(|thread| !deleted.contains(&thread))) {
+                Some(needed) => Err(Error::Conflict { thread: needed.clone() }),
+                None => Ok(ControlFlow::Continue(())),
+            }
+        })?;
+        let mut changes = Vec::new();
+        let mut delete = |family, key| changes.push(Change { family, key, value: None });
+        for thread in &deleted {
+            for (family, range) in keys::of(thread) {
+                tables.range(family, range, &mut |key, value| {
+                    if let (Family::Steps, Some(seq)) = (family, keys::seq(key)) {
+                        let step = codec::read_step(value).map_err(|error| error.at(family, key, Some(thread)))?;
+                        delete(Family::Index, keys::place(step.digest, thread, seq));
+                    }
+                    delete(family, key.to_vec());
+                    Ok(ControlFlow::Continue(()))
+                })?;
+            }
+            delete(Family::Threads, keys::row(thread));
+        }
+        // Nothing fails from here on.
+        batch.changes.append(&mut changes);
+        for (thread, version) in threads {
+            self.known.remove(thread);
+            batch.chain(&[&keys::row(thread)[..], &version.to_be_bytes()].concat());
         }
         batch.sync |= sync;
         Ok(())
@@ -230,6 +281,11 @@ impl<T: WriteTables> WriterLoop<T> {
 }
 
 impl Batch {
+    /// An empty batch that follows `ledger`.
+    fn after(ledger: Ledger) -> Self {
+        Self { changes: Vec::new(), waiting: Vec::new(), ledger, counts: false, sync: false }
+    }
+
     /// Adds what identifies a write to the ledger's chain.
     fn chain(&mut self, part: &[u8]) {
         let mut hasher = Sha256::new();
