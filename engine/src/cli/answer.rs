@@ -19,7 +19,7 @@ use super::lines::origin;
 use super::output::{Output, word};
 use super::person::is_attended;
 use super::progress::suspended;
-use super::resume::{Continued, ResumeArgs, prepare};
+use super::resume::{ContinueArgs, Continued, prepare};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
@@ -60,7 +60,7 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "TEXT", requires = "refuse")]
     why: Option<String>,
     #[command(flatten)]
-    pub(super) run: ResumeArgs,
+    pub(super) run: ContinueArgs,
 }
 
 pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -102,7 +102,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let answer = form::by_this_person(said, open);
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
-    show_task(task, store, durability, args.run.quiet, output)
+    show_task(task, store, durability, &args.run.view(), output)
 }
 
 async fn answer_thread(

@@ -16,7 +16,7 @@ use super::files::{absolute, read_text};
 use super::find_thread::{find_thread, find_thread_in};
 use super::input::changed_input;
 use super::output::{Output, plural};
-use super::resume::{Continued, Meant, ResumeArgs, prepare_for, resume_thread};
+use super::resume::{ContinueArgs, Continued, Meant, prepare_for, resume_thread};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
@@ -49,7 +49,7 @@ pub struct ForkArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    pub(super) run: ResumeArgs,
+    pub(super) run: ContinueArgs,
 }
 
 pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -98,7 +98,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Continued { thread, run_spec, store, durability } = prepare_for(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(super::find_thread::no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
-    show_task(task, store, durability, args.run.quiet, output)
+    show_task(task, store, durability, &args.run.view(), output)
 }
 
 async fn fork_thread(

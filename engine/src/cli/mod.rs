@@ -25,6 +25,7 @@ mod init;
 mod input;
 mod key_command;
 mod known_keys;
+mod limit;
 mod lines;
 mod messages;
 mod output;
@@ -33,6 +34,7 @@ mod prefix;
 mod progress;
 mod record;
 mod report;
+mod result;
 mod resume;
 mod review;
 mod run;
@@ -86,7 +88,7 @@ enum Verb {
     Validate(validate::ValidateArgs),
     Run(Box<run::RunArgs>),
     Record(Box<record::RecordArgs>),
-    Resume(resume::ResumeArgs),
+    Resume(Box<resume::ResumeArgs>),
     Answer(Box<answer::AnswerArgs>),
     Fork(Box<fork::ForkArgs>),
     Cancel(cancel::CancelArgs),
@@ -192,7 +194,7 @@ impl Verb {
         match self {
             Self::Run(args) => args.flags = flags,
             Self::Record(args) => args.run.flags = flags,
-            Self::Resume(args) => args.flags = flags,
+            Self::Resume(args) => args.run.flags = flags,
             Self::Answer(args) => args.run.flags = flags,
             Self::Fork(args) => args.run.flags = flags,
             _ => {}
@@ -204,7 +206,7 @@ impl Verb {
             Self::Validate(args) => args.json.json,
             Self::Run(args) => args.json.json,
             Self::Record(args) => args.run.json.json,
-            Self::Resume(args) => args.json.json,
+            Self::Resume(args) => args.run.json.json,
             Self::Answer(args) => args.run.json.json,
             Self::Fork(args) => args.run.json.json,
             Self::Cancel(args) => args.json.json,

@@ -8,9 +8,7 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::read::duration_ms;
 use rondo_protocol::workflow::{Policy, Workflow};
-use rondo_protocol::{Value, canonical};
 
 use super::answer::follow_and_ask;
 use super::batch;
@@ -20,6 +18,7 @@ use super::failure::Failure;
 use super::files::{STDIN, absolute};
 use super::find_thread::{find_thread, find_unfinished, no_threads};
 use super::key_command::with_keys;
+use super::limit::limits;
 use super::lines;
 use super::output::{Output, tell};
 use super::person::is_attended;
@@ -33,10 +32,10 @@ use crate::shipped;
 use crate::store::{Read, Row, Status};
 
 use super::approval::approvers;
+use super::result::{ResultArgs, View};
 use super::run_config::{Resources, RunSpec};
 use super::runner::{Task, TaskContext, show_task};
 use crate::grant::Grants;
-use crate::local::RaisedLimit;
 use crate::{Resumed, RunConfig};
 
 /// What happens with tool calls in doubt.
@@ -60,11 +59,18 @@ impl From<InDoubtChoice> for InDoubt {
 /// Continue a stopped thread
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
-    /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
-    pub(super) thread: Option<String>,
     /// Continue the lines of a batch that have not ended or never began: its id, the beginning of one, or `last`
     #[arg(long, value_name = "ID", conflicts_with = "thread")]
     batch: Option<String>,
+    #[command(flatten)]
+    pub(super) run: ContinueArgs,
+}
+
+/// How a thread continues.
+#[derive(Debug, clap::Args)]
+pub struct ContinueArgs {
+    /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
+    pub(super) thread: Option<String>,
     #[command(flatten)]
     script: ScriptArgs,
     /// What to do with tool calls of which nobody knows whether they had their effect
@@ -82,6 +88,8 @@ pub struct ResumeArgs {
     #[arg(short, long)]
     pub(super) quiet: bool,
     #[command(flatten)]
+    result: ResultArgs,
+    #[command(flatten)]
     pub(super) json: JsonArgs,
     /// The flags of hook kinds.
     #[arg(skip)]
@@ -89,16 +97,17 @@ pub struct ResumeArgs {
 }
 
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
-    if let Some(word) = &args.batch {
-        return batch::resume(args, word, output);
+    let ResumeArgs { batch, run } = args;
+    if let Some(word) = batch {
+        return batch::resume(run, word, output);
     }
-    let find = |store: &dyn Read| match &args.thread {
+    let find = |store: &dyn Read| match &run.thread {
         Some(word) => find_thread(store, word),
         None => find_unfinished(store),
     };
-    let Continued { thread, run_spec, store, durability, .. } = prepare(args, find, output)?;
+    let Continued { thread, run_spec, store, durability, .. } = prepare(run, find, output)?;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
-    show_task(task, store, durability, args.quiet, output)
+    show_task(task, store, durability, &run.view(), output)
 }
 
 /// A thread to continue, and all that this takes.
@@ -116,6 +125,12 @@ pub(super) enum Meant<'a> {
     Thread,
     /// A fork of it, under this workflow if there is one.
     Fork(Option<&'a workflow::Loaded>),
+}
+
+impl ContinueArgs {
+    pub(super) fn view(&self) -> View {
+        View { is_quiet: self.quiet, result: self.result.clone() }
+    }
 }
 
 /// What a run was begun with.
@@ -161,7 +176,7 @@ pub(super) struct Equipment {
 
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
 pub(super) fn prepare(
-    args: &ResumeArgs,
+    args: &ContinueArgs,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<Continued, Failure> {
@@ -170,7 +185,7 @@ pub(super) fn prepare(
 
 /// Like [`prepare`], also for a fork.
 pub(super) fn prepare_for(
-    args: &ResumeArgs,
+    args: &ContinueArgs,
     meant: Meant<'_>,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
@@ -186,7 +201,7 @@ pub(super) fn prepare_for(
 
 /// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
 pub(super) fn equip<T>(
-    args: &ResumeArgs,
+    args: &ContinueArgs,
     find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
     output: &Output,
 ) -> Result<(T, Equipment), Failure> {
@@ -216,10 +231,15 @@ pub(super) fn equip<T>(
         // The store names the workflow of a thread; the file shows its current contents.
         let file = file.as_deref().unwrap_or_default();
         let current = workflow::read(file.into()).ok();
+        // Limits that somebody typed ask for nothing.
+        let policy = current.as_ref().map_or_else(
+            || policy.clone(),
+            |now| Policy { limits: now.checked.policy.limits.clone(), ..policy.clone() },
+        );
         let is_current =
-            current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == *policy);
+            current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == policy);
         let named = if shipped::is_one(file) && !is_current { "" } else { file };
-        let subject = Subject { workflow, policy, file: named, is_current };
+        let subject = Subject { workflow, policy: &policy, file: named, is_current };
         // Consent for the settings was obtained above.
         let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
         grants = asked.permitted(named, by, &settings)?;
@@ -240,7 +260,7 @@ pub(super) fn equip<T>(
         record: None,
         in_doubt: args.in_doubt.map(InDoubt::from),
         approvers: approvers(is_attended),
-        raised: args.limits.iter().map(|word| limit(word)).collect::<Result<_, _>>()?,
+        raised: limits(&args.limits)?,
         flags: args.flags.clone(),
     };
     Ok((found, Equipment { run_spec, store: own, durability }))
@@ -248,7 +268,7 @@ pub(super) fn equip<T>(
 
 /// What answers in place of models: what the command line names, else what the run began with.
 fn answers(
-    args: &ResumeArgs,
+    args: &ContinueArgs,
     begun: &Begun,
     here: &Path,
     is_quiet: bool,
@@ -285,20 +305,5 @@ pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_sp
             context.ended(thread, ending, head).await;
             Ok(exit)
         }
-    }
-}
-
-/// A limit to raise, as the command line gives it.
-fn limit(word: &str) -> Result<RaisedLimit, Failure> {
-    let unclear = |what: &str| Failure::new(Code::LimitUnclear, format!("--limit {word}: {what}"));
-    let (key, text) = word.split_once('=').ok_or_else(|| unclear("write key=value"))?;
-    if key == "wall_time" {
-        let value = duration_ms(text).ok_or_else(|| unclear("write a duration such as 30m or 2h"))?;
-        return Ok(RaisedLimit { key: "wall_time_ms".to_owned(), value: Value::from(value) });
-    }
-    let value: Value = canonical::from_slice(text.as_bytes()).map_err(|_| unclear("write a number"))?;
-    match value {
-        Value::Int(_) | Value::Float(_) => Ok(RaisedLimit { key: key.to_owned(), value }),
-        _ => Err(unclear("write a number")),
     }
 }

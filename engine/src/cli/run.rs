@@ -22,15 +22,18 @@ use super::files::{STDIN, absolute, read_argument};
 use super::input::{InputArgs, Inputs, inputs};
 use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
+use super::limit::limits;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
+use super::result::{ResultArgs, View};
 use super::run_config::{Resources, RunSpec, run_config, scripted_cast, speaking};
 use super::runner::{Task, TaskContext, show_task};
 use super::settings_files;
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
+use crate::local::limited;
 use crate::{NewThread, RunConfig};
 
 /// The most bytes of a script; the reader's own limit is lower and has better messages.
@@ -61,6 +64,11 @@ pub struct RunArgs {
     /// Show results and faults only
     #[arg(short, long)]
     pub(super) quiet: bool,
+    #[command(flatten)]
+    result: ResultArgs,
+    /// Set a limit of the thread in place of the workflow's, such as `cost_usd=2` or `wall_time=30m`
+    #[arg(long = "limit", value_name = "KEY=VALUE")]
+    limits: Vec<String>,
     #[command(flatten)]
     pub(super) json: JsonArgs,
     /// The flags of hook kinds.
@@ -143,6 +151,8 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     // Missing configuration is reported before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
     let Checked { workflow, policy, .. } = loaded.checked;
+    let policy = limited(policy, &limits(&args.limits)?)?;
+    let view = View { is_quiet: args.quiet, result: args.result.clone() };
     let new = NewThread {
         workflow,
         policy,
@@ -156,12 +166,12 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         Inputs::One(input) => {
             let new = NewThread { input, ..new };
             let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
-            show_task(task, store, durability, args.quiet, output)
+            show_task(task, store, durability, &view, output)
         }
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, new, run_spec, args.batch, (store, durability), (args.quiet, output))
+            batch::start(lines, new, run_spec, args.batch, (store, durability), (&view, output))
         }
     }
 }

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::output::{Output, Style, tell};
 use super::progress::{Mode, Progress};
 use super::report;
-use super::show::pretty;
+use super::result::View;
 use super::signals::Signals;
 use super::store_access::OwnStore;
 use crate::hook::SubcommandOutput;
@@ -145,21 +145,21 @@ pub(super) fn with_session(
 
 /// Runs a task quietly.
 pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
-    show_task(task, store, durability, true, output)
+    show_task(task, store, durability, &View::quiet(), output)
 }
 
-/// Runs a task and shows it; with `is_quiet` only its result and faults.
+/// Runs a task and shows it.
 pub fn show_task(
     task: Task,
     store: OwnStore,
     durability: Durability,
-    is_quiet: bool,
+    view: &View,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     with_session(store, durability, async |Session { engine, signals }| {
         let style = Style::stderr();
-        let progress = Progress::new(Mode::of(style, output.is_json(), is_quiet), style, false);
-        let mut display = Display { output, progress, is_quiet };
+        let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, false);
+        let mut display = Display { output, progress, view };
         let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
         let mut shown = Ok(None);
         while let Some((_, update)) = updates.recv().await {
@@ -214,22 +214,26 @@ pub(super) fn spawn(
 struct Display<'a> {
     output: &'a mut Output,
     progress: Progress,
-    is_quiet: bool,
+    view: &'a View,
 }
 
 impl Display<'_> {
     /// Shows an update; returns the exit of a task that has ended.
     fn update(&mut self, update: Update) -> Result<Option<Exit>, Failure> {
-        let Self { output, progress, is_quiet } = self;
+        let Self { output, progress, view } = self;
         match update {
             Update::Event(event) => {
                 progress.event(&event);
+                if output.is_json() {
+                    output.line(&event)?;
+                }
                 match &event.what {
-                    _ if output.is_json() => output.line(&event)?,
                     What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {
-                        progress.suspend(|| output.text(&pretty(result)))?;
+                        progress.suspend(|| view.result.show(result, output))?;
                     }
-                    What::Error { code, message, .. } if *is_quiet => tell(&format!("rondo: {code}: {message}\n")),
+                    What::Error { code, message, .. } if view.is_quiet && !output.is_json() => {
+                        tell(&format!("rondo: {code}: {message}\n"));
+                    }
                     _ => {}
                 }
                 Ok(None)

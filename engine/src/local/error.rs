@@ -69,8 +69,8 @@ pub enum Error {
         /// Its id at the provider.
         id: String,
     },
-    /// A limit cannot be raised so.
-    #[error("the limit {key} cannot be raised: {what}")]
+    /// A limit cannot be changed so.
+    #[error("the limit {key} cannot be changed: {what}")]
     Limit {
         /// Its name.
         key: String,

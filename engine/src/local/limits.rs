@@ -1,4 +1,4 @@
-//! Limits that are raised when a stopped thread is resumed.
+//! Limits from the command line: those of a new thread, and those raised when a stopped one is resumed.
 
 use rondo_protocol::Value;
 use rondo_protocol::workflow::{Limits, Policy};
@@ -27,20 +27,15 @@ pub(super) fn raise(
     at_ms: u64,
 ) -> Result<(Policy, Vec<Raised>), Error> {
     let mut notes = Vec::new();
-    for RaisedLimit { key, value } in raised {
+    for limit @ RaisedLimit { key, value } in raised {
         let refused = |what: String| Error::Limit { key: key.clone(), what };
-        let Value::Object(mut limits) = Value::from_serialize(&policy.limits)? else { continue };
-        let Some(old) = limits.insert(key.clone(), value.clone()) else {
-            return Err(refused("there is no such limit".to_owned()));
-        };
+        let (old, new) = changed(&policy.limits, limit)?;
         if old.is_null() {
             return Err(refused("the thread has no such limit".to_owned()));
         }
         if number(value) <= number(&old) {
             return Err(refused(format!("it is {} already", old.to_text())));
         }
-        let new: Limits = serde_json::from_str(&Value::Object(limits).to_text())
-            .map_err(|_| refused(format!("{} is not a value of it", value.to_text())))?;
         let in_force = Value::from_serialize(&ceilings.over(&new))?;
         if in_force.get(key).map(number) < Some(number(value)) {
             return Err(Error::Ceiling { key: key.clone() });
@@ -49,6 +44,36 @@ pub(super) fn raise(
         notes.push(Raised { key: key.clone(), old: Some(old.to_text()), new: value.to_text(), at_ms });
     }
     Ok((policy, notes))
+}
+
+/// The policy of a thread that starts with other limits than those of its file.
+///
+/// # Errors
+/// If a limit has no such name or value.
+pub fn limited(mut policy: Policy, limits: &[RaisedLimit]) -> Result<Policy, Error> {
+    for limit in limits {
+        policy.limits = changed(&policy.limits, limit)?.1;
+    }
+    Ok(policy)
+}
+
+/// The old value of a limit, and the limits with the new one.
+fn changed(limits: &Limits, RaisedLimit { key, value }: &RaisedLimit) -> Result<(Value, Limits), Error> {
+    let refused = |what: String| Error::Limit { key: key.clone(), what };
+    let Value::Object(mut members) = Value::from_serialize(limits)? else {
+        return Err(refused("there is no such limit".to_owned()));
+    };
+    let Some(old) = members.insert(key.clone(), value.clone()) else {
+        let known: Vec<&str> =
+            members.keys().filter(|name| *name != key).map(|name| name.trim_end_matches("_ms")).collect();
+        return Err(refused(format!("there is no such limit; limits are {}", known.join(", "))));
+    };
+    let unfit = || refused(format!("{} is not a value of it", value.to_text()));
+    if number(value) <= 0.0 {
+        return Err(unfit());
+    }
+    let new = serde_json::from_str(&Value::Object(members).to_text()).map_err(|_| unfit())?;
+    Ok((old, new))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "limits are far below the numbers that a float cannot hold")]

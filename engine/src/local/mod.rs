@@ -41,7 +41,7 @@ pub use event_loop::Ended;
 pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as plan_fork};
 pub use forms::{FilledForm, PersonAnswer, PersonSaid};
 pub use hub::{SubscribeError, Subscription};
-pub use limits::RaisedLimit;
+pub use limits::{RaisedLimit, limited};
 pub use past::StoredPast;
 pub use retry::{Deadline, Waiting, Waits};
 pub use run_config::{NewThread, RunConfig};

@@ -1,11 +1,13 @@
 //! What a batch shows: results on stdout, one line of progress and a closing table on stderr.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::Usage;
@@ -14,6 +16,7 @@ use serde::Serialize;
 use super::super::exit::Exit;
 use super::super::failure::Failure;
 use super::super::output::{Output, Style, plural, tell};
+use super::super::result::View;
 use super::super::runner::Update;
 use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
@@ -53,6 +56,8 @@ pub(super) struct Display<'a> {
     is_unordered: bool,
     store: Arc<dyn StepStore>,
     output: &'a mut Output,
+    /// Where results go, if not to stdout.
+    file: Option<Output>,
     is_quiet: bool,
     /// Whether a script or a recording answers, which costs nothing.
     is_played: bool,
@@ -104,22 +109,28 @@ impl<'a> Display<'a> {
         id: &BatchId,
         batch: &Batch,
         (store, is_played): (Arc<dyn StepStore>, bool),
-        (is_quiet, output): (bool, &'a mut Output),
-    ) -> Self {
+        (view, output): (&View, &'a mut Output),
+    ) -> Result<Self, Failure> {
+        let is_quiet = view.is_quiet;
         let is_shown = Style::stderr().is_terminal && !is_quiet;
+        let file = view.result.file().map(|path| {
+            let failed = |error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
+            File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(failed)
+        });
         let bar = is_shown.then(|| {
             let bar = ProgressBar::new_spinner();
             let style = ProgressStyle::with_template("{spinner} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar
         });
-        Self {
+        Ok(Self {
             id: id.clone(),
             lines: batch.lines,
             is_unordered: batch.options.is_unordered,
             upcoming: Numbers::new(Arc::clone(&store), id.clone()).peekable(),
             store,
             output,
+            file: file.transpose()?,
             is_quiet,
             is_played,
             bar,
@@ -129,7 +140,7 @@ impl<'a> Display<'a> {
             finished: BTreeMap::new(),
             tally: Tally::default(),
             spent: Spent::default(),
-        }
+        })
     }
 
     pub(super) fn started(&mut self) -> Result<(), Failure> {
@@ -221,7 +232,6 @@ impl<'a> Display<'a> {
     }
 
     fn write_one(&mut self, (number, line): &(u32, Line), end: &End) -> Result<(), Failure> {
-        let is_json = self.output.is_json();
         let end = match (end, line) {
             (End::Stopped { exit, .. }, Line::Invalid { code, message }) => {
                 let error = LineError { code: code.clone(), message: message.clone() };
@@ -229,13 +239,24 @@ impl<'a> Display<'a> {
             }
             _ => end,
         };
-        let read = LineResult::read(&*self.store, (*number, line), end, is_json)?;
+        let read = LineResult::read(&*self.store, (*number, line), end)?;
         if let Some(cause) = read.cause() {
             self.tally.count_cause(*number, cause);
         }
-        match &self.bar {
-            Some(bar) => bar.suspend(|| self.output.line(&read)),
-            None => self.output.line(&read),
+        let Self { bar, output, file, .. } = self;
+        let mut write = || {
+            if output.is_json() {
+                output.line(&read.as_event())?;
+            }
+            match file {
+                Some(file) => file.line(&read),
+                None if output.is_json() => Ok(()),
+                None => output.line(&read),
+            }
+        };
+        match bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
         }
     }
 

@@ -44,8 +44,6 @@ pub(super) struct LineError {
 /// The result of a line, as it is written.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct LineResult {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    event: Option<&'static str>,
     line: u32,
     thread: Option<ThreadId>,
     /// The status of its last step.
@@ -55,23 +53,19 @@ pub(super) struct LineResult {
     error: Option<LineError>,
 }
 
+/// The result of a line as an event.
+#[derive(Debug, Serialize)]
+pub(super) struct LineEvent<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    result: &'a LineResult,
+}
+
 impl LineResult {
-    /// The result of a line that has ended; `is_event` makes it an event.
-    pub(super) fn read(
-        store: &dyn Read,
-        (number, line): (u32, &Line),
-        end: &End,
-        is_event: bool,
-    ) -> Result<Self, Failure> {
-        let mut read = Self {
-            event: is_event.then_some("line"),
-            line: number,
-            thread: None,
-            status: None,
-            outcome: None,
-            result: Value::Null,
-            error: None,
-        };
+    /// The result of a line that has ended.
+    pub(super) fn read(store: &dyn Read, (number, line): (u32, &Line), end: &End) -> Result<Self, Failure> {
+        let mut read =
+            Self { line: number, thread: None, status: None, outcome: None, result: Value::Null, error: None };
         if let End::Stopped { error, .. } = end {
             read.error = Some(error.clone());
         }
@@ -88,6 +82,11 @@ impl LineResult {
             });
         }
         Ok(read)
+    }
+
+    /// It as a line of `--json`.
+    pub(super) fn as_event(&self) -> LineEvent<'_> {
+        LineEvent { event: "line", result: self }
     }
 
     /// The word and the reason by which lines without a result are grouped.

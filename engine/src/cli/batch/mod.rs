@@ -23,7 +23,8 @@ use super::failure::Failure;
 use super::input;
 use super::output::{Output, Style, plural, tell, tell_styled};
 use super::report;
-use super::resume::{Begun, Equipment, ResumeArgs, equip};
+use super::result::View;
+use super::resume::{Begun, ContinueArgs, Equipment, equip};
 use super::run::configured;
 use super::runner::{Session, spawn, with_session};
 use super::store_access::OwnStore;
@@ -71,8 +72,9 @@ pub fn start(
     run_spec: RunSpec,
     args: BatchArgs,
     (store, durability): (OwnStore, Durability),
-    (is_quiet, output): (bool, &mut Output),
+    (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
+    not_raw(view)?;
     let options = args.options();
     if options.fails_fast {
         refuse(&lines, &new.workflow)?;
@@ -82,12 +84,13 @@ pub fn start(
         let run_config = configured(&new.workflow, &run_spec).await?;
         let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
         drop(lines);
-        go(session, id, batch, run_spec, (is_quiet, output)).await
+        go(session, id, batch, run_spec, (view, output)).await
     })
 }
 
 /// Continues a batch.
-pub fn resume(args: &ResumeArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
+pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
+    not_raw(&args.view())?;
     let find = |store: &dyn Read| {
         let id = find(store, word)?;
         let batch = Batch::read(store, &id)?.ok_or_else(|| unknown(word))?;
@@ -103,7 +106,15 @@ pub fn resume(args: &ResumeArgs, word: &str, output: &mut Output) -> Result<Exit
     };
     let ((id, batch), Equipment { run_spec, store, durability }) = equip(args, find, output)?;
     let run_spec = RunSpec { approvers: None, ..run_spec };
-    with_session(store, durability, async |session| go(session, id, batch, run_spec, (args.quiet, output)).await)
+    with_session(store, durability, async |session| go(session, id, batch, run_spec, (&args.view(), output)).await)
+}
+
+fn not_raw(view: &View) -> Result<(), Failure> {
+    if !view.result.is_raw() {
+        return Ok(());
+    }
+    let failure = Failure::new(Code::InputSyntax, "--raw writes one text, and a batch has a result for each line");
+    Err(failure.with_hint("leave it out, and take `.result.KEY` of each line"))
 }
 
 /// Refuses a file with invalid lines.
@@ -211,13 +222,13 @@ async fn go(
     id: BatchId,
     batch: Batch,
     run_spec: RunSpec,
-    (is_quiet, output): (bool, &mut Output),
+    (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
     let Options { concurrency, fails_fast, .. } = batch.options;
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop: CancellationToken = signals.stop.child_token();
     let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
-    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (is_quiet, output));
+    let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (view, output))?;
     display.started()?;
     let common = Arc::new(Common { id, batch, run_spec });
     let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());

@@ -1,0 +1,108 @@
+//! Where the result of a run goes: stdout or a file, all of it or one text.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+
+use super::failure::Failure;
+use super::output::{Output, Style};
+use super::show::pretty;
+
+/// Options for the result of a run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ResultArgs {
+    /// Write the result to this file instead of stdout; of a batch, a line for each result
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write only this key of the result: a text as it is, anything else as JSON
+    #[arg(long, value_name = "KEY", conflicts_with = "json")]
+    raw: Option<String>,
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// Whether to show only results and faults.
+    pub is_quiet: bool,
+    pub result: ResultArgs,
+}
+
+impl View {
+    /// Only results and faults.
+    pub fn quiet() -> Self {
+        Self { is_quiet: true, ..Self::default() }
+    }
+}
+
+impl ResultArgs {
+    /// The file for results, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
+    /// Whether one key of the result is wanted.
+    pub fn is_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// Writes the result of a run. With `--json` stdout has its event already.
+    ///
+    /// # Errors
+    /// If it cannot be written, or does not have the key.
+    pub fn show(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
+        let text = match &self.raw {
+            Some(key) => raw(result, key)?,
+            None => pretty(result),
+        };
+        match &self.output {
+            Some(file) => write(file, &text).map_err(|error| {
+                let failure = Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+                failure.with_hint("`rondo resume last -o FILE` writes the result again; nothing is run twice")
+            }),
+            None if output.is_json() => Ok(()),
+            // A shell gets every byte, a terminal none that steers it.
+            None if self.raw.is_some() && !Style::stdout().is_terminal => output.write(text.as_bytes()),
+            None => output.text(&text),
+        }
+    }
+}
+
+/// One key of a result: a text as it is, anything else as JSON; with a newline at its end.
+fn raw(result: &Value, key: &str) -> Result<String, Failure> {
+    let Some(value) = result.get(key) else {
+        let keys = match result {
+            Value::Object(members) => members.keys().cloned().collect::<Vec<_>>().join(", "),
+            _ => String::new(),
+        };
+        let message = format!("the result has no key `{}`", key.chars().take(40).collect::<String>());
+        let hint = match keys.as_str() {
+            "" => "it is no object; leave --raw out".to_owned(),
+            keys => format!("its keys: {keys}; `rondo resume last --raw KEY` writes one, and runs nothing again"),
+        };
+        return Err(Failure::new(Code::UnknownInput, message).with_hint(hint));
+    };
+    let text = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Writes a file as a whole or not at all.
+fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    // A pipe or a device, such as /dev/stderr, cannot be replaced.
+    if std::fs::metadata(file).is_ok_and(|about| !about.is_file()) {
+        return std::fs::write(file, text);
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut part = tempfile::Builder::new().permissions(permissions(file)).tempfile_in(folder)?;
+    part.write_all(text.as_bytes())?;
+    part.as_file().sync_all()?;
+    part.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Those of the file that is replaced, else the usual ones, of which the system takes away what the user's mask says.
+fn permissions(file: &Path) -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).map_or_else(|_| std::fs::Permissions::from_mode(0o666), |about| about.permissions())
+}
