@@ -143,7 +143,7 @@ fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r 
 }
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
-    let files = settings_files::read(&Flags { store: called.store, durability: None })?;
+    let files = settings_files::read(&Flags { store: called.store, ..Flags::default() })?;
     let settings = files.in_force()?;
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);

@@ -28,6 +28,7 @@ mod known_keys;
 mod limit;
 mod lines;
 mod messages;
+mod model_arg;
 mod output;
 mod person;
 mod prefix;
@@ -116,11 +117,14 @@ struct StoreArgs {
     /// The folder of the store [default: .rondo beside the nearest rondo.toml, else here]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// Set a value of the settings for this command, such as `provider.openai.idle_timeout=30s`
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
 
 impl StoreArgs {
     fn flags(&self) -> Flags {
-        Flags { store: self.store.clone(), durability: None }
+        Flags { store: self.store.clone(), durability: None, set: self.set.clone() }
     }
 }
 

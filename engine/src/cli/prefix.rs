@@ -19,7 +19,6 @@ use super::settings_files::settings;
 use super::store_access::view_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Shared, Visit, VisitPair};
-use crate::config::Flags;
 use crate::conversation::rebuild;
 
 /// How many broken prefixes are listed below the table; `--json` has them all.
@@ -123,7 +122,7 @@ struct StrategyLine<'a> {
 
 /// Compares the requests of a thread.
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let settings = settings(&args.store.flags())?;
     let (view, id, row) = find_thread_in(view_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;

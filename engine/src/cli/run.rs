@@ -10,7 +10,7 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
-use rondo_protocol::workflow::{Checked, Workflow};
+use rondo_protocol::workflow::Workflow;
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
@@ -23,6 +23,7 @@ use super::input::{InputArgs, Inputs, inputs};
 use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
 use super::limit::limits;
+use super::model_arg::set_models;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
@@ -69,6 +70,9 @@ pub struct RunArgs {
     /// Set a limit of the thread in place of the workflow's, such as `cost_usd=2` or `wall_time=30m`
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
+    /// Ask this model, by its id or its name in the workflow or the settings; ROLE=NAME for one role
+    #[arg(long = "model", value_name = "[ROLE=]NAME")]
+    models: Vec<String>,
     #[command(flatten)]
     pub(super) json: JsonArgs,
     /// The flags of hook kinds.
@@ -137,11 +141,14 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
     let is_played = script.is_some() || recorded.is_some();
-    let settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };
-    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&checked.workflow).is_empty()) {
+    let mut settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };
+    let (mut workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
+    set_models(&args.models, &mut workflow, &mut settings)?;
+    let policy = limited(policy, &limits(&args.limits)?)?;
+    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&workflow).is_empty()) {
         tell(&format!("{warning}\n"));
     }
-    let settings = if is_played { settings } else { with_keys(settings, &checked.workflow)? };
+    let settings = if is_played { settings } else { with_keys(settings, &workflow)? };
     warn_of_plain_http(&settings, is_played);
     let flags = args.flags.clone();
     let resources = Arc::new(Resources::new(settings, grants));
@@ -149,9 +156,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let run_spec =
         RunSpec { resources, script, recorded, record, in_doubt: None, approvers, raised: Vec::new(), flags };
     // Missing configuration is reported before a store is opened.
-    speaking(&checked.workflow, &run_spec)?;
-    let Checked { workflow, policy, .. } = loaded.checked;
-    let policy = limited(policy, &limits(&args.limits)?)?;
+    speaking(&workflow, &run_spec)?;
     let view = View { is_quiet: args.quiet, result: args.result.clone() };
     let new = NewThread {
         workflow,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 
 use super::consent::{self, named_files};
@@ -10,7 +11,7 @@ use super::files::read_text;
 use super::output::tell;
 use super::working_folder;
 use crate::config::folder_of;
-use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
+use crate::config::{self, Files, Flags, Layer, SET, Settings, Stated, layers};
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::{Ask, Kind};
 
@@ -21,6 +22,8 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 pub struct SettingsFiles {
     folder: PathBuf,
     flags: Flags,
+    /// What `--set` states.
+    set: Stated,
     user: Option<SettingsFile>,
     project: Option<SettingsFile>,
 }
@@ -63,7 +66,31 @@ fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Resul
     };
     let user = user.map(|file| read(file, Layer::User)).transpose()?;
     let project = project.map(|file| read(file, Layer::Project)).transpose()?;
-    Ok(SettingsFiles { folder, flags: flags.clone(), user, project })
+    Ok(SettingsFiles { folder, flags: flags.clone(), set: set(&flags.set)?, user, project })
+}
+
+/// Reads `--set` options as lines of a settings file.
+fn set(words: &[String]) -> Result<Stated, Failure> {
+    let mut text = String::new();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            let shown: String = word.chars().take(40).collect();
+            return Err(Failure::new(Code::SettingsSyntax, format!("{SET} {shown:?}: write key=value"))
+                .with_hint("for example --set provider.openai.idle_timeout=30s"));
+        };
+        // What is no TOML value, such as a name or 30s, is a text.
+        let is_value = toml::de::DeTable::parse(&format!("x = {value}")).is_ok_and(|_| !value.contains('\n'));
+        let value = if is_value { value.to_owned() } else { Value::from(value).to_text() };
+        text.extend([key.replace('\n', " ").as_str(), " = ", &value, "\n"]);
+    }
+    let stated = config::read(SET, &text, Layer::CommandLine);
+    let stated = stated.map_err(|faults| Faulty { faults, sources: [(SET.to_owned(), text)].into() })?;
+    let Stated { mcp, tools, hooks, imposed, .. } = &stated;
+    if mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty() {
+        return Ok(stated);
+    }
+    let message = format!("{SET} takes values of store, provider, model, limits, grant and sandbox");
+    Err(Failure::new(Code::SettingsKey, message).with_hint("a [tool], [mcp], [hook] or [[impose]] stands in a file"))
 }
 
 /// An environment variable. If `HOME` is not set, the system's entry for the user is used.
@@ -104,7 +131,7 @@ impl SettingsFiles {
 
     fn with_project(&self, project: Option<Stated>) -> Result<Settings, Failure> {
         let user = self.user.as_ref().map(|user| user.stated.placed(folder_of(&user.path))).unwrap_or_default();
-        let stated = layers::merged(user, project.unwrap_or_default());
+        let stated = layers::set(layers::merged(user, project.unwrap_or_default()), self.set.clone());
         let path = |file: &Option<SettingsFile>| file.as_ref().map(|file| file.path.clone());
         let files = Files { project: path(&self.project), user: path(&self.user) };
         config::resolve(&self.folder, &files, stated, &self.flags, &variable).map_err(|faults| {

@@ -78,7 +78,7 @@ struct AgreedLine<'a> {
 
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     let named = args.store.clone().flatten();
-    let settings_files = settings_files::read(&Flags { store: named, durability: None })?;
+    let settings_files = settings_files::read(&Flags { store: named, ..Flags::default() })?;
     if args.list {
         return list(&settings_files.without_asking()?, output);
     }

@@ -97,6 +97,30 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
     }
 }
 
+/// Merges what the command line sets into the files' values. It is the user's word like their own file.
+pub fn set(files: Stated, command_line: Stated) -> Stated {
+    let sandbox = command_line.grant.sandbox.or(files.grant.sandbox);
+    let mut providers = files.providers.clone();
+    for (name, set) in command_line.providers {
+        let provider = providers.entry(name).or_default();
+        let stated = std::mem::take(provider);
+        *provider = StatedProvider {
+            line: stated.line,
+            base_url: set.base_url.or(stated.base_url),
+            key_env: set.key_env.or(stated.key_env),
+            key_command: set.key_command.or(stated.key_command),
+            connect_timeout_ms: set.connect_timeout_ms.or(stated.connect_timeout_ms),
+            idle_timeout_ms: set.idle_timeout_ms.or(stated.idle_timeout_ms),
+            total_timeout_ms: set.total_timeout_ms.or(stated.total_timeout_ms),
+            keep_prefix: set.keep_prefix.or(stated.keep_prefix),
+            keep_for: set.keep_for.or(stated.keep_for),
+            response_format: set.response_format.or(stated.response_format),
+        };
+    }
+    let merged = merged(files, Stated { providers: BTreeMap::new(), ..command_line });
+    Stated { providers, grant: Grant { sandbox, ..merged.grant }, ..merged }
+}
+
 /// The tables of a project that would replace one of the user's. A provider described only by the environment is not a
 /// table.
 pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {

@@ -43,6 +43,9 @@ pub const DEFAULT_PROVIDER: &str = "openai";
 /// The id of an unnamed model when no provider is asked.
 pub const SCRIPTED_MODEL: &str = "scripted";
 
+/// The flag that sets any value.
+pub const SET: &str = "--set";
+
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sourced<T> {
@@ -86,6 +89,8 @@ pub enum Layer {
     User,
     /// The `rondo.toml` of a project.
     Project,
+    /// `--set` of the command line.
+    CommandLine,
 }
 
 impl Layer {
@@ -94,6 +99,7 @@ impl Layer {
         match self {
             Self::User => Origin::User(line),
             Self::Project => Origin::Project(line),
+            Self::CommandLine => Origin::Flag(SET.to_owned()),
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Flags {
     pub store: Option<PathBuf>,
     /// `--durability`
     pub durability: Option<Durability>,
+    /// `--set`, each as `key=value`
+    pub set: Vec<String>,
 }
 
 /// An unusable environment variable.
@@ -315,6 +317,9 @@ fn store_folder(
     if let Some(store) = &flags.store {
         return Sourced { value: folder.join(store), from: Origin::Flag("--store".to_owned()) };
     }
+    if let Some(store) = stated.filter(|store| matches!(store.from, Origin::Flag(_))) {
+        return Sourced { value: folder.join(&store.value), from: store.from.clone() };
+    }
     if let Some(store) = environment.text("RONDO_STORE") {
         return Sourced { value: folder.join(store.value), from: store.from };
     }
@@ -332,8 +337,7 @@ fn store_folder(
 fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_>) -> Provider {
     let from_environment =
         (name == DEFAULT_PROVIDER).then(|| environment.checked("OPENAI_BASE_URL", address)).flatten();
-    let base_url = from_environment
-        .or(stated.base_url)
+    let base_url = stronger(from_environment, stated.base_url)
         .unwrap_or_else(|| Sourced { value: DEFAULT_BASE_URL.to_owned(), from: Origin::Default });
     let key_env =
         stated.key_env.unwrap_or_else(|| Sourced { value: DEFAULT_KEY_ENV.to_owned(), from: Origin::Default });
@@ -341,7 +345,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
     let is_own_key = (name == DEFAULT_PROVIDER || key_env.from != Origin::Default) && stated.key_command.is_none();
     let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
     let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
-        environment.checked(variable, parse_duration_ms).or(stated)
+        stronger(environment.checked(variable, parse_duration_ms), stated)
     };
     let by_address = || Sourced { value: ResponseFormat::at(&base_url.value), from: Origin::Default };
     let response_format = stated.response_format.unwrap_or_else(by_address);
@@ -359,6 +363,14 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         keep_prefix: stated.keep_prefix.unwrap_or(Sourced { value: KeepPrefix::default(), from: Origin::Default }),
         keep_for: stated.keep_for,
         response_format,
+    }
+}
+
+/// The value of the environment, unless the command line states one.
+fn stronger<T>(environment: Option<Sourced<T>>, stated: Option<Sourced<T>>) -> Option<Sourced<T>> {
+    match stated {
+        Some(stated) if matches!(stated.from, Origin::Flag(_)) => Some(stated),
+        stated => environment.or(stated),
     }
 }
 

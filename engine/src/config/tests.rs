@@ -24,7 +24,7 @@ fn faults(text: &str) -> String {
 #[test]
 fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
     let text = "[store]\npath = \"from-file\"\n";
-    let flags = Flags { store: Some("from-flag".into()), durability: Some(Durability::Log) };
+    let flags = Flags { store: Some("from-flag".into()), durability: Some(Durability::Log), ..Flags::default() };
     let variables = [("RONDO_STORE", "from-env")];
     let store = |text, flags, variables: &[_]| {
         let settings = in_force(text, flags, variables);

@@ -169,6 +169,7 @@ codes! {
     "1416" Error ForkRefused,
     "1417" Error ForkUnclear,
     "1418" Error BatchUnknown,
+    "1419" Error ModelUnclear,
     "1501" Error HookFailed,
     "1502" Error HookSettings,
     "1503" Error HookVerb,

@@ -221,6 +221,14 @@ impl RoleKind {
             _ => None,
         }
     }
+
+    /// Like [`model`](Self::model), to change them.
+    pub fn model_mut(&mut self) -> Option<&mut ModelRole> {
+        match self {
+            Self::Model(model) | Self::Selector(SelectorRole { by: SelectBy::Model, model, .. }) => Some(model),
+            _ => None,
+        }
+    }
 }
 
 /// A role that a model plays.
