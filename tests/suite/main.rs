@@ -36,6 +36,7 @@ mod refusals;
 #[cfg(feature = "caches")]
 mod response_cache;
 mod routing;
+mod run_options;
 mod scenarios;
 mod servers;
 mod showing;

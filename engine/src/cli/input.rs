@@ -117,6 +117,20 @@ fn ceiling(failure: Failure) -> Failure {
 }
 
 impl Inputs {
+    /// The only input, or that of the first line of a batch.
+    ///
+    /// # Errors
+    /// If that line is invalid.
+    pub fn first(&self, workflow: &Workflow) -> Result<Value, Failure> {
+        match self {
+            Self::One(input) => Ok(input.clone()),
+            Self::Batch(lines) => match lines.inputs(workflow)?.next() {
+                Some((_, input)) => input.map_err(|faults| lines.faulty(faults).into()),
+                None => Ok(Value::Null),
+            },
+        }
+    }
+
     /// Every input.
     ///
     /// # Errors

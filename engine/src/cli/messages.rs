@@ -195,13 +195,7 @@ fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
 pub(super) fn text(request: &Request) -> String {
     let Request { seq, role, lane, visit, recorded, head, .. } = request;
     let mut text = format!("{seq:>3}. {}, visit {visit}\nrequest {recorded}  model {}\n", who(role, lane), head.model);
-    part(&mut text, "system", &request.head.system);
-    for message in &request.messages {
-        part(&mut text, message.role().as_str(), &message.text());
-        for tool in message.tool_calls() {
-            let _ = writeln!(text, "[asks for {} {}]", tool.name, tool.arguments);
-        }
-    }
+    text.push_str(&parts(head, &request.messages));
     if let Some(asked) = request.asked {
         let _ = writeln!(text, "\nbefore a hook rewrote it: request {asked}");
         for message in request.asked_messages.iter().flatten() {
@@ -209,6 +203,19 @@ pub(super) fn text(request: &Request) -> String {
         }
     }
     text.push('\n');
+    text
+}
+
+/// The system text and the messages of a request.
+pub(super) fn parts(head: &Head, messages: &[Message]) -> String {
+    let mut text = String::new();
+    part(&mut text, "system", &head.system);
+    for message in messages {
+        part(&mut text, message.role().as_str(), &message.text());
+        for tool in message.tool_calls() {
+            let _ = writeln!(text, "[asks for {} {}]", tool.name, tool.arguments);
+        }
+    }
     text
 }
 

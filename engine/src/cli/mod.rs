@@ -14,6 +14,7 @@ mod completions;
 mod consent;
 mod diff;
 mod doctor;
+mod dry_run;
 mod explain;
 mod find_thread;
 mod follow;

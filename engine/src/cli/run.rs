@@ -16,6 +16,7 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::batch::{self, BatchArgs};
 use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
+use super::dry_run;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{STDIN, absolute, read_argument};
@@ -34,6 +35,7 @@ use super::settings_files;
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
+use crate::grant::Grants;
 use crate::local::limited;
 use crate::{NewThread, RunConfig};
 
@@ -52,6 +54,9 @@ pub struct RunArgs {
     input: InputArgs,
     #[command(flatten)]
     batch: BatchArgs,
+    /// Show the first requests, the tools and the worst case in tokens and money; nothing is sent or stored
+    #[arg(long, conflicts_with_all = ["output", "raw"])]
+    dry_run: bool,
     #[command(flatten)]
     script: ScriptArgs,
     #[command(flatten)]
@@ -133,40 +138,49 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let recorded = cassette(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
-    let settings = files.whole()?;
-    let file = absolute(&loaded.path, &here);
-    let is_attended = !output.is_json() && is_attended();
-    let by = ConsentSource::of(args.trust, is_attended);
-    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
-    let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
-    let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
-    let is_played = script.is_some() || recorded.is_some();
-    let mut settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };
+    let mut settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..files.whole()? };
     let (mut workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
     set_models(&args.models, &mut workflow, &mut settings)?;
     let policy = limited(policy, &limits(&args.limits)?)?;
-    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&workflow).is_empty()) {
-        tell(&format!("{warning}\n"));
-    }
-    let settings = if is_played { settings } else { with_keys(settings, &workflow)? };
-    warn_of_plain_http(&settings, is_played);
-    let flags = args.flags.clone();
-    let resources = Arc::new(Resources::new(settings, grants));
-    let approvers = approvers(is_attended);
-    let run_spec =
-        RunSpec { resources, script, recorded, record, in_doubt: None, approvers, raised: Vec::new(), flags };
-    // Missing configuration is reported before a store is opened.
-    speaking(&workflow, &run_spec)?;
-    let view = View { is_quiet: args.quiet, result: args.result.clone() };
+    let file = absolute(&loaded.path, &here);
     let new = NewThread {
         workflow,
         policy,
         input: Value::Null,
-        file: Some(file),
+        file: Some(file.clone()),
         script: script_file,
-        recorded: run_spec.recorded.as_ref().map(|played| played.file.clone()),
-        workspace: Some(run_spec.resources.settings().workspace.to_string_lossy().into_owned()),
+        recorded: recorded.as_ref().map(|played| played.file.clone()),
+        workspace: Some(settings.workspace.to_string_lossy().into_owned()),
     };
+    let is_attended = !output.is_json() && is_attended();
+    let run_spec = |settings: Settings, grants: Grants| RunSpec {
+        resources: Arc::new(Resources::new(settings, grants)),
+        script,
+        recorded,
+        record,
+        in_doubt: None,
+        approvers: approvers(is_attended),
+        raised: Vec::new(),
+        flags: args.flags.clone(),
+    };
+    if args.dry_run {
+        let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
+        return dry_run::show(checked, new, &run_spec(settings, Grants::everything()), output);
+    }
+    let by = ConsentSource::of(args.trust, is_attended);
+    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
+    let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
+    let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
+    let is_played = new.script.is_some() || new.recorded.is_some();
+    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&new.workflow).is_empty()) {
+        tell(&format!("{warning}\n"));
+    }
+    let settings = if is_played { settings } else { with_keys(settings, &new.workflow)? };
+    warn_of_plain_http(&settings, is_played);
+    let run_spec = run_spec(settings, grants);
+    // Missing configuration is reported before a store is opened.
+    speaking(&new.workflow, &run_spec)?;
+    let view = View { is_quiet: args.quiet, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {
             let new = NewThread { input, ..new };

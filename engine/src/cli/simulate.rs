@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Severity};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::ToolSpec;
-use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_protocol::workflow::{Checked, RoleKind, Workflow};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -73,31 +74,12 @@ struct CoverageLine<'a> {
 pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
-    let internal = |what: String| Failure::new(Code::InternalFault, what);
-    let registry = crate::registry();
-    let hooks = registry.nodes(&checked.workflow, &checked.policy, &[]);
-    let graph = Graph::new(&checked.workflow, &checked.policy, hooks).map_err(|e| internal(e.to_string()))?;
-    let graph = std::sync::Arc::new(graph);
-    let subject = Subject {
-        checked,
-        graph: &graph,
-        inputs: if args.input.is_given() {
-            inputs(&args.input, &checked.workflow, &args.workflow)?.all(&checked.workflow)?
-        } else {
-            Vec::new()
-        },
-        tools: tools(&checked.workflow)?,
-        routes: args.routes.into(),
+    let inputs = if args.input.is_given() {
+        inputs(&args.input, &checked.workflow, &args.workflow)?.all(&checked.workflow)?
+    } else {
+        Vec::new()
     };
-    let mut last = Instant::now();
-    let is_watched = Style::stderr().is_terminal;
-    let mut told = |progress: Progress| {
-        if is_watched && last.elapsed() >= PATIENCE {
-            last = Instant::now();
-            tell(&format!("{} states, {} answers tried\n", progress.states, progress.tried));
-        }
-    };
-    let found = simulate::simulate(&subject, &mut told).map_err(|error| internal(error.to_string()))?;
+    let found = walk(checked, inputs, args.routes.into())?;
     let has_faults = found.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     if output.is_json() {
         lines(&found, output)?;
@@ -107,6 +89,25 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
         output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())?;
     }
     Ok(if has_faults { Exit::Invalid } else { Exit::Done })
+}
+
+/// Walks a workflow with these inputs, or with generated ones if there are none. Shows progress on a terminal.
+pub(super) fn walk(checked: &Checked, inputs: Vec<Value>, routes: usize) -> Result<Report, Failure> {
+    let internal = |what: String| Failure::new(Code::InternalFault, what);
+    let registry = crate::registry();
+    let hooks = registry.nodes(&checked.workflow, &checked.policy, &[]);
+    let graph = Graph::new(&checked.workflow, &checked.policy, hooks).map_err(|e| internal(e.to_string()))?;
+    let graph = std::sync::Arc::new(graph);
+    let subject = Subject { checked, graph: &graph, inputs, tools: tools(&checked.workflow)?, routes };
+    let mut last = Instant::now();
+    let is_watched = Style::stderr().is_terminal;
+    let mut told = |progress: Progress| {
+        if is_watched && last.elapsed() >= PATIENCE {
+            last = Instant::now();
+            tell(&format!("{} states, {} answers tried\n", progress.states, progress.tried));
+        }
+    };
+    simulate::simulate(&subject, &mut told).map_err(|error| internal(error.to_string()))
 }
 
 /// The tool descriptions for each role, without asking a server.
