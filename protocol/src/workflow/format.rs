@@ -166,75 +166,88 @@ const SPEAKS: &[Kind] = &[Kind::Model, Kind::Selector];
 /// The keys of roles, each with the kinds that allow it.
 const ROLE: [(&[Kind], KeySpec); 25] = [
     (EVERY, key("kind", Shape::Word(&[]), "The word under `kind`.")),
-    (EVERY, key("description", Text, "")),
-    (&[Kind::Tool], required("tool", Text, "")),
-    (&[Kind::Tool], key("args", Templates, "Templates.")),
-    (&[Kind::Workflow], required("workflow", Text, "A file in this folder.")),
-    (&[Kind::Workflow], key("input", Templates, "Templates.")),
+    (EVERY, key("description", Text, "What the role is for.")),
+    (&[Kind::Tool], required("tool", Text, "The tool that it runs.")),
+    (&[Kind::Tool], key("args", Templates, "The tool's arguments: templates.")),
+    (&[Kind::Workflow], required("workflow", Text, "The file of the child, in this folder.")),
+    (&[Kind::Workflow], key("input", Templates, "The child's inputs: templates.")),
     (&[Kind::Workflow], key("statuses", Map(&Text), "From the child's last status to a status of this role.")),
-    (SPEAKS, key("model", NonEmpty, "A name under `models`.")),
-    (SPEAKS, key("system", Shape::Named(&SYSTEM), "")),
-    (&[Kind::Selector], key("by", Shape::Named(&SELECT_BY), "")),
+    (SPEAKS, key("model", NonEmpty, "A name under `models`; `default` without it.")),
+    (SPEAKS, key("system", Shape::Named(&SYSTEM), "The system text: the same in every run.")),
+    (&[Kind::Selector], key("by", Shape::Named(&SELECT_BY), "Who chooses; a model unless it says so.")),
     (&[Kind::Model], key("output", Shape::Output, "The statuses it may answer with, each with its fields.")),
     (&[Kind::Human], required("output", Shape::Output, "The form: the person picks a status.")),
-    (&[Kind::Tool], key("output", Shape::Named(&TOOL_OUTPUT), "")),
+    (&[Kind::Tool], key("output", Shape::Named(&TOOL_OUTPUT), "The fields that are read from the tool's text.")),
     (&[Kind::Rule], required("output", Shape::Rules, "Tried in order; the last without `when`.")),
-    (SPEAKS, key("format", Shape::Named(&FORMAT), "")),
-    (SPEAKS, key("tools", List(&Text, 0), "")),
-    (SPEAKS, key("history", Shape::Named(&HISTORY), "")),
-    (SPEAKS, key("context", Shape::Named(&CONTEXT), "")),
-    (SPEAKS, key("limits", Shape::Named(&ROLE_LIMITS), "")),
-    (SPEAKS, key("retry", Shape::Named(&RETRY), "")),
-    (SPEAKS, key("fallback", List(&NonEmpty, 0), "")),
-    (SPEAKS, key("timeout", Shape::Duration, "")),
-    (&[Kind::Human], key("timeout", Shape::Duration, "")),
-    (SPEAKS, key("compact", Shape::Named(&COMPACT), "")),
-    (SPEAKS, key("with", Shape::With, "")),
+    (SPEAKS, key("format", Shape::Named(&FORMAT), "How answers are written; `frontmatter` without it.")),
+    (SPEAKS, key("tools", List(&Text, 0), "The tools that it may call: `name`, `server.tool` or `server.*`.")),
+    (
+        SPEAKS,
+        key("history", Shape::Named(&HISTORY), "What it is told of its own earlier visits; `condensed` without it."),
+    ),
+    (
+        SPEAKS,
+        key("context", Shape::Named(&CONTEXT), "What it is told of the steps of other roles; `outputs` without it."),
+    ),
+    (SPEAKS, key("limits", Shape::Named(&ROLE_LIMITS), "Limits of this role.")),
+    (SPEAKS, key("retry", Shape::Named(&RETRY), "How its model calls that fail are repeated.")),
+    (SPEAKS, key("fallback", List(&NonEmpty, 0), "Names under `models`, tried in order when the model fails.")),
+    (SPEAKS, key("timeout", Shape::Duration, "How long one of its steps may take; 10m without it.")),
+    (&[Kind::Human], key("timeout", Shape::Duration, "How long the form is open; then `on_timeout` is taken.")),
+    (
+        SPEAKS,
+        key("compact", Shape::Named(&COMPACT), "Puts older visits into one text when the conversation grows too long."),
+    ),
+    (SPEAKS, key("with", Shape::With, "Settings of hooks for this role, by kind.")),
 ];
 
-const FILE: KeySpec = required("file", Text, "");
-const TEXT: KeySpec = required("text", Text, "");
+const FILE: KeySpec = required("file", Text, "Its path, in the workflow's folder.");
+const TEXT: KeySpec = required("text", Text, "The text.");
 const RAW: KeySpec = key("raw", Boolean, "Whether `{{` in it is text.");
 /// The keys of a piece of a system text, which has one of the first two.
-pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, ""), key("text", Text, ""), RAW];
+pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, FILE.about), key("text", Text, TEXT.about), RAW];
 
 /// The keys of every use of a hook.
 pub const HOOK: [KeySpec; 4] = [
-    required("use", Text, ""),
-    key("roles", List(&Text, 0), ""),
-    key("at", Shape::Word(&[]), ""),
-    key("on_error", Shape::Word(&[("bypass", ""), ("fail", "")]), ""),
+    required("use", Text, "The kind of the hook."),
+    key("roles", List(&Text, 0), "The roles whose calls pass through it; all without it."),
+    key("at", Shape::Word(&[]), "The calls that pass through it."),
+    key(
+        "on_error",
+        Shape::Word(&[("bypass", "The call goes on without the hook."), ("fail", "The call fails.")]),
+        "What happens to a call when the hook itself fails.",
+    ),
 ];
 
 named! {
     MODEL "Model" "A logical model and its parameters." Keys &[
         key("model", NonEmpty, "The provider's id."),
-        key("temperature", Number(0, 2), ""),
-        key("top_p", Number(0, 1), ""),
-        key("max_output_tokens", COUNT, ""),
-        key("seed", Integer, ""),
+        key("temperature", Number(0, 2), "Sampling temperature."),
+        key("top_p", Number(0, 1), "Share of the probability that is sampled from."),
+        key("max_output_tokens", COUNT, "The most tokens of one reply."),
+        key("seed", Integer, "Seed for sampling, where the provider has one."),
         key("stop", Shape::Named(&ONE_OR_MANY), "Texts at which an answer ends."),
-        key("presence_penalty", Number(-2, 2), ""),
-        key("frequency_penalty", Number(-2, 2), ""),
-        key("reasoning_effort", NonEmpty, ""),
+        key("presence_penalty", Number(-2, 2), "Penalty on tokens that occurred."),
+        key("frequency_penalty", Number(-2, 2), "Penalty on tokens by how often they occurred."),
+        key("reasoning_effort", NonEmpty, "How much a reasoning model thinks, such as `low`."),
     ];
     ONE_OR_MANY "OneOrMany" "A text or a list of texts." Either &[NonEmpty, List(&NonEmpty, 1)];
     LIMITS "Limits" "Limits of a thread." Keys &[
-        key("steps", COUNT, ""),
-        key("visits", COUNT, ""),
-        key("model_calls", COUNT, ""),
-        key("tool_calls", COUNT, ""),
-        key("tokens", COUNT, ""),
-        key("cost_usd", Cost, "US dollars."),
-        key("wall_time", Shape::Duration, ""),
-        key("depth", COUNT, ""),
+        key("steps", COUNT, "Steps of the thread; 200 without it."),
+        key("visits", COUNT, "Visits of each role, in a lane."),
+        key("model_calls", COUNT, "Model calls of one step; 100 without it."),
+        key("tool_calls", COUNT, "Tool calls of one step; 200 without it."),
+        key("tokens", COUNT, "Prompt and output tokens of the thread."),
+        key("cost_usd", Cost, "US dollars that the thread may cost."),
+        key("wall_time", Shape::Duration, "Time that the thread runs; waiting for people does not count."),
+        key("depth", COUNT, "Nesting of child workflows; 8 without it."),
     ];
     ROLE_LIMITS "RoleLimits" "Limits of a role." Keys &[
-        key("visits", COUNT, ""),
-        key("model_calls", COUNT, ""),
-        key("tool_calls", COUNT, ""),
-        key("tokens", COUNT, ""),
-        key("cost_usd", Cost, "US dollars."),
+        key("visits", COUNT, "Visits of the role, in a lane."),
+        key("model_calls", COUNT, "Model calls of one of its steps."),
+        key("tool_calls", COUNT, "Tool calls of one of its steps."),
+        key("tokens", COUNT, "Prompt and output tokens of all its steps."),
+        key("cost_usd", Cost, "US dollars of all its steps."),
     ];
     DURATION "Duration" "Digits and one unit: `250ms 30s 10m 2h 3d`." Pattern "^[0-9]+(ms|s|m|h|d)$";
     SIZE "Size" "Bytes, or digits and a unit: `32KiB 8MiB`." Either &[COUNT, Shape::Pattern("^[0-9]+(B|KiB|MiB|GiB)$")];
@@ -256,14 +269,14 @@ named! {
         ("bodies", "Those and the body."),
     ];
     CHOSEN_CONTEXT "ChosenContext" "How much, of whom." Keys &[
-        key("from", List(&Shape::RoleName, 0), ""),
-        key("what", Shape::Named(&CONTEXT_WHAT), ""),
-        key("max_bytes", Shape::Size, ""),
+        key("from", List(&Shape::RoleName, 0), "The roles that it is told of; all others without it."),
+        key("what", Shape::Named(&CONTEXT_WHAT), "How much of each step."),
+        key("max_bytes", Shape::Size, "The most that is told at once."),
     ];
     RETRY "Retry" "How an attempt that failed is repeated." Keys &[
-        key("attempts", Count(1, MAX_ATTEMPTS), ""),
-        key("backoff", Shape::Duration, ""),
-        key("faults", List(&Shape::Named(&RETRY_FAULT), 0), ""),
+        key("attempts", Count(1, MAX_ATTEMPTS), "All attempts, with the first."),
+        key("backoff", Shape::Duration, "The pause before the second attempt; it doubles."),
+        key("faults", List(&Shape::Named(&RETRY_FAULT), 0), "The faults that are tried again."),
     ];
     RETRY_FAULT "RetryFault" "A fault that another attempt may cure." Words &[
         ("rate_limit", "The provider asks for fewer requests."),
@@ -279,11 +292,16 @@ named! {
     SELECT_BY "SelectBy" "Who chooses for a selector."
         Either &[Shape::Named(&SELECT_WORD), Shape::Named(&SELECT_EXPRESSION)];
     SELECT_WORD "SelectWord" "Who chooses for a selector."
-        Words &[("model", ""), ("round_robin", ""), ("least_recent", ""), ("human", "")];
+        Words &[
+            ("model", "A model."),
+            ("round_robin", "The next status in declared order."),
+            ("least_recent", "The status whose role spoke longest ago."),
+            ("human", "A person, by a form."),
+        ];
     SELECT_EXPRESSION "SelectExpression" "An expression that yields a status."
-        Keys &[required("expression", Text, "")];
+        Keys &[required("expression", Text, "It yields the status.")];
     TOOL_OUTPUT "ToolOutput" "The fields that are read from a tool's text."
-        Keys &[key("ok", Shape::StatusFields, "")];
+        Keys &[key("ok", Shape::StatusFields, "Its fields, read from the text as JSON.")];
     SYSTEM "System" "A system text: a text, a file, or a list of both."
         Either &[Shape::Named(&SYSTEM_PIECE), List(&Shape::Named(&SYSTEM_PIECE), 0)];
     SYSTEM_PIECE "SystemPiece" "A piece of a system text."
@@ -295,7 +313,7 @@ named! {
         Either &[Shape::Named(&EDGE), List(&Shape::Named(&LISTED_EDGE), 1)];
     LISTED_EDGE "ListedEdge" "An edge of a list: with `when`, or as the last one under `else`."
         Either &[Shape::Named(&EDGE), Shape::Named(&ELSE_EDGE)];
-    ELSE_EDGE "ElseEdge" "Where to go when no condition holds." Keys &[required("else", Shape::Named(&EDGE), "")];
+    ELSE_EDGE "ElseEdge" "Where to go when no condition holds." Keys &[required("else", Shape::Named(&EDGE), "The edge.")];
     EDGE "Edge" "From a status to the next role, with the prompt that it is given." Keys &[
         required("to", Shape::Named(&TO), "A role, `end`, `fail`, `back`, or a list of branches."),
         key("prompt", Shape::Named(&PROMPT), "A template."),
@@ -314,22 +332,22 @@ named! {
     TO "To" "Where an edge leads." Either &[Text, List(&Shape::Named(&BRANCH), 1)];
     BRANCH "Branch" "A branch of a fan-out." Either &[Text, Shape::Named(&FULL_BRANCH)];
     FULL_BRANCH "FullBranch" "A branch with a prompt of its own." Keys &[
-        required("to", Text, ""),
-        key("prompt", Shape::Named(&PROMPT), ""),
-        key("when", Shape::Named(&EXPRESSION), ""),
+        required("to", Text, "The role."),
+        key("prompt", Shape::Named(&PROMPT), "Its prompt; without it the one of the edge."),
+        key("when", Shape::Named(&EXPRESSION), "A condition; the branch is left out when it is false."),
     ];
     PROMPT "Prompt" "A template, or a file that holds one." Either &[Text, Shape::Named(&PROMPT_FILE)];
     PROMPT_FILE "PromptFile" "A file in the workflow's folder." Keys &[FILE];
     EXPRESSION "Expression" "An expression without braces." Either &[Text, Boolean];
     JOIN "Join" "Where lanes meet." Either &[Text, Shape::Named(&FULL_JOIN)];
     FULL_JOIN "FullJoin" "Where lanes meet, and how." Keys &[
-        required("to", Text, ""),
-        key("prompt", Shape::Named(&PROMPT), ""),
-        key("need", Shape::Named(&NEED), ""),
-        key("failed", Shape::Named(&FAILED_LANES), ""),
+        required("to", Text, "The role where the lanes meet."),
+        key("prompt", Shape::Named(&PROMPT), "Its prompt; without it the parts of the lanes."),
+        key("need", Shape::Named(&NEED), "How many lanes must arrive; `all` without it."),
+        key("failed", Shape::Named(&FAILED_LANES), "What a failed lane does; `fail` without it."),
     ];
     NEED "Need" "How many lanes must arrive." Either &[Shape::Named(&NEED_WORD), SMALL];
-    NEED_WORD "NeedWord" "How many lanes must arrive." Words &[("all", ""), ("any", "")];
+    NEED_WORD "NeedWord" "How many lanes must arrive." Words &[("all", "Every lane."), ("any", "The first one.")];
     FAILED_LANES "FailedLanes" "What a failed lane does to its fan-out." Words &[
         ("fail", "It fails the fan-out."),
         ("collect", "It stays in `branches` with its error."),

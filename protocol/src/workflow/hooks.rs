@@ -85,7 +85,20 @@ pub struct HookKind {
     pub settings: &'static [KeySpec],
 }
 
-const SCOPE: Shape = Shape::Word(&[("thread", ""), ("workflow", ""), ("store", "")]);
+const MODE: Shape = Shape::Word(&[
+    ("serve", "It answers the call."),
+    ("observe", "It is counted; the tool runs."),
+    ("verify", "The tool runs, and the result is compared."),
+]);
+const SCOPE: Shape = Shape::Word(&[
+    ("thread", "Entries of this thread."),
+    ("workflow", "Entries of threads of this workflow."),
+    ("store", "All entries of the store."),
+]);
+const BYTES: &str = "The most bytes that it keeps.";
+const ENTRIES: &str = "The most entries that it keeps.";
+const SHARED: &str = "Whose entries may answer.";
+const TTL: &str = "How long an entry may answer.";
 const TEXTS: Shape = Shape::List(&Shape::NonEmpty, 0);
 
 impl HookKind {
@@ -111,10 +124,10 @@ impl HookKind {
             CallKind::Model,
             &[CallKind::Turn, CallKind::Model],
             &[
-                key("bytes", Shape::Size, ""),
-                key("entries", COUNT, ""),
-                key("scope", SCOPE, ""),
-                key("ttl", Shape::DurationOrNever, ""),
+                key("bytes", Shape::Size, BYTES),
+                key("entries", COUNT, ENTRIES),
+                key("scope", SCOPE, SHARED),
+                key("ttl", Shape::DurationOrNever, TTL),
             ],
         ),
         Self::transparent(
@@ -122,14 +135,14 @@ impl HookKind {
             CallKind::Tool,
             &[CallKind::Tool],
             &[
-                key("bytes", Shape::Size, ""),
-                key("entries", COUNT, ""),
-                key("exclude", TEXTS, ""),
-                key("mode", Shape::Word(&[("serve", ""), ("observe", ""), ("verify", "")]), ""),
-                key("per_tool", Shape::Map(&Shape::DurationOrNever), ""),
-                key("scope", SCOPE, ""),
-                key("tools", TEXTS, ""),
-                key("ttl", Shape::DurationOrNever, ""),
+                key("bytes", Shape::Size, BYTES),
+                key("entries", COUNT, ENTRIES),
+                key("exclude", TEXTS, "Tools that pass it by."),
+                key("mode", MODE, "What a hit does."),
+                key("per_tool", Shape::Map(&Shape::DurationOrNever), "How long an entry may answer, by tool."),
+                key("scope", SCOPE, SHARED),
+                key("tools", TEXTS, "The only tools whose results it keeps."),
+                key("ttl", Shape::DurationOrNever, TTL),
             ],
         ),
         Self {
@@ -138,13 +151,24 @@ impl HookKind {
                 "rate_limit",
                 CallKind::Model,
                 &[CallKind::Model, CallKind::Tool],
-                &[key("concurrent", COUNT, ""), key("per_minute", COUNT, "")],
+                &[
+                    key("concurrent", COUNT, "Calls that run at once."),
+                    key("per_minute", COUNT, "Calls that start in a minute."),
+                ],
             )
         },
         // Applies to turns by default, because it covers model replies and tool results.
-        Self::altering("redact", CallKind::Turn, &[required("patterns", TEXTS, "")]),
+        Self::altering(
+            "redact",
+            CallKind::Turn,
+            &[required("patterns", TEXTS, "Regular expressions of what is replaced.")],
+        ),
         // The operator defines the program, its arguments and its deadline.
-        Self::altering("command", CallKind::Model, &[required("name", Shape::NonEmpty, "")]),
+        Self::altering(
+            "command",
+            CallKind::Model,
+            &[required("name", Shape::NonEmpty, "A program of the settings: `[hook.NAME]`.")],
+        ),
     ];
 
     /// The default behaviour when it fails.

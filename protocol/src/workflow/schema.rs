@@ -153,7 +153,9 @@ impl Definitions {
             Shape::Graph => {
                 let edges = self.named(&format::EDGES);
                 let mut graph = by_name("^(?!start$)[a-z][a-z0-9_]*$", &by_name(STATUS, &edges));
-                put(&mut graph, "properties", json!({ "start": edges }));
+                let mut start = edges;
+                put(&mut start, "description", json!("Where a thread begins."));
+                put(&mut graph, "properties", json!({ "start": start }));
                 graph
             }
             Shape::Hooks => {
@@ -161,8 +163,12 @@ impl Definitions {
                 json!({ "type": "array", "maxItems": format::MAX_HOOKS, "items": { "anyOf": uses } })
             }
             Shape::With => {
-                let kinds: Map<String, Value> =
-                    HookKind::ALL.iter().map(|kind| (kind.name.to_owned(), self.map(&kind.optional()))).collect();
+                let settings = |kind: &HookKind| {
+                    let mut settings = self.map(&kind.optional());
+                    put(&mut settings, "description", json!(format!("Settings of `{}` for this role.", kind.name)));
+                    (kind.name.to_owned(), settings)
+                };
+                let kinds: Map<String, Value> = HookKind::ALL.iter().map(settings).collect();
                 json!({ "type": "object", "properties": kinds, "additionalProperties": false })
             }
         }
@@ -178,7 +184,8 @@ impl Definitions {
             }
             let mut role = defs.map(&keys);
             let its = "The word under `kind`.";
-            let word = defs.refer(&format!("Kind{name}"), its, |_| words(&[(word, "")]));
+            let mut word = defs.refer(&format!("Kind{name}"), its, |_| words(&[(word, "")]));
+            put(&mut word, "description", json!(about));
             if let Some(Value::Object(properties)) = role.get_mut("properties") {
                 properties.insert("kind".to_owned(), word);
             }
@@ -190,8 +197,12 @@ impl Definitions {
         let mut hook = self.map(&[&HOOK[..], kind.settings].concat());
         let at: Vec<&str> = kind.stands_at.iter().map(|at| at.name()).collect();
         if let Some(Value::Object(properties)) = hook.get_mut("properties") {
-            properties.insert("use".to_owned(), json!({ "const": kind.name }));
-            properties.insert("at".to_owned(), json!({ "enum": at }));
+            for (name, keyword, value) in [("use", "const", json!(kind.name)), ("at", "enum", json!(at))] {
+                if let Some(Value::Object(property)) = properties.get_mut(name) {
+                    property.retain(|keyword, _| keyword == "description");
+                    property.insert(keyword.to_owned(), value);
+                }
+            }
         }
         hook
     }

@@ -85,3 +85,30 @@ fn each_word_of_the_table_is_one_of_its_type() {
     holds::<crate::workflow::SelectBy>(&format::SELECT_WORD);
     holds::<crate::workflow::FailedLanes>(&format::FAILED_LANES);
 }
+
+/// The paths of properties and definitions below `schema` that lack a description.
+fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords {
+                let path = format!("{path}/{keyword}");
+                if let ("properties" | "$defs", Value::Object(properties)) = (keyword.as_str(), value) {
+                    let bare = properties.iter().filter(|(_, property)| {
+                        property["description"].as_str().is_none_or(|description| description.trim().is_empty())
+                    });
+                    found.extend(bare.map(|(name, _)| format!("{path}/{name}")));
+                }
+                undescribed(value, &path, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| undescribed(item, path, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_property_says_what_it_is_for() {
+    let mut found = Vec::new();
+    undescribed(&serde_json::from_str(&schema()).unwrap(), "", &mut found);
+    assert!(found.is_empty(), "without a description:\n{}", found.join("\n"));
+}
