@@ -91,6 +91,7 @@ codes! {
     "0415" Error PrintedCollection,
     "0416" Error NotACondition,
     "0417" Error WrongOperand,
+    "0418" Error UnknownWord,
     "0501" Error MissingEdge,
     "0502" Error UnknownStatus,
     "0503" Error UnknownRole,

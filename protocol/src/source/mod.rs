@@ -10,6 +10,7 @@
 mod comment;
 mod json;
 mod locate;
+mod slip;
 mod text;
 mod yaml;
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
 
+use super::slip::Stop;
 use super::{
     Budget, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Parsed, SourceError, duplicate,
     excerpt, integer_out_of_range, key_too_long, not_finite, too_deep,
@@ -27,6 +28,7 @@ pub(super) fn read(text: &str) -> Parsed {
         stack: Vec::new(),
         anchors: BTreeMap::new(),
         documents: 0,
+        read: 0,
         root: None,
         faults: Vec::new(),
     };
@@ -84,6 +86,8 @@ struct Builder<'a> {
     /// The node of each anchor; `None` while it is still open.
     anchors: BTreeMap<usize, Option<Node>>,
     documents: usize,
+    /// The end of the last event.
+    read: usize,
     root: Option<Node>,
     faults: Vec<SourceError>,
 }
@@ -99,6 +103,7 @@ impl Builder<'_> {
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, place) = event.map_err(|error| self.syntax(&error))?;
             let span = Span::from(place.byte_range().unwrap_or(0..0));
+            self.read = span.offset + span.length;
             let tag = place.tag_span().and_then(|tag| tag.byte_range()).and_then(|range| {
                 self.tag(range.clone().into());
                 self.text.get(range)
@@ -157,8 +162,21 @@ impl Builder<'_> {
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return too_deep(span);
         }
+        let stop = Stop {
+            text: self.text,
+            offset,
+            kind: error.kind(),
+            read: self.read,
+            bracket: self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset),
+        };
+        if let Some(fault) = stop.short_block_line() {
+            return fault;
+        }
         if let Some(at) = self.unquoted_template(offset) {
-            return unquoted_template(Span::new(at, 2));
+            return unquoted_template(Span::new(at, 2), "{{");
+        }
+        if let Some(fault) = stop.broken_text() {
+            return fault;
         }
         if let Some(comment) = self.cutting_comment(offset) {
             return SourceError::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
@@ -173,7 +191,9 @@ impl Builder<'_> {
                 SourceError::new(Code::YamlSyntax, span, message)
                     .with_hint("in double quotes it can be written as an escape")
             }
-            None => SourceError::new(Code::YamlSyntax, span, error.info().replace('`', "'")),
+            None => {
+                stop.slip().unwrap_or_else(|| SourceError::new(Code::YamlSyntax, span, error.info().replace('`', "'")))
+            }
         }
     }
 
@@ -331,7 +351,7 @@ impl Builder<'_> {
         let kind = match frame.part {
             // A template was intended; reading it as a text allows finding the other faults of the file.
             Part::Map { .. } if frame.flow && braces => {
-                self.note(unquoted_template(Span::new(frame.span.offset, 2)));
+                self.note(unquoted_template(Span::new(frame.span.offset, 2), "{{"));
                 Kind::Str(self.text.get(frame.span.offset..end).unwrap_or_default().to_owned())
             }
             Part::List(items) => Kind::List(items),
@@ -400,8 +420,9 @@ impl Builder<'_> {
     }
 }
 
-fn unquoted_template(span: Span) -> SourceError {
-    SourceError::new(Code::UnquotedTemplate, span, "an unquoted value begins with `{{`, which YAML reads as a map")
+pub(super) fn unquoted_template(span: Span, opening: &str) -> SourceError {
+    let message = format!("an unquoted value begins with `{opening}`, which YAML reads as a map");
+    SourceError::new(Code::UnquotedTemplate, span, message)
         .with_hint("put the whole text in double quotes, or write it as a block after `|`")
 }
 

@@ -91,6 +91,13 @@ impl SourceMap {
         self.parts.contains_key(path)
     }
 
+    /// The names of the members of the map at `path`, as far as they can be told from their paths.
+    pub(super) fn members<'s>(&'s self, path: &str) -> impl Iterator<Item = &'s str> + use<'s> {
+        let first = format!("{path}.");
+        let within = self.parts.range(first.clone()..).map(|(path, _)| path.as_str());
+        within.map_while(move |path| path.strip_prefix(first.as_str())).filter(|name| !name.contains(['.', '[']))
+    }
+
     /// The texts that the text at `path` is made of, in order, each with its own path: one, or those of a list.
     pub fn texts(&self, path: &str) -> Vec<(String, &str)> {
         let text_of = |path: String| {

@@ -1,9 +1,9 @@
 //! The graph of a file with numbers instead of names, for all rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{Status, reserved};
-use crate::workflow::source_map::{item, key};
+use crate::workflow::source_map::{SourceMap, item, key};
 use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, Target, Workflow};
 
 /// The statuses that the runtime may assign to a step, in the order of their numbers.
@@ -17,6 +17,10 @@ pub(super) struct IndexedGraph<'w> {
     pub(super) edges: Vec<GraphEdge<'w>>,
     /// Every fan-out, in the order of their edges.
     pub(super) fans: Vec<Fan>,
+    /// The roles that the file declares and that could not be read.
+    pub(super) unread: BTreeSet<String>,
+    /// Whether every input could be read.
+    pub(super) has_whole_input: bool,
     numbers: BTreeMap<&'w str, usize>,
 }
 
@@ -27,6 +31,8 @@ pub(super) struct Node<'w> {
     pub(super) statuses: Vec<&'w str>,
     pub(super) edges: Vec<usize>,
     pub(super) in_graph: bool,
+    /// Whether its statuses and their fields could be read.
+    pub(super) is_whole: bool,
 }
 
 pub(super) struct GraphEdge<'w> {
@@ -64,7 +70,7 @@ pub(super) struct Fan {
 }
 
 impl<'w> IndexedGraph<'w> {
-    pub(super) fn new(workflow: &'w Workflow) -> Self {
+    pub(super) fn new(workflow: &'w Workflow, places: &SourceMap) -> Self {
         let numbers: BTreeMap<&str, usize> =
             workflow.roles.iter().enumerate().map(|(number, (name, _))| (name.as_str(), number)).collect();
         let roles = workflow.roles.iter().map(|(name, role)| Node {
@@ -73,8 +79,17 @@ impl<'w> IndexedGraph<'w> {
             statuses: role.output.iter().map(|(status, _)| status.as_str()).chain(RESERVED).collect(),
             edges: Vec::new(),
             in_graph: false,
+            is_whole: !places.is_incomplete(&key(&key("roles", name.as_str()), "output")),
         });
-        let mut indexed = Self { workflow, roles: roles.collect(), edges: Vec::new(), fans: Vec::new(), numbers };
+        let mut indexed = Self {
+            workflow,
+            roles: roles.collect(),
+            edges: Vec::new(),
+            fans: Vec::new(),
+            unread: places.members("roles").filter(|name| !numbers.contains_key(name)).map(str::to_owned).collect(),
+            has_whole_input: !places.is_incomplete("input"),
+            numbers,
+        };
         for (name, outgoing) in &workflow.graph {
             let path = key("graph", name);
             match outgoing {

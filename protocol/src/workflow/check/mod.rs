@@ -18,17 +18,21 @@ mod templates;
 mod types;
 mod typing;
 
+use std::collections::BTreeSet;
+
 use self::indexed_graph::IndexedGraph;
 use self::lanes::Lanes;
 use super::source_map::{SourceMap, key};
 use super::{Policy, Workflow};
 use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::id::RoleName;
 
 /// Returns all faults and warnings of a workflow, in source order.
 pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Diagnostic> {
-    let indexed = IndexedGraph::new(workflow);
+    let indexed = IndexedGraph::new(workflow, places);
     let lanes = Lanes::new(&indexed);
-    let mut findings = Findings { places, found: Vec::new() };
+    let misnamed = places.members("roles").filter(|name| RoleName::new(name).is_err()).collect();
+    let mut findings = Findings { places, found: Vec::new(), misnamed, missing_roles: BTreeSet::new(), is_whole: true };
     rules::names(&indexed, policy, &mut findings);
     rules::entries(&indexed, &mut findings);
     rules::edges(&indexed, &lanes, &mut findings);
@@ -42,7 +46,9 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
 
 /// Checks the graph as a whole. If a part of it is missing, only the rest is checked.
 fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
-    for cycle in cycles::unbounded(indexed, &lanes.callers) {
+    let unbounded = cycles::unbounded(indexed, &lanes.callers);
+    let has_unbounded = !unbounded.is_empty();
+    for cycle in unbounded {
         let mut names: Vec<&str> = cycle.roles.iter().map(|role| indexed.name(*role)).collect();
         names.extend(names.first().copied());
         let path = indexed.edges.get(cycle.way).map_or("graph", |way| way.path.as_str());
@@ -51,7 +57,8 @@ fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
             "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
         findings.at(Code::UnboundedCycle, path, message, hint);
     }
-    let is_whole = !findings.is_incomplete("graph")
+    let is_whole = findings.is_whole
+        && !findings.is_incomplete("graph")
         && indexed.edges.iter().all(|way| way.to != indexed_graph::EdgeTarget::Unknown)
         && indexed.edges.iter().any(|way| way.from.is_none());
     if !is_whole {
@@ -63,6 +70,10 @@ fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
             let hint = "lead an edge to it, or remove it";
             findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, hint);
         }
+    }
+    if has_unbounded {
+        // A bound leads out of the cycle, which may be the path to an end that is missing.
+        return;
     }
     for role in cycles::dead_ends(indexed, &lanes.callers, &lanes.reachable) {
         // A role without edges was already reported.
@@ -78,6 +89,12 @@ fn graph(indexed: &IndexedGraph<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
 struct Findings<'f> {
     places: &'f SourceMap,
     found: Vec<Diagnostic>,
+    /// The roles of the file whose names are no names of roles.
+    misnamed: Vec<&'f str>,
+    /// Names that no role resembles, each reported once.
+    missing_roles: BTreeSet<String>,
+    /// Whether each entry of the graph belongs to a role and to one of its statuses.
+    is_whole: bool,
 }
 
 impl Findings<'_> {
@@ -97,18 +114,23 @@ impl Findings<'_> {
         self.places.has(path)
     }
 
+    /// Reports a role that is not declared; if it resembles none that is, only once.
+    fn unknown_role(&mut self, name: &str, fault: Diagnostic, near: Option<String>) {
+        self.is_whole = false;
+        if near.is_none() && !self.missing_roles.insert(name.to_owned()) {
+            return;
+        }
+        self.found.push(fault.with_hint(near.unwrap_or_else(|| "declare it under `roles`".to_owned())));
+    }
+
     /// Whether the file declares a role of that name, including unreadable ones.
     fn is_declared(&self, role: &str) -> bool {
-        self.has(&key("roles", role))
+        self.has(&key("roles", role)) || self.misnamed.iter().any(|misnamed| misnamed.contains(role))
     }
 }
 
 fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
-}
-
-fn hint_role(word: &str, indexed: &IndexedGraph<'_>) -> String {
-    hint_near(word, indexed.names()).unwrap_or_else(|| "declare it under `roles`".to_owned())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::indexed_graph::{EdgeTarget, GraphEdge, IndexedGraph, Node, RESERVED};
 use super::lanes::Lanes;
-use super::{Findings, hint_near, hint_role};
-use crate::diagnostic::Code;
+use super::{Findings, hint_near};
+use crate::diagnostic::{Code, nearest};
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
 
@@ -72,7 +72,8 @@ fn known_model(indexed: &IndexedGraph<'_>, model: &str, path: &str, findings: &m
 fn known_role(indexed: &IndexedGraph<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
     let known = indexed.number(name).is_some();
     if !known && !findings.is_declared(name) {
-        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), hint_role(name, indexed));
+        let fault = findings.places.fault(Code::UnknownRole, path, None, format!("there is no role `{name}`"));
+        findings.unknown_role(name, fault, hint_near(name, indexed.names()));
     }
     known
 }
@@ -80,6 +81,9 @@ fn known_role(indexed: &IndexedGraph<'_>, name: &str, path: &str, findings: &mut
 /// Checks the entries of the graph, and that each status has an edge.
 pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
     let mut has_start = false;
+    // What the graph misspells is no second fault of the role that it leaves out.
+    let mut meant_roles: BTreeSet<&str> = BTreeSet::new();
+    let mut meant_statuses: BTreeSet<(&str, &str)> = BTreeSet::new();
     for (name, outgoing) in &indexed.workflow.graph {
         let path = key("graph", name);
         match outgoing {
@@ -87,15 +91,25 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
             Outgoing::Role(statuses) => {
                 let Some(role) = indexed.number(name).and_then(|number| indexed.role(number)) else {
                     if findings.is_declared(name) {
+                        findings.is_whole = false;
                         continue;
                     }
                     let message = format!("the graph has an entry for `{name}`, which is not a role");
-                    findings.at_key(Code::UnknownRole, &path, message, hint_role(name, indexed));
+                    let fault = findings.places.key_fault(Code::UnknownRole, &path, message);
+                    let left_out = indexed.roles.iter().filter(|role| !role.in_graph).map(|role| role.name);
+                    let meant = meant(name, left_out);
+                    meant_roles.extend(meant);
+                    let near = meant.map(|meant| format!("did you mean `{meant}`?"));
+                    findings.unknown_role(name, fault, near.or_else(|| hint_near(name, indexed.names())));
                     continue;
                 };
                 for (status, _) in statuses {
                     if !role.statuses.contains(&status.as_str()) {
-                        unknown_status(role, status.as_str(), &key(&path, status.as_str()), findings);
+                        let left_out = declared(role)
+                            .filter(|known| !statuses.iter().any(|(status, _)| status.as_str() == *known));
+                        let meant = meant(status.as_str(), left_out);
+                        meant_statuses.extend(meant.map(|meant| (role.name, meant)));
+                        unknown_status(role, status.as_str(), meant, &key(&path, status.as_str()), findings);
                     }
                 }
             }
@@ -116,7 +130,11 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
             continue;
         }
         if !role.in_graph {
-            if !compacting.contains(role.name) && !indexed.workflow.graph.iter().any(|(name, _)| name == role.name) {
+            let is_meant = meant_roles.contains(role.name);
+            if !is_meant
+                && !compacting.contains(role.name)
+                && !indexed.workflow.graph.iter().any(|(name, _)| name == role.name)
+            {
                 let hint = format!("add `{}:` under `graph`, with an edge for each of its statuses", role.name);
                 let message = format!("the role `{}` has no entry in the graph", role.name);
                 findings.at_key(Code::MissingGraphEntry, &key("roles", role.name), message, hint);
@@ -126,7 +144,7 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
         let answered: BTreeSet<usize> =
             role.edges.iter().filter_map(|way| indexed.edges.get(*way)?.from.map(|(_, status)| status)).collect();
         for (number, (status, _)) in role.role.output.iter().enumerate() {
-            if !answered.contains(&number) {
+            if !answered.contains(&number) && !meant_statuses.contains(&(role.name, status.as_str())) {
                 let message = format!("the status `{status}` of `{}` has no edge", role.name);
                 let hint = format!("add `{status}: {{ to: ... }}` here");
                 findings.at_key(Code::MissingEdge, &path, message, hint);
@@ -135,14 +153,28 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Findings<'_>) {
-    let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
-    // A role always has a status; without one its `output` was unreadable.
-    if known.clone().next().is_none() {
+/// The statuses that a role declares.
+fn declared<'w>(role: &Node<'w>) -> impl Iterator<Item = &'w str> + Clone {
+    role.statuses.iter().copied().filter(|status| !RESERVED.contains(status)).collect::<Vec<_>>().into_iter()
+}
+
+/// Which of the names that the graph leaves out `word` stands for: the nearest, or the only one.
+fn meant<'w>(word: &str, left_out: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let left_out: Vec<&str> = left_out.collect();
+    let only = if let [only] = left_out.as_slice() { Some(*only) } else { None };
+    nearest(word, left_out).or(only)
+}
+
+fn unknown_status(role: &Node<'_>, status: &str, meant: Option<&str>, path: &str, findings: &mut Findings<'_>) {
+    findings.is_whole = false;
+    let known = declared(role);
+    let near = meant.map(|meant| format!("did you mean `{meant}`?")).or_else(|| hint_near(status, known.clone()));
+    // Where the statuses of a role could not all be read, this may be one of them.
+    if known.clone().next().is_none() || (near.is_none() && !role.is_whole) {
         return;
     }
-    let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
-    let hint = hint_near(status, known).unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
+    let listed: Vec<String> = known.map(|known| format!("`{known}`")).collect();
+    let hint = near.unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
     let message = format!("`{}` has no status `{status}`", role.name);
     findings.at_key(Code::UnknownStatus, path, message, hint);
 }
@@ -188,8 +220,8 @@ fn targets(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findi
         Target::Role(name) => {
             if indexed.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
                 let ends = indexed.names().chain(["end", "fail", "back"]);
-                let hint = hint_near(name.as_str(), ends).unwrap_or_else(|| hint_role(name.as_str(), indexed));
-                findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);
+                let fault = findings.places.fault(Code::UnknownRole, &to, None, format!("there is no role `{name}`"));
+                findings.unknown_role(name.as_str(), fault, hint_near(name.as_str(), ends));
             }
         }
         Target::Fan(fan) => {

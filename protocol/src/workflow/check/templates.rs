@@ -1,6 +1,6 @@
 //! Checks every template of a workflow where it is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Findings;
 use super::flow::{Flow, State};
@@ -344,7 +344,12 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn report(&mut self, path: &str, faults: Vec<SourceError>) {
+        let mut said = BTreeSet::new();
         for SourceError { span, code, message, hint } in faults {
+            // What a template says of the same name twice is one fault.
+            if !said.insert((code, message.clone())) {
+                continue;
+            }
             let mut diagnostic = self.findings.places.fault(code, path, Some(span.range()), message);
             diagnostic.hint = hint;
             self.findings.found.push(diagnostic);

@@ -30,11 +30,13 @@ pub(super) enum Type<'w> {
 pub(super) struct Known<'w> {
     pub(super) kind: Type<'w>,
     pub(super) optional: bool,
+    /// The only words that a text can be; empty if it can be any.
+    pub(super) words: Vec<&'w str>,
 }
 
 impl<'w> From<Type<'w>> for Known<'w> {
     fn from(kind: Type<'w>) -> Self {
-        Self { kind, optional: false }
+        Self { kind, optional: false, words: Vec::new() }
     }
 }
 
@@ -76,7 +78,13 @@ impl<'w> Known<'w> {
             (Some("object"), None) => Type::Schema(schema),
             (Some(_), _) => Type::Any,
         };
-        Self { kind, optional }
+        let words = if kind == Type::Text { words_of(schema) } else { Vec::new() };
+        Self { kind, optional, words }
+    }
+
+    /// A text that is one of these words.
+    pub(super) fn of_words(words: Vec<&'w str>) -> Self {
+        Self { kind: Type::Text, optional: false, words }
     }
 
     /// The common type of the values of `enum` or `const`, if there is one.
@@ -88,9 +96,19 @@ impl<'w> Known<'w> {
         };
         let mut kinds = constants.iter().map(Type::of_value);
         match kinds.next() {
+            Some(Type::Text) if kinds.all(|kind| kind == Type::Text) => Self::of_words(words_of(schema)),
             Some(first) if kinds.all(|kind| kind == first) => first.into(),
             _ => Type::Any.into(),
         }
+    }
+}
+
+/// The words that a schema allows, if it allows only some.
+fn words_of(schema: &Value) -> Vec<&str> {
+    match (schema.get("enum"), schema.get("const")) {
+        (Some(Value::List(values)), _) => values.iter().filter_map(Value::as_str).collect(),
+        (_, Some(value)) => value.as_str().into_iter().collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -33,10 +33,7 @@ impl Reader<'_> {
         let mut seen = BTreeSet::new();
         for entry in self.entries(part).unwrap_or_default() {
             let name = name(self, &entry);
-            if !self.is_given(&entry) {
-                continue;
-            }
-            let schema = self.schema(&entry);
+            let schema = if self.is_given(&entry) { self.schema(&entry) } else { None };
             let Some((name, optional)) = name else { continue };
             // The `?` is not part of the field's name.
             self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
@@ -45,10 +42,11 @@ impl Reader<'_> {
                 self.refuse(&entry, entry.key_fault(Code::DuplicateKey, message));
                 continue;
             }
-            match schema {
-                Some(schema) => fields.push((name, Field { optional, schema })),
-                None => self.places.mark_incomplete(&source_map::key(&part.path, name.as_str())),
+            if schema.is_none() {
+                self.places.mark_incomplete(&source_map::key(&part.path, name.as_str()));
             }
+            // Without a readable type it may hold anything, so that templates which use it are no further faults.
+            fields.push((name, Field { optional, schema: schema.unwrap_or_else(Value::empty_object) }));
         }
         fields
     }

@@ -5,6 +5,7 @@ use super::part::Part;
 use crate::diagnostic::{Code, nearest};
 use crate::id::{FieldName, InvalidName, RoleName, Status};
 use crate::source::excerpt;
+use crate::workflow::source_map::key;
 
 const RESERVED_ROLES: [&str; 12] =
     ["start", "end", "fail", "back", "input", "output", "steps", "branches", "item", "index", "loop", "status"];
@@ -16,7 +17,13 @@ const LONGEST: usize = 64;
 impl Reader<'_> {
     /// Reads the name of a role from the part's key.
     pub(super) fn role_name(&mut self, part: &Part<'_>) -> Option<RoleName> {
-        let name = self.checked_name(part, RoleName::new)?;
+        let Some(name) = self.checked_name(part, RoleName::new) else {
+            // Elsewhere the role may have the name that was meant.
+            if let Some(meant) = mended(part.name(), |name| RoleName::new(name).is_ok()) {
+                self.place(&part.moved(key("roles", &meant)));
+            }
+            return None;
+        };
         self.unreserved(part, "role", |text| RESERVED_ROLES.contains(&text) || text == "body").then_some(name)
     }
 
@@ -48,6 +55,11 @@ impl Reader<'_> {
         let text = self.text(part)?;
         match RoleName::new(&text) {
             Ok(name) => Some(name),
+            // Its name is a fault where the role is declared.
+            Err(_) if self.role_names.contains(&text) => {
+                self.places.mark_incomplete(&part.path);
+                None
+            }
             Err(error) => {
                 let near = self.near_role(&text).map(|near| format!("did you mean `{near}`?"));
                 let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
@@ -82,7 +94,7 @@ impl Reader<'_> {
         };
         let mut fault = part.key_fault(Code::InvalidName, not_a_name(&error));
         let hint = hint_at_mended(text, |name| new(name).is_ok());
-        fault.hint = Some(hint.unwrap_or_else(|| error.rule.to_owned()));
+        fault.hint = hint;
         self.refuse(part, fault);
         None
     }
@@ -98,7 +110,9 @@ impl Reader<'_> {
                 name if name.starts_with("on_") => {
                     "names with `on_` are kept for `on_error`, `on_limit` and `on_timeout` in `graph`".to_owned()
                 }
-                name => format!("choose another name, such as `{name}_it`"),
+                "yes" | "true" | "on" => "choose a word that says what was decided, such as `approved`".to_owned(),
+                "no" | "false" | "off" => "choose a word that says what was decided, such as `refused`".to_owned(),
+                _ => "choose another name".to_owned(),
             };
             self.refuse(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
         }
@@ -108,11 +122,18 @@ impl Reader<'_> {
 
 /// A hint with the nearest valid name: `text` in lower case, with `_` for blanks and `-`.
 fn hint_at_mended(text: &str, is_name: impl Fn(&str) -> bool) -> Option<String> {
-    let is_gap = |c: char| c.is_whitespace() || c == '-';
+    let name = mended(text, is_name)?;
+    Some(if text.contains(is_gap) { format!("write it with `_`: `{name}`") } else { format!("write `{name}`") })
+}
+
+fn mended(text: &str, is_name: impl Fn(&str) -> bool) -> Option<String> {
     let mended: String = text.trim().chars().map(|c| if is_gap(c) { '_' } else { c }).collect();
     let lower = mended.to_lowercase();
-    let name = [mended, lower].into_iter().find(|name| name.len() <= LONGEST && is_name(name))?;
-    Some(if text.contains(is_gap) { format!("write it with `_`: `{name}`") } else { format!("write `{name}`") })
+    [mended, lower].into_iter().find(|name| name.len() <= LONGEST && is_name(name))
+}
+
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || c == '-'
 }
 
 fn not_a_name(error: &InvalidName) -> String {

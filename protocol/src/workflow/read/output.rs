@@ -2,8 +2,9 @@
 
 use super::Reader;
 use super::part::Part;
+use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
-use crate::source::Kind;
+use crate::source::{Kind, excerpt};
 use crate::workflow::types::Field;
 use crate::workflow::{Ordered, Rule};
 
@@ -16,6 +17,12 @@ impl Reader<'_> {
         let mut output = Vec::new();
         let entries = self.entries(part).unwrap_or_default();
         self.some_status(part, entries.len());
+        if let Some(field) = entries.first().filter(|_| entries.iter().all(|entry| entry.as_str().is_some())) {
+            let fault = field.key_fault(Code::WrongType, "fields stand where the statuses of the role should");
+            let hint = format!("name the status above them: `done: {{ {}: ... }}`", excerpt(field.name()));
+            self.refuse(part, fault.with_hint(hint));
+            return output;
+        }
         for entry in entries {
             let name = self.status_name(&entry);
             let fields = self.status_fields(&entry);

@@ -99,12 +99,16 @@ impl Reader<'_> {
         let allowed = |name: &str| known.contains(&name) || more(name);
         let entries = self.entries(part)?;
         let unknown = |entry: &&Part<'_>| !allowed(entry.name());
-        let misspelt: Vec<&str> =
-            entries.iter().filter(unknown).filter_map(|entry| nearest(entry.name(), known.iter().copied())).collect();
+        let meant = |name: &str| {
+            let near = known_key(name, &known).or_else(|| nearest(name, known.iter().copied()));
+            near.or_else(|| same_elsewhere(name, &known))
+        };
+        let misspelt: Vec<&str> = entries.iter().filter(unknown).filter_map(|entry| meant(entry.name())).collect();
         for KeySpec { name, .. } in keys.iter().filter(|key| key.required) {
             if !entries.iter().any(|entry| entry.name() == *name) && !misspelt.contains(name) {
                 self.places.mark_incomplete(&source_map::key(&part.path, name));
-                self.report(part.key_fault(Code::MissingKey, format!("the key `{name}` is missing")));
+                let fault = part.key_fault(Code::MissingKey, format!("the key `{name}` is missing"));
+                self.report(fault.with_hint(format!("add `{name}:` here")));
             }
         }
         let mut fields = Vec::new();
@@ -112,9 +116,10 @@ impl Reader<'_> {
             if !allowed(entry.name()) {
                 let message = format!("unknown key `{}`", excerpt(entry.name()));
                 let fault = entry.key_fault(Code::UnknownKey, message);
-                let hint = match nearest(entry.name(), known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("the keys here are {}", listed(&known)),
+                let hint = match (known_key(entry.name(), &known), meant(entry.name())) {
+                    (Some(_), _) => format!("write a blank behind the colon: `{}`", with_blank(entry.name())),
+                    (_, Some(near)) => format!("did you mean `{near}`?"),
+                    _ => format!("the keys here are {}", listed(&known)),
                 };
                 self.places.mark_incomplete(&part.path);
                 self.report(fault.with_hint(hint));
@@ -182,9 +187,65 @@ impl Reader<'_> {
             format!("expected {expected}")
         };
         let mut fault = part.fault(Code::WrongType, format!("{subject}, found {}", part.node.describe()));
-        fault.hint = hint.map(str::to_owned);
+        fault.hint = hint.map(str::to_owned).or_else(|| lost_blank(part, expected));
         self.refuse(part, fault);
     }
+}
+
+/// The mend of a text in place of a list or a map whose first line lacks the blank that would make it one.
+fn lost_blank(part: &Part<'_>, expected: &str) -> Option<String> {
+    let text = part.as_str()?;
+    match expected {
+        "a list" => {
+            let first = text.strip_prefix('-')?.split_whitespace().next()?;
+            Some(format!("write a blank behind the dash: `- {}`", excerpt(first)))
+        }
+        "a map" => {
+            let first = text.split_whitespace().next()?;
+            let (name, value) = first.split_once(':')?;
+            (!name.is_empty() && !value.is_empty())
+                .then(|| format!("write a blank behind the colon: `{}`", with_blank(first)))
+        }
+        _ => None,
+    }
+}
+
+/// The key that means what `name` means in other programs.
+fn same_elsewhere<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    const WORDS: [(&str, &str); 20] = [
+        ("agents", "roles"),
+        ("condition", "when"),
+        ("edges", "graph"),
+        ("fields", "output"),
+        ("goto", "to"),
+        ("if", "when"),
+        ("instruction", "system"),
+        ("instructions", "system"),
+        ("llm", "model"),
+        ("message", "prompt"),
+        ("next", "to"),
+        ("nodes", "roles"),
+        ("prompt", "system"),
+        ("schema", "output"),
+        ("steps", "graph"),
+        ("system_message", "system"),
+        ("system_prompt", "system"),
+        ("target", "to"),
+        ("times", "max"),
+        ("version", "rondo"),
+    ];
+    let (_, meant) = WORDS.iter().find(|(word, meant)| *word == name && known.contains(meant))?;
+    known.iter().copied().find(|known| known == meant)
+}
+
+/// The key that `name` begins with, if its colon lacks the blank behind it.
+fn known_key<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let (key, _) = name.split_once(':')?;
+    known.iter().copied().find(|known| *known == key)
+}
+
+fn with_blank(entry: &str) -> String {
+    excerpt(&entry.replacen(':', ": ", 1))
 }
 
 /// Words for a message: `a`, `b` and `c`.

@@ -66,7 +66,12 @@ impl Reader<'_> {
         if let Kind::Bool(truth) = part.node.kind {
             return Some(truth);
         }
-        self.wrong_type(part, "`true` or `false`", None);
+        let hint = match part.as_str().map(str::to_ascii_lowercase).as_deref() {
+            Some("yes" | "on" | "y" | "true") => Some("write `true`, without quotes"),
+            Some("no" | "off" | "n" | "false") => Some("write `false`, without quotes"),
+            _ => None,
+        };
+        self.wrong_type(part, "`true` or `false`", hint);
         None
     }
 

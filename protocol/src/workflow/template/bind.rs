@@ -52,8 +52,42 @@ pub(super) struct Arguments {
     pub(super) named: Vec<(Box<str>, Expr)>,
 }
 
-pub(super) fn is_filter(name: &str) -> bool {
-    FILTERS.iter().any(|signature| signature.name == name)
+/// The filter that does what other languages call `name`.
+pub(crate) fn filter_called(name: &str) -> Option<&'static str> {
+    let filter = match name {
+        "capitalize" => "title",
+        "count" | "len" | "size" => "length",
+        "d" => "default",
+        "dumps" | "json" | "stringify" | "to_json" | "toJSON" => "tojson",
+        "filter" => "select",
+        "lowercase" | "toLowerCase" | "to_lower" | "tolower" => "lower",
+        "reversed" => "reverse",
+        "sorted" => "sort",
+        "strip" => "trim",
+        "toUpperCase" | "to_upper" | "toupper" | "uppercase" => "upper",
+        "uniq" => "unique",
+        _ => FILTERS.iter().find(|signature| signature.name == name)?.name,
+    };
+    Some(filter)
+}
+
+/// What to write instead of a call of `name` on `value`.
+pub(super) fn instead_of_call(name: &str, value: &str) -> String {
+    match name {
+        "range" => "loop over a list; there are no ranges".to_owned(),
+        "get" => format!("write the path, and `| default(...)` behind it: `{value}.NAME | default(...)`"),
+        "contains" | "includes" => format!("write `\"word\" in {value}`"),
+        "endsWith" | "ends_with" | "endswith" => format!("write `{value} is endingwith(\"...\")`"),
+        "startsWith" | "starts_with" | "startswith" => format!("write `{value} is startingwith(\"...\")`"),
+        "bool" | "float" | "int" | "str" => "leave it out; a field's declared type says what it is".to_owned(),
+        _ => match filter_called(name) {
+            Some(filter) if FILTERS.iter().any(|signature| signature.name == filter && signature.required > 0) => {
+                format!("write `{value} | {filter}(...)`")
+            }
+            Some(filter) => format!("write `{value} | {filter}`"),
+            None => "there are only filters: `value | NAME`".to_owned(),
+        },
+    }
 }
 
 pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, SourceError> {
@@ -209,7 +243,8 @@ fn unknown_name(
     range: Range<usize>,
 ) -> SourceError {
     let known: Vec<&str> = known.into_iter().collect();
-    let hint = match nearest(name, known.iter().copied()) {
+    let same = if kind == "filter" { filter_called(name) } else { None };
+    let hint = match same.or_else(|| nearest(name, known.iter().copied())) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the {kind}s are {}", known.join(", ")),
     };

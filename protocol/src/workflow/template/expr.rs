@@ -286,7 +286,7 @@ pub(crate) struct Filter {
     pub(crate) attribute: Option<Attribute>,
     pub(super) rounding: Rounding,
     /// For `select` and `selectattr`; without a test they keep true elements.
-    pub(super) test: Option<Test>,
+    pub(crate) test: Option<Test>,
     /// For `map`: the filter that it applies to each element.
     pub(crate) each: Option<Box<Filter>>,
 }

@@ -18,10 +18,12 @@ mod filter;
 mod number;
 mod parse;
 mod scope;
+mod slip;
 mod value;
 
 use std::ops::Range;
 
+pub(crate) use bind::filter_called;
 pub use expr::{Expr, Path, Segment};
 pub use scope::{Lookup, MAX_NAMES, Scope, View};
 pub use value::ValueTemplate;

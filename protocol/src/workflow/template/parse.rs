@@ -11,6 +11,7 @@ use minijinja::syntax::SyntaxConfig;
 use super::Statement;
 use super::bind::{self, Arguments};
 use super::expr::{Arithmetic, Comparison, Expr, Node, Path, Root, Segment};
+use super::slip::{self, Blocks};
 use crate::canonical::{MAX_INTEGER, Value};
 use crate::diagnostic::Code;
 use crate::source::SourceError;
@@ -24,9 +25,13 @@ const MAX_ELIF: usize = 32;
 
 pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>> {
     let syntax = syntax().map_err(|fault| vec![fault])?;
-    scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
-    let root = machinery::parse(source, "template", syntax).map_err(|error| vec![syntax_fault(source, &error)])?;
-    let mut lowering = Lowering::default();
+    let blocks = scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
+    let root = machinery::parse(source, "template", syntax).map_err(|error| {
+        let is_end = error.detail().is_some_and(|detail| detail.starts_with("unexpected end of input"));
+        let unclosed = if is_end { blocks.unclosed(source) } else { None };
+        vec![unclosed.unwrap_or_else(|| syntax_fault(source, &error))]
+    })?;
+    let mut lowering = Lowering::new(source);
     let statements = match &root {
         ast::Stmt::Template(template) => lowering.statements(&template.children),
         _ => Vec::new(),
@@ -37,7 +42,7 @@ pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>>
 pub(super) fn expression(source: &str) -> Result<Expr, Vec<SourceError>> {
     scan(source, true, SyntaxConfig::default()).map_err(|fault| vec![fault])?;
     let root = machinery::parse_expr(source).map_err(|error| vec![syntax_fault(source, &error)])?;
-    let mut lowering = Lowering::default();
+    let mut lowering = Lowering::new(source);
     let expr = lowering.expr(&root);
     lowering.finish(expr)
 }
@@ -54,7 +59,7 @@ fn syntax() -> Result<SyntaxConfig, SourceError> {
 fn syntax_fault(source: &str, error: &minijinja::Error) -> SourceError {
     let range = error.range().unwrap_or(0..source.len());
     let detail = error.detail().unwrap_or("it cannot be read");
-    SourceError::new(Code::TemplateSyntax, within(source, range), detail)
+    slip::syntax(source, within(source, range), detail)
 }
 
 /// The range, cut to the source and widened to whole characters.
@@ -63,16 +68,16 @@ fn within(source: &str, range: Range<usize>) -> Range<usize> {
     source.floor_char_boundary(range.start.min(end))..end
 }
 
-/// Checks the token limits, and refuses statements that the language does not have.
-fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), SourceError> {
+/// Checks the token limits, and refuses statements that the language does not have. Returns what is open at the end.
+fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Blocks, SourceError> {
     let too_large = |range, what: String| Err(SourceError::new(Code::TemplateTooLarge, range, what));
     if source.len() > MAX_SOURCE_BYTES {
         return too_large(0..source.len(), format!("a template holds at most {MAX_SOURCE_BYTES} bytes"));
     }
     let mut tokens = 0_usize;
-    // For each open block, its number of `elif`.
-    let mut blocks: Vec<usize> = Vec::new();
+    let mut blocks = Blocks::default();
     let mut opens_statement = false;
+    let mut is_behind_else = false;
     let mut brace: Option<usize> = None;
     for token in machinery::tokenize(source, is_expression, syntax) {
         let (token, span) = token.map_err(|error| syntax_fault(source, &error))?;
@@ -90,24 +95,17 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), S
             return Err(fault.with_hint("this place holds a bare expression: leave the braces out"));
         }
         brace = matches!(token, Token::BraceOpen).then_some(range.end);
+        if is_behind_else && matches!(token, Token::Ident("if")) {
+            let fault = SourceError::new(Code::TemplateConstruct, range, "templates have no `else if`");
+            return Err(fault.with_hint("write `elif`"));
+        }
+        is_behind_else = opens_statement && matches!(token, Token::Ident("else"));
         if opens_statement && let Token::Ident(word) = &token {
-            match *word {
-                "if" | "for" => blocks.push(0),
-                "endif" | "endfor" => {
-                    blocks.pop();
-                }
-                "elif" => {
-                    if let Some(count) = blocks.last_mut() {
-                        *count += 1;
-                    }
-                }
-                "else" => {}
-                other => return Err(unknown_statement(other, range)),
-            }
-            if blocks.len() > MAX_BLOCKS {
+            blocks.take(word, range.clone(), source)?;
+            if blocks.depth() > MAX_BLOCKS {
                 return too_large(range, format!("blocks nest at most {MAX_BLOCKS} deep"));
             }
-            if blocks.iter().sum::<usize>() > MAX_ELIF {
+            if blocks.elifs() > MAX_ELIF {
                 return too_large(range, format!("at most {MAX_ELIF} elif may be open at one place"));
             }
         }
@@ -116,18 +114,7 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), S
             tokens = 0;
         }
     }
-    Ok(())
-}
-
-fn unknown_statement(word: &str, range: Range<usize>) -> SourceError {
-    let hint = match word {
-        "set" | "with" => "write the expression where it is needed, or let a `kind: rule` role compute it",
-        "include" | "import" | "from" | "extends" => "a prompt may be a file: `prompt: { file: prompts/NAME.md }`",
-        "break" | "continue" => "filter the list instead: `| select(...)` or `| selectattr(...)`",
-        "else if" | "elseif" | "elsif" => "it is written `elif`",
-        _ => "the statements are `if`, `elif`, `else` and `for`",
-    };
-    SourceError::new(Code::TemplateConstruct, range, format!("templates have no statement `{word}`")).with_hint(hint)
+    Ok(blocks)
 }
 
 fn range_of(span: Span) -> Range<usize> {
@@ -137,14 +124,18 @@ fn range_of(span: Span) -> Range<usize> {
 
 /// Converts minijinja's tree. It continues after a fault, so that all are found, with `none` in place of what could not
 /// be converted.
-#[derive(Default)]
-struct Lowering {
+struct Lowering<'s> {
+    source: &'s str,
     faults: Vec<SourceError>,
     /// The names of each open loop, outermost first.
     loops: Vec<Vec<Box<str>>>,
 }
 
-impl Lowering {
+impl<'s> Lowering<'s> {
+    fn new(source: &'s str) -> Self {
+        Self { source, faults: Vec::new(), loops: Vec::new() }
+    }
+
     fn finish<T>(mut self, lowered: T) -> Result<T, Vec<SourceError>> {
         if self.faults.is_empty() {
             return Ok(lowered);
@@ -405,20 +396,28 @@ impl Lowering {
     }
 
     fn call(&mut self, call: &ast::Call<'_>, range: Range<usize>) -> Node {
-        let (name, hint) = match call.identify_call() {
-            ast::CallType::Function("range") => ("range".to_owned(), "loop over a list; there are no ranges"),
-            ast::CallType::Method(_, "get") => ("get".to_owned(), "write the path, and `| default(...)` behind it"),
-            ast::CallType::Function(name) | ast::CallType::Method(_, name) => {
-                let hint = if bind::is_filter(name) {
-                    "this is a filter: write `value | NAME`"
-                } else {
-                    "there are only filters: `value | NAME`"
-                };
-                (name.to_owned(), hint)
+        let (name, of) = match call.identify_call() {
+            ast::CallType::Method(object, name) => (name, Some(object)),
+            ast::CallType::Function(name) => {
+                let first = call.args.first().and_then(|argument| match argument {
+                    ast::CallArg::Pos(expr) => Some(expr),
+                    _ => None,
+                });
+                (name, first)
             }
-            ast::CallType::Object(_) => ("this".to_owned(), "there are only filters: `value | NAME`"),
+            ast::CallType::Object(_) => ("this", None),
         };
-        self.refuse(range, format!("templates call nothing, and `{name}(...)` is a call"), hint)
+        let value = of.map(|expr| self.written(expr)).filter(|value| !value.is_empty());
+        let hint = bind::instead_of_call(name, value.unwrap_or("value"));
+        self.refuse(range, format!("templates call nothing, and `{name}(...)` is a call"), &hint)
+    }
+
+    /// An expression as written. Its own faults are not reported.
+    fn written(&mut self, expr: &ast::Expr<'_>) -> &'s str {
+        let known = self.faults.len();
+        let range = self.expr(expr).range;
+        self.faults.truncate(known);
+        self.source.get(range).unwrap_or_default()
     }
 }
 

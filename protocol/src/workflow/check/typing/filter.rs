@@ -21,11 +21,12 @@ impl<'w> Typing<'_, 'w> {
         for argument in filter.arguments() {
             self.expr(argument, Want::Value);
         }
-        self.filtered(&known, filter, &input.range).or_absent(want == Want::Presence && known.optional)
+        self.filtered(&known, filter, input).or_absent(want == Want::Presence && known.optional)
     }
 
     /// The result type of a filter for an input of a known type.
-    fn filtered(&mut self, known: &Known<'w>, filter: &Filter, range: &Range<usize>) -> Known<'w> {
+    fn filtered(&mut self, known: &Known<'w>, filter: &Filter, input: &Expr) -> Known<'w> {
+        let range = &input.range;
         let kind = &known.kind;
         let (takes, fits) = match filter.signature.input {
             Input::Anything => ("anything", !matches!(kind, Type::Step(_) | Type::PastStep(_))),
@@ -51,9 +52,12 @@ impl<'w> Typing<'_, 'w> {
             Some(attribute) => self.attribute(&element, attribute, range),
             None => element.clone(),
         };
+        if let Some(test) = &filter.test {
+            self.tested(input, &member, test);
+        }
         match filter.kind() {
             FilterKind::First | FilterKind::Last if matches!(kind, Type::Text) => {
-                Known { kind: Type::Text, optional: true }
+                Known::from(Type::Text).or_absent(true)
             }
             FilterKind::First | FilterKind::Last => element.or_absent(true),
             FilterKind::Items => Type::list().into(),
@@ -69,7 +73,7 @@ impl<'w> Typing<'_, 'w> {
             }
             FilterKind::Map => {
                 let made = match &filter.each {
-                    Some(inner) => self.filtered(&element, inner, range),
+                    Some(inner) => self.filtered(&element, inner, input),
                     // A default replaces an absent value.
                     None => Known { optional: member.optional && filter.argument(0).is_none(), ..member },
                 };

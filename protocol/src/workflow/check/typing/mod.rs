@@ -10,8 +10,8 @@ use super::flow::{Flow, State};
 use super::indexed_graph::IndexedGraph;
 use super::types::{Known, Type};
 use crate::canonical::Value;
-use crate::diagnostic::Code;
-use crate::source::SourceError;
+use crate::diagnostic::{Code, nearest};
+use crate::source::{SourceError, excerpt};
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
 
@@ -264,10 +264,11 @@ impl<'p, 'w> Typing<'p, 'w> {
             Node::Filter(input, filter) => self.filter(input, filter, want),
             Node::Test(input, test) => {
                 let want = if matches!(**test, Test::Defined | Test::None) { Want::Presence } else { Want::Value };
-                self.expr(input, want);
+                let known = self.expr(input, want);
                 if let Some(argument) = test.argument() {
                     self.expr(argument, Want::Value);
                 }
+                self.tested(input, &known, test);
                 Type::Boolean.into()
             }
         }
@@ -298,8 +299,54 @@ impl<'p, 'w> Typing<'p, 'w> {
             let ordered = comparison.is_order() || is_order(at + 1);
             let right = self.comparable(operand, want(ordered), is_none(Some(left.0)));
             self.compared(*comparison, &left.1, &right, operand);
+            self.words(*comparison, (left.0, &left.1), (operand, &right));
             left = (operand, right);
         }
+    }
+
+    /// Reports a constant on one side that the value on the other never is.
+    fn words(&mut self, comparison: Comparison, left: (&Expr, &Known<'w>), right: (&Expr, &Known<'w>)) {
+        match comparison {
+            Comparison::Equal | Comparison::NotEqual => {
+                self.known_word(left.0, &left.1.words, right.0);
+                self.known_word(right.0, &right.1.words, left.0);
+            }
+            Comparison::In | Comparison::NotIn => {
+                if let Node::List(items) = &right.0.node {
+                    for item in items {
+                        self.known_word(left.0, &left.1.words, item);
+                    }
+                }
+                if let Type::List(element) = &right.1.kind {
+                    self.known_word(right.0, &element.words, left.0);
+                }
+            }
+            Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual => {}
+        }
+    }
+
+    /// The same, of a test such as `is eq("high")` or one within a filter.
+    fn tested(&mut self, input: &Expr, known: &Known<'w>, test: &Test) {
+        if let Test::Compare(comparison, other) = test {
+            self.words(*comparison, (input, known), (other, &Type::Any.into()));
+        }
+    }
+
+    fn known_word(&mut self, value: &Expr, words: &[&str], other: &Expr) {
+        let Node::Const(Value::Str(word)) = &other.node else { return };
+        if words.is_empty() || words.contains(&word.as_str()) {
+            return;
+        }
+        let what = match &value.node {
+            Node::Path(path) => format!("`{path}`"),
+            _ => "this value".to_owned(),
+        };
+        let one_of = path::listed(words.iter().copied());
+        let hint = match nearest(word, words.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`? it is one of {one_of}"),
+            None => format!("it is one of {one_of}"),
+        };
+        self.fault(Code::UnknownWord, &other.range, format!("{what} is never `{}`", excerpt(word)), hint);
     }
 
     fn comparable(&mut self, expr: &Expr, want: Want, with_none: bool) -> Known<'w> {
@@ -344,10 +391,15 @@ fn is_none(expr: Option<&Expr>) -> bool {
 /// The common type of two types.
 fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
     let optional = left.optional || right.optional;
+    let mut words = Vec::new();
+    if !left.words.is_empty() && !right.words.is_empty() {
+        words = left.words;
+        words.extend(right.words.into_iter().filter(|word| !words.contains(word)).collect::<Vec<_>>());
+    }
     let kind = match (left.kind, right.kind) {
         (left, right) if left == right => left,
         (Type::List(_), Type::List(_)) => Type::list(),
         _ => Type::Any,
     };
-    Known { kind, optional }
+    Known { kind, optional, words }
 }

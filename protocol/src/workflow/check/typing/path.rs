@@ -9,7 +9,7 @@ use crate::diagnostic::{Code, nearest};
 use crate::id::FieldName;
 use crate::workflow::Field;
 use crate::workflow::template::expr::Root;
-use crate::workflow::template::{Path, Segment};
+use crate::workflow::template::{Path, Segment, filter_called};
 
 impl<'w> Typing<'_, 'w> {
     /// A member of a value that is not a path.
@@ -47,10 +47,12 @@ impl<'w> Typing<'_, 'w> {
     fn not_an_object(&mut self, of: &str, kind: &Type<'_>, segment: &Segment, range: &Range<usize>) {
         let name = segment.to_string();
         let message = format!("{of} is a {} and has no `{}`", kind.name(), name.trim_start_matches('.'));
-        let hint = if matches!(kind, Type::List(_)) {
-            "go over it with `for`, or take `| first`"
-        } else {
-            "end the path here"
+        let filter = filter_called(name.trim_start_matches('.'));
+        let hint = match filter {
+            Some(filter) if of != "this" => format!("write `{} | {filter}`", of.trim_matches('`')),
+            Some(filter) => format!("write `| {filter}` behind it"),
+            None if matches!(kind, Type::List(_)) => "go over it with `for`, or take `| first`".to_owned(),
+            None => "end the path here".to_owned(),
         };
         self.fault(Code::UnknownField, range, message, hint);
     }
@@ -145,7 +147,10 @@ impl<'w> Typing<'_, 'w> {
     ) {
         let Segment::Name(name) = segment else { return self.unknown_member(of, segment, names, range) };
         let Type::Fields(_) = base.kind else { return self.unknown_member(of, segment, names, range) };
-        let steps = self.statuses_of(of);
+        let steps = if of == "`input`" { Vec::new() } else { self.statuses_of(of) };
+        if nearest(name, names.iter().map(String::as_str)).is_none() && !self.is_whole(of, &steps) {
+            return;
+        }
         let without: Vec<&str> = steps
             .iter()
             .filter(|(role, status)| {
@@ -163,6 +168,15 @@ impl<'w> Typing<'_, 'w> {
             format!("{of} has no `{name}` when the status is {}, which may lead here", listed(without.into_iter()));
         let hint = format!("declare `{name}` under each of these statuses, or write `| default(...)` behind it");
         self.fault(Code::FieldNotInEveryStatus, range, message, hint);
+    }
+
+    /// Whether all fields of what is written as `of` could be read.
+    fn is_whole(&self, of: &str, steps: &[(usize, usize)]) -> bool {
+        let indexed = self.env.indexed;
+        if of == "`input`" {
+            return indexed.has_whole_input;
+        }
+        steps.iter().all(|(role, _)| indexed.role(*role).is_none_or(|role| role.is_whole))
     }
 
     /// The steps whose output is written as `output` or `steps.ROLE.output`.
@@ -196,10 +210,12 @@ impl<'w> Typing<'_, 'w> {
                     self.fault(Code::UnknownVariable, range, message, hint);
                     return None;
                 }
-                return Some(if name == "output" {
-                    common_fields(env.indexed, &env.steps).into()
-                } else {
-                    Type::Text.into()
+                return Some(match name {
+                    "output" => common_fields(env.indexed, &env.steps).into(),
+                    "status" => {
+                        Known::of_words(possible_statuses(env.indexed, env.steps.iter().map(|(role, _)| *role)))
+                    }
+                    _ => Type::Text.into(),
                 });
             }
             "branches" if env.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
@@ -217,8 +233,14 @@ impl<'w> Typing<'_, 'w> {
             .steps
             .iter()
             .any(|(role, status)| fields_of(env.indexed, *role, *status).iter().any(|(field, _)| **field == *name));
+        let is_word = (env.steps.iter())
+            .flat_map(|(role, status)| fields_of(env.indexed, *role, *status))
+            .any(|(_, known)| known.words.contains(&name));
         if env.indexed.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
             return format!("an input is written `input.{name}`");
+        }
+        if is_word {
+            return format!("put a word in quotes: `\"{name}\"`");
         }
         if is_field {
             return format!("a field is written `output.{name}`");
@@ -228,6 +250,7 @@ impl<'w> Typing<'_, 'w> {
         }
         match name {
             "branches" => return "`branches` is in scope in a join's prompt and on the edges of its role".to_owned(),
+            "null" | "nil" | "undefined" => return "write `none`".to_owned(),
             "item" | "index" => return "this is in scope in a lane".to_owned(),
             _ => {}
         }
@@ -241,6 +264,9 @@ impl<'w> Typing<'_, 'w> {
     fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
         let env = self.env;
         let Some(number) = env.indexed.number(role) else {
+            if env.indexed.unread.contains(role) {
+                return None;
+            }
             let hint = match nearest(role, env.indexed.names()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the roles are {}", listed(env.indexed.names())),
@@ -266,7 +292,8 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
     let steps: Vec<(usize, usize)> = statuses.iter().map(|status| (role, *status)).collect();
     let is_latest = matches!(kind, Type::Step(_));
     match &**name {
-        "status" | "body" | "prompt" => Member::Known(Type::Text.into()),
+        "status" => Member::Known(Known::of_words(possible_statuses(env.indexed, [role]))),
+        "body" | "prompt" => Member::Known(Type::Text.into()),
         "output" => Member::Known(common_fields(env.indexed, &steps).into()),
         "visits" if is_latest => Member::Known(Type::Number.into()),
         "all" if is_latest => Member::Known(Type::List(Box::new(Type::PastStep(role).into())).into()),
@@ -280,12 +307,24 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
     }
 }
 
+/// All statuses that steps of these roles can have; none if the statuses of one could not be read.
+fn possible_statuses<'w>(indexed: &IndexedGraph<'w>, roles: impl IntoIterator<Item = usize>) -> Vec<&'w str> {
+    let mut possible: Vec<&str> = Vec::new();
+    for role in roles.into_iter().filter_map(|role| indexed.role(role)) {
+        if !role.is_whole {
+            return Vec::new();
+        }
+        possible.extend(role.statuses.iter().filter(|status| !possible.contains(*status)).collect::<Vec<_>>());
+    }
+    possible
+}
+
 fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
     // A step with a reserved status is present only after an edge of that status.
     env.indexed.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 12;
     let mut names: Vec<String> = names.take(SHOWN + 1).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
@@ -335,7 +374,7 @@ fn common_fields<'w>(indexed: &IndexedGraph<'w>, steps: &[(usize, usize)]) -> Ty
 
 fn branch<'w>() -> Type<'w> {
     let text = || Known::from(Type::Text);
-    let absent = || Known { kind: Type::Any, optional: true };
+    let absent = || Known::from(Type::Any).or_absent(true);
     let fields = [
         ("role", text()),
         ("index", Type::Number.into()),
