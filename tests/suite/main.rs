@@ -24,6 +24,7 @@ mod kill;
 mod lanes;
 mod laws;
 mod layers;
+mod mistakes;
 mod people;
 mod prefix;
 mod programs;

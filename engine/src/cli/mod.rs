@@ -26,6 +26,7 @@ mod init;
 mod input;
 mod key_command;
 mod known_keys;
+mod known_tools;
 mod limit;
 mod lines;
 mod messages;
@@ -53,6 +54,7 @@ mod test;
 mod threads;
 mod tools;
 mod trust;
+mod unknown_verb;
 mod usage;
 mod validate;
 mod verify;
@@ -65,6 +67,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo_protocol::diagnostic::Code;
 
@@ -161,7 +164,11 @@ pub fn main() -> ExitCode {
 
 fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     let registry = crate::registry();
-    let parsed = hooks::mount(CommandLine::command(), &registry).try_get_matches_from(words).and_then(|matches| {
+    let mounted = hooks::mount(CommandLine::command(), &registry);
+    let verbs = mounted.clone();
+    let words: Vec<_> = words.into_iter().collect();
+    let is_json = words.iter().any(|word| word == "--json");
+    let parsed = mounted.try_get_matches_from(words).and_then(|matches| {
         if let Some(called) = hooks::called(&matches, &registry) {
             return Ok(Err(called));
         }
@@ -171,6 +178,11 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     });
     let line = match parsed {
         Ok(line) => line,
+        Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
+            let failure = unknown_verb::failure(&error, &verbs);
+            report::failure(&failure, &mut Output::stdout(is_json));
+            return failure.exit().code();
+        }
         Err(error) => {
             // A closed stdout is not a fault.
             let _ = error.print();

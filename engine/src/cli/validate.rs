@@ -14,8 +14,9 @@ use serde::Serialize;
 use super::consent::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
+use super::known_tools::KnownTools;
 use super::output::{Output, Style, plural, tell};
-use super::settings_files::settings;
+use super::settings_files::{self, settings};
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
@@ -60,9 +61,12 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut checked = 0;
     let prefix_lint = if args.prefix { Some(PrefixLint::new()?) } else { None };
     let prefix_lint = prefix_lint.as_ref();
-    // If settings cannot be read, prices are not checked; `doctor` reports their faults.
-    let prices = settings(&Flags::default()).ok();
-    let checks = Checks { prefix_lint, prices: prices.as_ref() };
+    // If settings cannot be read, prices and tools are not checked; `doctor` reports their faults.
+    let files = settings_files::read(&Flags::default()).ok();
+    let settings = files.as_ref().and_then(|files| files.in_force().ok());
+    let tools =
+        files.as_ref().zip(settings.as_ref()).and_then(|(files, settings)| KnownTools::new(files, settings).ok());
+    let checks = Checks { prefix_lint, settings: settings.as_ref(), tools: tools.as_ref() };
     if args.stdin {
         let name = args.files.first().map_or("stdin.yaml", String::as_str);
         let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
@@ -84,7 +88,8 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
 /// The settings for checks beyond the file's own rules.
 struct Checks<'a> {
     prefix_lint: Option<&'a PrefixLint>,
-    prices: Option<&'a Settings>,
+    settings: Option<&'a Settings>,
+    tools: Option<&'a KnownTools>,
 }
 
 /// Warns about limits on money that have no effect, because the price of a model is unknown.
@@ -126,9 +131,11 @@ fn count(
     let faulty = match found {
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings.clone();
-            faults.extend(checks.prices.map(|prices| unpriced(&loaded.checked, prices)).into_iter().flatten());
+            let Checked { workflow, places, .. } = &loaded.checked;
+            faults.extend(checks.settings.map(|settings| unpriced(&loaded.checked, settings)).into_iter().flatten());
+            faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
             if let Some(prefix_lint) = checks.prefix_lint {
-                faults.extend(prefix_lint.of(&loaded.checked.workflow, &loaded.checked.places)?);
+                faults.extend(prefix_lint.of(workflow, places)?);
             }
             faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));
             Faulty { faults, sources: loaded.sources }
