@@ -26,8 +26,8 @@ pub trait Effects: Send {
     /// Reports a tool call that the loop answered itself, without making it.
     fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()>;
 
-    /// Reports the verdict on the reply to the last model call.
-    fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()>;
+    /// Reports the verdict on the reply to the last model call: with `refused`, why it was refused.
+    fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()>;
 }
 
 /// A reply and its origin.
@@ -61,6 +61,6 @@ pub struct Sent {
 pub enum Verdict {
     /// The reply keeps the contract, or asks for tools.
     Accepted,
-    /// The reply breaks the contract and is sent back.
+    /// The reply breaks the contract: it is sent back, or ends the visit.
     Refused,
 }

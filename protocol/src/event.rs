@@ -142,6 +142,8 @@ pub enum What {
         model: String,
         /// The code of the fault.
         code: String,
+        /// What happened.
+        message: String,
         /// Milliseconds until the next attempt.
         wait_ms: u64,
     },
@@ -156,6 +158,8 @@ pub enum What {
         call: String,
         /// Its effect: `pure`, `reads`, `writes`, `external`.
         effect: String,
+        /// The path, the command or the query in its arguments, cut; empty if they say nothing.
+        gist: String,
     },
     /// A tool call has ended.
     ToolFinished {
@@ -222,6 +226,8 @@ pub enum What {
         duration_ms: u64,
         /// What gave the answer.
         answered_by: AnsweredBy,
+        /// Why the answer was refused, if it was.
+        refused: Option<String>,
     },
     /// A step, a compaction or a rebind was synced.
     StepCommitted {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::panic, reason = "what cannot be set up fails its test")]
 
+pub mod terminal;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -18,6 +18,7 @@ mod field;
 mod frontmatter;
 mod json;
 mod quote;
+mod streamed;
 mod strict;
 mod words;
 
@@ -31,6 +32,7 @@ use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
+pub use streamed::StreamedAnswer;
 pub use strict::is_strict;
 pub use words::{contract_within, repair_text};
 

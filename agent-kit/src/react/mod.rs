@@ -75,8 +75,10 @@ pub async fn run(
                     time_left: Duration::MAX,
                 };
                 let performed = effects.perform(Call::Model(call)).await?;
-                let verdict = turn.replied(performed)?;
-                effects.settle(verdict).await;
+                // A reply that ends the visit was paid for like any other.
+                let refused = turn.replied(performed);
+                effects.settle(refused.as_ref().map_or_else(|fault| Some(fault.message.clone()), Clone::clone)).await;
+                refused?;
             }
             Next::Use(uses) => {
                 let replies = answers(&uses, &mut place, effects).await?;

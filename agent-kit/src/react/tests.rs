@@ -57,8 +57,8 @@ impl Effects for Listed {
         Box::pin(std::future::ready(()))
     }
 
-    fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
-        self.verdicts.push(verdict);
+    fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
+        self.verdicts.push(if refused.is_some() { Verdict::Refused } else { Verdict::Accepted });
         Box::pin(std::future::ready(()))
     }
 }

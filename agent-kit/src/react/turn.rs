@@ -12,7 +12,7 @@ use super::Agent;
 use super::uses::{Plan, Planned, Uses};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::conversation;
-use crate::effects::{Performed, Sent, Verdict};
+use crate::effects::{Performed, Sent};
 use crate::sandbox::files::ReadEntries;
 use crate::tool::cut;
 
@@ -102,12 +102,12 @@ impl<'a> Turn<'a> {
         Ok(Next::Ask(Arc::clone(&self.conversation)))
     }
 
-    /// Records a reply of the model.
+    /// Records a reply of the model. Returns why it is sent back, if it is.
     ///
     /// # Errors
     /// When the answer breaks its contract after the last allowed repair, was withheld, or ended with an unknown finish
     /// reason.
-    pub(super) fn replied(&mut self, performed: Performed) -> Result<Verdict, Fault> {
+    pub(super) fn replied(&mut self, performed: Performed) -> Result<Option<String>, Fault> {
         let Performed { reply: Reply::Model(ModelAnswer { reply, usage, cost_usd }), answered_by, sent: Some(sent) } =
             performed
         else {
@@ -158,21 +158,21 @@ impl<'a> Turn<'a> {
                 self.uses.take(&tool_calls, &self.agent.tools)?;
             }
             self.say(Entry::Model { asked, head, reply, request });
-            return Ok(if is_cut { Verdict::Refused } else { Verdict::Accepted });
+            return Ok(is_cut.then(|| cut_at_limit().words));
         }
         let fault = match self.agent.contract.parse(&text) {
             _ if is_cut => cut_at_limit(),
             Ok(answer) => {
                 self.answer = Some((text.into_owned(), answer));
                 self.entries.push(Entry::Model { asked, head, reply, request });
-                return Ok(Verdict::Accepted);
+                return Ok(None);
             }
             Err(fault) => fault,
         };
         self.repair(&fault)?;
         self.say(Entry::Model { asked, head, reply, request });
         self.say(Entry::Repair { text: repair_text(&fault) });
-        Ok(Verdict::Refused)
+        Ok(Some(fault.words))
     }
 
     /// Counts an answer that is sent back.

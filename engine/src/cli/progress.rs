@@ -1,6 +1,7 @@
 //! The progress of a run for people, rendered from its events alone: a line for each step, and on a terminal a live
 //! line for each current speaker.
 
+mod line;
 mod state;
 
 use std::collections::BTreeMap;
@@ -11,16 +12,13 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rondo_protocol::event::Event;
 
 use self::state::{ProgressState, Speaker};
-use super::output::{Style, tell};
+use super::output::{Style, tell_styled};
 
 /// How often the live line is redrawn while nothing happens.
 const TICK: Duration = Duration::from_millis(120);
 
 /// How many speakers have a live line at the same time; the others are counted.
 const MAX_LIVE: usize = 6;
-
-/// Columns of a live line besides its text: the spinner and the time.
-const MARGIN: usize = 16;
 
 /// How the progress of a run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,38 +53,36 @@ pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Shows the progress of one or more runs.
+/// Shows the progress of a run.
 pub struct Progress {
     mode: Mode,
-    width: usize,
+    has_colour: bool,
     live: Option<Live>,
     state: ProgressState,
 }
 
 impl Progress {
-    /// Shows runs on stderr. With `has_many` each line names its thread.
-    pub fn new(mode: Mode, style: Style, has_many: bool) -> Self {
+    /// Shows a run on stderr. With `is_verbose` its answers are shown in full.
+    pub fn new(mode: Mode, style: Style, is_verbose: bool) -> Self {
         let live = (mode == Mode::Live).then(Live::new);
-        Self { mode, width: style.width, live, state: ProgressState::new(has_many) }
+        Self { mode, has_colour: style.has_colour, live, state: ProgressState::new(is_verbose) }
     }
 
     pub fn event(&mut self, event: &Event) {
         if self.mode == Mode::Silent {
             return;
         }
-        let told = self.state.event(event);
+        let told: String = self.state.event(event).iter().map(|line| line.text(self.has_colour)).collect();
         match &mut self.live {
             Some(live) => {
-                if let Some(words) = told {
-                    live.all.suspend(|| tell(&words));
+                if !told.is_empty() {
+                    live.all.suspend(|| tell_styled(&told));
                 }
-                live.show(&self.state, self.width.saturating_sub(MARGIN));
+                // The terminal may have another size by now.
+                live.show(&self.state, Style::stderr().width);
             }
-            None => {
-                if let Some(words) = told {
-                    tell(&words);
-                }
-            }
+            None if !told.is_empty() => tell_styled(&told),
+            None => {}
         }
     }
 
@@ -132,11 +128,12 @@ impl Live {
         for (place, (speaker, words)) in speakers.into_iter().enumerate() {
             let all = &self.all;
             let line = self.lines.entry(speaker).or_insert_with(|| begun(all, place));
-            line.set_message(words);
+            line.set_prefix(words.who);
+            line.set_message(words.words);
         }
         match (more, self.more.take()) {
             (Some(words), line) => {
-                let line = line.unwrap_or_else(|| begun(&self.all, self.lines.len()));
+                let line = line.unwrap_or_else(|| others(&self.all, self.lines.len()));
                 line.set_message(words);
                 self.more = Some(line);
             }
@@ -152,9 +149,16 @@ impl Live {
 /// Inserts a live line.
 fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
     let line = all.insert(place, ProgressBar::new_spinner());
-    let template = "{spinner} {wide_msg} {elapsed}";
+    let template = "{spinner} {prefix} {elapsed:>4} {wide_msg}";
     line.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
     line.enable_steady_tick(TICK);
+    line
+}
+
+/// Inserts the line that counts those without one.
+fn others(all: &MultiProgress, place: usize) -> ProgressBar {
+    let line = all.insert(place, ProgressBar::new_spinner());
+    line.set_style(ProgressStyle::with_template("  {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     line
 }
 
@@ -185,6 +189,7 @@ mod tests {
                 attempt: 0,
                 model: "default".to_owned(),
                 code: "RN1003".to_owned(),
+                message: "the provider answered 429: slow down".to_owned(),
                 wait_ms: 1500,
             },
             delta("Twice a day\nthe sea \u{1b}[2Jleaves."),
@@ -199,6 +204,7 @@ mod tests {
                 cost_usd: Some(0.0042),
                 duration_ms: 900,
                 answered_by: AnsweredBy::Port,
+                refused: None,
             },
             What::StepCommitted {
                 site: visit.clone().into(),
@@ -239,11 +245,9 @@ mod tests {
         let mut state = ProgressState::new(false);
         let mut text = String::new();
         for event in events {
-            if let Some(line) = state.event(event) {
-                text.push_str(&line);
-            }
+            state.event(event).iter().for_each(|line| text.push_str(&line.text(false)));
             let (live, more) = state.live(40, 2, |_| false);
-            for line in live.into_values().chain(more) {
+            for line in live.into_values().map(|line| format!("{} | {}", line.who, line.words)).chain(more) {
                 let _ = writeln!(text, "~ {line}");
             }
         }
@@ -312,8 +316,8 @@ mod tests {
         for event in timed(what) {
             state.event(&event);
         }
-        let live: Vec<String> = state.live(40, 9, |_| false).0.into_values().collect();
-        assert_eq!(live, ["a[1], visit 1: "]);
+        let live: Vec<String> = state.live(40, 9, |_| false).0.into_values().map(|line| line.who).collect();
+        assert_eq!(live, ["a[1], visit 1"]);
     }
 
     #[test]
@@ -323,7 +327,8 @@ mod tests {
             state.event(&event);
         }
         let (live, more) = state.live(40, 2, |speaker| speaker.lane.last_index() == Some(2));
-        assert_eq!(live.into_values().collect::<Vec<_>>(), ["a[0], visit 1: ", "a[2], visit 1: "]);
+        let live: Vec<String> = live.into_values().map(|line| line.who).collect();
+        assert_eq!(live, ["a[0], visit 1", "a[2], visit 1"]);
         assert_eq!(more.as_deref(), Some("and 1 more: a[1]"));
     }
 

@@ -26,6 +26,8 @@ pub struct ResultArgs {
 pub struct View {
     /// Whether to show only results and faults.
     pub is_quiet: bool,
+    /// Whether to show answers in full while they are written.
+    pub is_verbose: bool,
     pub result: ResultArgs,
 }
 

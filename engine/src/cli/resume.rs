@@ -87,6 +87,9 @@ pub struct ContinueArgs {
     /// Show results and faults only
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// Show answers in full while they are written
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
     result: ResultArgs,
     #[command(flatten)]
@@ -129,7 +132,7 @@ pub(super) enum Meant<'a> {
 
 impl ContinueArgs {
     pub(super) fn view(&self) -> View {
-        View { is_quiet: self.quiet, result: self.result.clone() }
+        View { is_quiet: self.quiet, is_verbose: self.verbose, result: self.result.clone() }
     }
 }
 

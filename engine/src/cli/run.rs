@@ -47,6 +47,7 @@ const SCRIPT_NAME: &str = "script.yaml";
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     pub(super) workflow: String,
@@ -70,6 +71,9 @@ pub struct RunArgs {
     /// Show results and faults only
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// Show answers in full while they are written
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
     result: ResultArgs,
     /// Set a limit of the thread in place of the workflow's, such as `cost_usd=2` or `wall_time=30m`
@@ -180,7 +184,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let run_spec = run_spec(settings, grants);
     // Missing configuration is reported before a store is opened.
     speaking(&new.workflow, &run_spec)?;
-    let view = View { is_quiet: args.quiet, result: args.result.clone() };
+    let view = View { is_quiet: args.quiet, is_verbose: args.verbose, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {
             let new = NewThread { input, ..new };

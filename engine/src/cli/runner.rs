@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Durability, Event, What};
+use rondo_protocol::event::{Durability, Event, Outcome, What};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
@@ -158,7 +158,7 @@ pub fn show_task(
 ) -> Result<Exit, Failure> {
     with_session(store, durability, async |Session { engine, signals }| {
         let style = Style::stderr();
-        let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, false);
+        let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, view.is_verbose);
         let mut display = Display { output, progress, view };
         let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
         let mut shown = Ok(None);
@@ -226,6 +226,14 @@ impl Display<'_> {
                 progress.event(&event);
                 if output.is_json() {
                     output.line(&event)?;
+                }
+                match &event.what {
+                    What::ThreadFinished { reason: Some(reason), outcome: Outcome::Failed, .. }
+                        if view.is_quiet && !output.is_json() && event.parent.is_none() =>
+                    {
+                        tell(&format!("failed: {reason}\n"));
+                    }
+                    _ => {}
                 }
                 match &event.what {
                     What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {

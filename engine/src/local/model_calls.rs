@@ -85,13 +85,14 @@ impl Effects for VisitEffects<'_> {
         Box::pin(std::future::ready(()))
     }
 
-    fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
+    fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(UnsettledCall { call, answer, answered_by, passed, served }) = self.last.take() else { return };
             let visit = visit_of(&call.site);
             let Served { attempt, model, provider, duration_ms } = served;
             let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
             if let Some(path) = self.context.paths.get(&CallKind::Model).filter(|_| passed > 0) {
+                let verdict = if refused.is_some() { Verdict::Refused } else { Verdict::Accepted };
                 path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
             }
             let cached_tokens = usage.map(|usage| usage.cached_tokens);
@@ -106,6 +107,7 @@ impl Effects for VisitEffects<'_> {
                 cost_usd,
                 duration_ms,
                 answered_by,
+                refused,
             });
         })
     }
@@ -298,6 +300,7 @@ impl<'a> VisitEffects<'a> {
                 attempt,
                 model: call.model.clone(),
                 code: fault.code.to_string(),
+                message: fault.message.clone(),
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
             self.context.sink.emit(retried);

@@ -3,24 +3,38 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rondo_agent_kit::answer::StreamedAnswer;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Usage};
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 use super::super::lines::who as who_in;
 use super::super::output::{plural, printable, word};
 use super::super::show::{by, seconds, spending};
+use super::line::{Line, Tone};
 use crate::local::WARNING;
 
-/// How many characters of an answer in progress are kept for a live line.
-const TAIL: usize = 200;
+/// How many bytes of an answer in progress are kept for a live line.
+const MAX_TAIL_BYTES: usize = 1024;
+
+/// How many characters of a provider's or a contract's words are shown.
+const MAX_REASON_CHARS: usize = 200;
+
+/// The longest line that is held back until its end when texts are shown in full.
+const MAX_HELD_BYTES: usize = 4096;
+
+/// Columns of a live line besides its text: the spinner, the time and the blanks between.
+const MARGIN: usize = 9;
 
 /// The state of running threads, built from their events.
 #[derive(Debug, Default)]
 pub struct ProgressState {
-    has_many: bool,
+    /// Whether answers are shown in full.
+    is_verbose: bool,
     threads: BTreeMap<ThreadId, RunState>,
 }
 
@@ -35,6 +49,10 @@ pub struct Speaker {
 
 #[derive(Debug, Default)]
 struct RunState {
+    /// Whether answers are shown in full.
+    is_verbose: bool,
+    /// Who was last shown to write.
+    voice: Option<Visit>,
     begun_ms: u64,
     speaking: BTreeMap<LanePath, ActiveVisit>,
     spent: Spent,
@@ -42,11 +60,27 @@ struct RunState {
     hooks: BTreeMap<String, (u64, f64)>,
 }
 
+/// A live line: who speaks, and what; the time stands between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveLine {
+    pub who: String,
+    pub words: String,
+}
+
 #[derive(Debug)]
 struct ActiveVisit {
     visit: Visit,
     begun_ms: u64,
+    answer: StreamedAnswer,
+    /// The end of the words written so far.
     tail: String,
+    /// Of an answer shown in full: whether it has begun, and the line that has no end yet.
+    has_spoken: bool,
+    unfinished: String,
+    /// By id: tool calls under way, each with its gist.
+    calls: BTreeMap<String, String>,
+    /// How many answers were refused.
+    refused: u32,
     spent: Spent,
     /// The hook that answered the last model call.
     hook: Option<String>,
@@ -74,22 +108,23 @@ impl Spent {
 }
 
 impl ProgressState {
-    /// An empty state. With `has_many` each line names its thread.
-    pub fn new(has_many: bool) -> Self {
-        Self { has_many, ..Self::default() }
+    /// An empty state. With `is_verbose` answers are shown in full.
+    pub fn new(is_verbose: bool) -> Self {
+        Self { is_verbose, ..Self::default() }
     }
 
-    /// Applies an event; returns the line to print for it, if any.
-    pub fn event(&mut self, event: &Event) -> Option<String> {
-        let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
+    /// Applies an event; returns the lines to print for it.
+    pub fn event(&mut self, event: &Event) -> Vec<Line> {
         let going = self.threads.entry(event.thread.clone()).or_default();
-        let line = going.event(event)?;
+        going.is_verbose = self.is_verbose;
+        let mut lines = if self.is_verbose { going.spoken(event) } else { Vec::new() };
+        lines.extend(going.event(event));
         if matches!(event.what, What::ThreadFinished { .. } | What::Error { .. }) {
             self.threads.remove(&event.thread);
         }
         // What happens in a child thread is indented under its parent.
         let indent = if event.parent.is_some() { "    " } else { "" };
-        Some(format!("{prefix}{indent}{line}\n"))
+        lines.into_iter().map(|line| line.after(indent).and(Tone::Plain, "\n")).collect()
     }
 
     /// What each speaker is saying, one line of `width` columns each: at most `most`, first those for which `has_line`
@@ -99,7 +134,7 @@ impl ProgressState {
         width: usize,
         most: usize,
         has_line: impl Fn(&Speaker) -> bool,
-    ) -> (BTreeMap<Speaker, String>, Option<String>) {
+    ) -> (BTreeMap<Speaker, LiveLine>, Option<String>) {
         let all = self.threads.iter().flat_map(|(thread, going)| {
             going.speaking.iter().map(|(lane, speaking)| {
                 let place = lane.parts().map(|(_, index)| index).collect();
@@ -111,76 +146,173 @@ impl ProgressState {
         let (shown, more) = all.split_at_checked(most).unwrap_or((&all, &[]));
         let line = |(speaker, speaking): &(Speaker, &ActiveVisit)| (speaker.clone(), speaking.line(width));
         let names: Vec<String> = more.iter().map(|(_, speaking)| who(&speaking.visit)).collect();
-        let more = format!("and {} more: {}", names.len(), names.join(", ")).chars().take(width).collect();
+        let more = beginning(&format!("and {} more: {}", names.len(), names.join(", ")), width);
         (shown.iter().map(line).collect(), (!names.is_empty()).then_some(more))
     }
 }
 
+/// The beginning of a line that takes at most `columns`.
+fn beginning(line: &str, columns: usize) -> String {
+    if line.width() <= columns {
+        return line.to_owned();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or(0);
+        let is_room = wide <= left;
+        left = left.saturating_sub(wide);
+        is_room
+    };
+    line.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// The end of a line that takes at most `columns`.
+fn end(line: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let fits = |(_, c): &(usize, char)| {
+        let wide = c.width().unwrap_or(0);
+        let is_room = wide <= left;
+        left = left.saturating_sub(wide);
+        is_room
+    };
+    let at = line.char_indices().rev().take_while(fits).last().map_or(line.len(), |(at, _)| at);
+    line.get(at..).unwrap_or_default()
+}
+
+/// The beginning of somebody's words, on one line.
+fn reason(words: &str) -> String {
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_REASON_CHARS) {
+        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        None => line,
+    }
+}
+
 impl ActiveVisit {
-    /// The end of the text in progress, after the name of its speaker.
-    fn line(&self, width: usize) -> String {
-        let who = format!("{}, visit {}:", who(&self.visit), self.visit.visit);
-        let room = width.saturating_sub(who.chars().count() + 1);
-        let flat = self.tail.split_whitespace().collect::<Vec<_>>().join(" ");
-        let skipped = flat.chars().count().saturating_sub(room);
-        format!("{who} {}", printable(&flat.chars().skip(skipped).collect::<String>()))
+    fn new(visit: &Visit, begun_ms: u64) -> Self {
+        Self {
+            visit: visit.clone(),
+            begun_ms,
+            answer: StreamedAnswer::default(),
+            tail: String::new(),
+            has_spoken: false,
+            unfinished: String::new(),
+            calls: BTreeMap::new(),
+            refused: 0,
+            spent: Spent::default(),
+            hook: None,
+        }
+    }
+
+    /// Takes in a part of an answer.
+    fn hears(&mut self, part: &str) {
+        let words = self.answer.push(part);
+        self.tail.push_str(&words);
+        let excess = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
+        self.tail.drain(..self.tail.ceil_char_boundary(excess));
+        self.unfinished.push_str(&words);
+    }
+
+    /// Forgets an answer, which is complete or was lost.
+    fn is_silent(&mut self) {
+        self.answer = StreamedAnswer::default();
+        self.tail.clear();
+    }
+
+    /// Who speaks, and the figures so far with the tool calls under way or the end of the words in progress.
+    fn line(&self, width: usize) -> LiveLine {
+        // A name leaves room for what is said.
+        let who = beginning(&format!("{}, visit {}", who(&self.visit), self.visit.visit), width / 2);
+        let mut words = String::new();
+        if let Some(usage) = self.spent.usage.filter(|usage| *usage != Usage::default()) {
+            let _ = write!(words, "{} in, {} out  ", usage.prompt_tokens, usage.output_tokens);
+        }
+        if let Some(cost) = self.spent.cost_usd {
+            let _ = write!(words, "${cost:.4}  ");
+        }
+        if self.refused > 0 {
+            let _ = write!(words, "{} refused  ", plural(u64::from(self.refused), "answer"));
+        }
+        let room = width.saturating_sub(MARGIN + who.width());
+        if self.calls.is_empty() {
+            let flat = self.tail.split_whitespace().collect::<Vec<_>>().join(" ");
+            let flat = printable(&flat);
+            words.push_str(end(&flat, room.saturating_sub(words.width())));
+        } else {
+            words.push_str(&printable(&self.calls.values().map(String::as_str).collect::<Vec<_>>().join("; ")));
+        }
+        LiveLine { who, words: beginning(words.trim_end(), room) }
     }
 }
 
 impl RunState {
-    fn event(&mut self, event: &Event) -> Option<String> {
+    /// The complete lines of answers that an event adds to, each speaker's under its name.
+    fn spoken(&mut self, event: &Event) -> Vec<Line> {
+        let (visit, is_end) = match &event.what {
+            What::ModelDelta { visit, .. } => (visit, false),
+            What::CallSettled { visit, .. } | What::CallRetried { visit, .. } => (visit, true),
+            _ => return Vec::new(),
+        };
+        let is_other = self.voice.as_ref() != Some(visit);
+        let Some(speaking) = self.speaking.get_mut(&visit.lane) else { return Vec::new() };
+        // The part itself is taken in here, so that its lines stand before what follows.
+        if let What::ModelDelta { text, .. } = &event.what {
+            speaking.hears(text);
+        }
+        let is_whole = is_end || speaking.unfinished.len() > MAX_HELD_BYTES;
+        let until =
+            if is_whole { speaking.unfinished.len() } else { speaking.unfinished.rfind('\n').map_or(0, |at| at + 1) };
+        let text: String = speaking.unfinished.drain(..until).collect();
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let head = (is_other || !speaking.has_spoken).then(|| {
+            let said = format!(", visit {}, writes", visit.visit);
+            Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Faint, said)
+        });
+        speaking.has_spoken = !is_end;
+        self.voice = Some(visit.clone());
+        let lines = text.trim_end_matches('\n').split('\n').map(|line| Line::of(format!("       {line}")));
+        head.into_iter().chain(lines).collect()
+    }
+
+    fn event(&mut self, event: &Event) -> Option<Line> {
         if self.begun_ms == 0 {
             self.begun_ms = event.at_ms;
         }
         match &event.what {
-            What::ThreadStarted { .. } => Some(format!("thread {}", event.thread)),
-            What::ThreadResumed { seq } => Some(format!("thread {} goes on after step {seq}", event.thread)),
+            What::ThreadStarted { .. } => Some(Line::default().and(Tone::Faint, format!("thread {}", event.thread))),
+            What::ThreadResumed { seq } => Some(Line::of(format!("thread {} goes on after step {seq}", event.thread))),
             What::StepStarted { visit } => {
-                let visit = visit.clone();
-                let (tail, spent) = (String::new(), Spent::default());
-                let lane = visit.lane.clone();
-                self.speaking.insert(lane, ActiveVisit { visit, begun_ms: event.at_ms, tail, spent, hook: None });
+                self.speaking.insert(visit.lane.clone(), ActiveVisit::new(visit, event.at_ms));
                 None
             }
             What::ModelDelta { visit, text, .. } => {
-                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    speaking.tail.push_str(text);
-                    let skipped = speaking.tail.chars().count().saturating_sub(TAIL);
-                    speaking.tail = speaking.tail.chars().skip(skipped).collect();
+                if !self.is_verbose
+                    && let Some(speaking) = self.speaking.get_mut(&visit.lane)
+                {
+                    speaking.hears(text);
+                    speaking.unfinished.clear();
                 }
                 None
             }
-            What::CallRetried { visit, attempt, model, code, wait_ms } => {
+            What::CallRetried { visit, model, message, wait_ms, .. } => {
                 if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    speaking.tail.clear();
+                    speaking.is_silent();
                 }
-                let wait = seconds(*wait_ms);
-                Some(format!(
-                    "     {}: attempt {} of {model} failed ({code}), again in {wait}",
-                    who(visit),
-                    attempt + 1
-                ))
+                let when = if *wait_ms == 0 { "now".to_owned() } else { format!("in {}", seconds(*wait_ms)) };
+                let told = format!(": {model}: {}; again {when}", reason(message));
+                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
             }
-            What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
-                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    // The hook answered this call, which is reported here.
-                    speaking.hook = None;
-                }
-                let mark = if *failed { " failed" } else { "" };
-                let took = seconds(*duration_ms);
-                Some(format!("     {}: {tool}{mark}  {took}{}", who(visit), by(answered_by)))
-            }
-            What::CallSettled { visit, usage, cost_usd, answered_by, .. } => {
-                if let (Some(speaking), AnsweredBy::Port) = (self.speaking.get_mut(&visit.lane), answered_by) {
-                    speaking.hook = None;
-                }
-                let spent = Spent { usage: *usage, cost_usd: *cost_usd };
-                self.spent.add(spent);
-                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
-                    speaking.spent.add(spent);
-                }
+            What::ToolStarted { visit, tool, call, gist, .. } => {
+                let speaking = self.speaking.get_mut(&visit.lane)?;
+                speaking.is_silent();
+                let blank = if gist.is_empty() { "" } else { " " };
+                speaking.calls.insert(call.clone(), format!("{tool}{blank}{gist}"));
                 None
             }
+            What::ToolFinished { .. } => self.tool_finished(&event.what),
+            What::CallSettled { .. } => self.call_settled(&event.what),
             What::StepCommitted { site: CommittedSite { role, visit, lane: Some(lane) }, seq, status, .. } => {
                 let (spent, begun_ms, hook) =
                     self.speaking.remove(lane).map_or((Spent::default(), event.at_ms, None), |speaking| {
@@ -188,29 +320,32 @@ impl RunState {
                     });
                 let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
                 let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                let said = committed(role.as_ref()?, *visit, lane, status.as_ref());
-                Some(format!("{seq:>3}. {said}{}  {took}{by}", spent.text()))
+                let told = committed(*seq, role.as_ref()?, *visit, lane, status.as_ref());
+                Some(told.and(Tone::Faint, format!("{}  {took}{by}", spent.text())))
             }
-            What::StepCommitted { seq, .. } => Some(format!("{seq:>3}. the workflow was changed")),
-            What::Said { text, .. } => Some(format!("     {text}")),
+            What::StepCommitted { seq, .. } => Some(Line::of(format!("{seq:>3}. the workflow was changed"))),
+            What::Said { text, .. } => Some(Line::of(format!("     {text}"))),
             What::ThreadWaiting { visit, .. } => {
-                Some(format!("     {} waits for a person: `rondo answer {}`", who(visit), event.thread))
+                let told = format!(" waits for a person: `rondo answer {}`", event.thread);
+                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
             }
             What::EdgeTaken { visit, to, .. } => {
                 let opened = to.iter().filter(|target| target.lane != visit.lane).count();
-                (opened > 1).then(|| format!("     {opened} lanes"))
+                (opened > 1).then(|| Line::default().and(Tone::Faint, format!("     {opened} lanes")))
             }
-            What::LaneEnded { visit, how } => Some(self.lane_ended(&visit.lane, *how)),
+            What::LaneEnded { visit, how } => {
+                Some(Line::default().and(Tone::Faint, self.lane_ended(&visit.lane, *how)))
+            }
             What::ThreadFinished { outcome, reason, .. } => {
                 Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
             }
             What::Error { code, message, .. } => {
-                let mut line = format!("stopped: {code}: {message}");
+                let mut line = format!(": {code}: {message}");
                 // Where a person has to decide something, the message explains how.
                 if code != Code::ToolInDoubt.as_str() {
                     let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
                 }
-                Some(line)
+                Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, line))
             }
             What::HookAnswered { visit, node, saved_usd, .. } => {
                 let of_node = self.hooks.entry(node.clone()).or_default();
@@ -223,10 +358,41 @@ impl RunState {
             }
             What::HookReport { visit, node, metrics } => {
                 let warning = metrics.get(WARNING).and_then(Value::as_str)?;
-                Some(format!("     {}: {node}: {}", who(visit), printable(warning)))
+                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, format!(": {node}: {warning}")))
             }
-            What::ToolStarted { .. } => None,
         }
+    }
+
+    fn tool_finished(&mut self, what: &What) -> Option<Line> {
+        let What::ToolFinished { visit, tool, call, duration_ms, failed, answered_by, .. } = what else { return None };
+        let mut told = None;
+        if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+            // The hook answered this call, which is reported here.
+            speaking.hook = None;
+            told = speaking.calls.remove(call);
+        }
+        let told = told.unwrap_or_else(|| tool.clone());
+        let line = Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Plain, format!(": {told}"));
+        let line = if *failed { line.and(Tone::Warning, "  failed") } else { line };
+        Some(line.and(Tone::Faint, format!("  {}{}", seconds(*duration_ms), by(answered_by))))
+    }
+
+    /// Counts an answer; tells of one that was refused, which was paid for like any other.
+    fn call_settled(&mut self, what: &What) -> Option<Line> {
+        let What::CallSettled { visit, usage, cost_usd, answered_by, refused, .. } = what else { return None };
+        let spent = Spent { usage: *usage, cost_usd: *cost_usd };
+        self.spent.add(spent);
+        let speaking = self.speaking.get_mut(&visit.lane)?;
+        if *answered_by == AnsweredBy::Port {
+            speaking.hook = None;
+        }
+        speaking.is_silent();
+        speaking.spent.add(spent);
+        let refused = refused.as_ref()?;
+        speaking.refused = speaking.refused.saturating_add(1);
+        let told = format!(": answer refused: {}", reason(refused));
+        let told = Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told);
+        Some(told.and(Tone::Faint, spent.text()))
     }
 
     /// A lane has ended: removes its speakers and those of lanes within it.
@@ -236,27 +402,30 @@ impl RunState {
         format!("     lane {lane} {}", word(&how))
     }
 
-    fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {
+    fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> Line {
+        let tone = if outcome == Outcome::Done { Tone::Good } else { Tone::Bad };
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let (outcome, took) = (outcome.name(), seconds(at_ms.saturating_sub(self.begun_ms)));
-        let mut line = format!("{outcome}{reason}{}  {took}", self.spent.text());
+        let took = seconds(at_ms.saturating_sub(self.begun_ms));
+        let mut figures = format!("{}  {took}", self.spent.text());
         for (node, (calls, saved_usd)) in &self.hooks {
-            let _ = write!(line, "\n     {node} answered {}", plural(*calls, "call"));
+            let _ = write!(figures, "\n     {node} answered {}", plural(*calls, "call"));
             if *saved_usd > 0.0 {
-                let _ = write!(line, ", ${saved_usd:.4} saved");
+                let _ = write!(figures, ", ${saved_usd:.4} saved");
             }
         }
-        line
+        Line::default().and(tone, outcome.name()).and(Tone::Plain, reason).and(Tone::Faint, figures)
     }
 }
 
 /// Says what was committed: the status of a visit, or a compaction.
-fn committed(role: &RoleName, visit: Option<u64>, lane: &LanePath, status: Option<&Status>) -> String {
+fn committed(seq: u64, role: &RoleName, visit: Option<u64>, lane: &LanePath, status: Option<&Status>) -> Line {
+    let head = Line::default().and(Tone::Faint, format!("{seq:>3}. "));
     match visit.zip(status) {
         Some((visit, status)) => {
-            format!("{}: {status}", who(&Visit { role: role.clone(), visit, lane: lane.clone() }))
+            let who = who(&Visit { role: role.clone(), visit, lane: lane.clone() });
+            head.and(Tone::Name, who).and(Tone::Plain, format!(": {status}"))
         }
-        None => format!("{}: history compacted", lane.role_in_lane(role)),
+        None => head.and(Tone::Name, lane.role_in_lane(role)).and(Tone::Plain, ": history compacted"),
     }
 }
 

@@ -1,0 +1,333 @@
+//! The words of an answer while it is written: its body and the texts of its fields, without what wraps them.
+//!
+//! A [`StreamedAnswer`] sees each character once, keeps no text but one line of a front matter, and never refuses: a
+//! contract is for the whole answer. What it gives does not depend on how the answer was cut into parts. The format is
+//! known by the first character, because a stream belongs to a role whose contract its reader may not have.
+
+/// The longest line of a front matter that is shown whole.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// The deepest nesting whose keys are told from values.
+const MAX_DEPTH: u32 = 64;
+
+/// The field that chooses the edge and is no text.
+const STATUS: &str = "status";
+
+/// Reads an answer part by part.
+#[derive(Debug, Default)]
+pub struct StreamedAnswer {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Nothing but blanks so far.
+    #[default]
+    Begin,
+    /// In a line that may open a code fence or a front matter.
+    FirstLine(String),
+    FrontMatter {
+        line: String,
+        has_shown: bool,
+    },
+    /// After a front matter, or in an answer without one. Blank lines at its beginning are not shown.
+    Body {
+        has_begun: bool,
+        has_shown: bool,
+    },
+    Json(Json),
+}
+
+impl StreamedAnswer {
+    /// The words in the next part of the answer.
+    pub fn push(&mut self, part: &str) -> String {
+        let mut shown = String::new();
+        for c in part.chars() {
+            self.character(c, &mut shown);
+        }
+        shown
+    }
+
+    fn character(&mut self, c: char, shown: &mut String) {
+        match &mut self.state {
+            State::Begin if c.is_whitespace() => {}
+            State::Begin if c == '{' => self.state = State::Json(Json::opened()),
+            State::Begin if matches!(c, '-' | '`' | '~') => self.state = State::FirstLine(c.to_string()),
+            State::Begin => {
+                self.state = State::Body { has_begun: true, has_shown: true };
+                shown.push(c);
+            }
+            State::FirstLine(line) => {
+                line.push(c);
+                let mark = line.chars().next().unwrap_or(c);
+                let is_fence = mark != '-' && line.starts_with(&String::from(mark).repeat(3));
+                let may_be_wrapping = if mark == '-' {
+                    "---".starts_with(line.trim_end()) && (line.trim_end().len() == 3 || !c.is_whitespace())
+                } else {
+                    is_fence || line.chars().all(|of| of == mark)
+                };
+                if !may_be_wrapping || line.len() > MAX_LINE_BYTES {
+                    shown.push_str(line);
+                    self.state = State::Body { has_begun: true, has_shown: true };
+                } else if c == '\n' {
+                    self.state = if is_fence {
+                        State::Begin
+                    } else {
+                        State::FrontMatter { line: String::new(), has_shown: false }
+                    };
+                }
+            }
+            State::FrontMatter { line, has_shown } if c == '\n' => {
+                let words = field_words(line);
+                if line.trim_end() == "---" {
+                    self.state = State::Body { has_begun: false, has_shown: *has_shown };
+                    return;
+                }
+                if !words.is_empty() {
+                    separate(has_shown, shown);
+                    shown.push_str(words);
+                }
+                line.clear();
+            }
+            State::FrontMatter { line, .. } => {
+                if line.len() < MAX_LINE_BYTES {
+                    line.push(c);
+                }
+            }
+            State::Body { has_begun: false, .. } if matches!(c, '\n' | '\r') => {}
+            State::Body { has_begun, has_shown } => {
+                if !*has_begun {
+                    *has_begun = true;
+                    separate(has_shown, shown);
+                }
+                shown.push(c);
+            }
+            State::Json(json) => json.character(c, shown),
+        }
+    }
+}
+
+/// Begins a new line if there is one already.
+fn separate(has_shown: &mut bool, shown: &mut String) {
+    if *has_shown {
+        shown.push('\n');
+    }
+    *has_shown = true;
+}
+
+/// The text in a line of a front matter, without its key, its mark of a list and its quotes.
+fn field_words(line: &str) -> &str {
+    let text = line.trim();
+    let is_key = |key: &str| key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '"' | '\''));
+    let value = match text.split_once(':') {
+        Some((STATUS, _)) if !line.starts_with([' ', '\t']) => "",
+        Some((key, value)) if is_key(key) && (value.is_empty() || value.starts_with(' ')) => value.trim(),
+        _ => text.strip_prefix("- ").unwrap_or(text),
+    };
+    match value {
+        "-" | "|" | "|-" | "|+" | ">" | ">-" | ">+" | "[]" => "",
+        _ => ['"', '\''].iter().find_map(|mark| value.strip_prefix(*mark)?.strip_suffix(*mark)).unwrap_or(value),
+    }
+}
+
+/// Reads an object, of which the opening brace was read.
+#[derive(Debug)]
+struct Json {
+    depth: u32,
+    /// A bit for each container: whether it is an object.
+    objects: u64,
+    /// Whether a key comes next.
+    is_key_next: bool,
+    /// The last key of the outermost object, as far as it may be `status`.
+    key: String,
+    text: Option<Text>,
+    has_shown: bool,
+}
+
+/// A string that is being read.
+#[derive(Debug)]
+struct Text {
+    is_key: bool,
+    is_shown: bool,
+    has_begun: bool,
+    escape: Escape,
+    /// The first half of a surrogate pair, or 0.
+    high: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    None,
+    Begun,
+    /// The digits so far, and how many.
+    Hex {
+        value: u32,
+        digits: u8,
+    },
+}
+
+impl Json {
+    fn opened() -> Self {
+        Self { depth: 1, objects: 1, is_key_next: true, key: String::new(), text: None, has_shown: false }
+    }
+
+    fn character(&mut self, c: char, shown: &mut String) {
+        if let Some(text) = &mut self.text {
+            match text.read(c) {
+                Read::End => self.text = None,
+                Read::Character(c) if text.is_key => {
+                    if self.depth == 1 && self.key.len() <= STATUS.len() {
+                        self.key.push(c);
+                    }
+                }
+                Read::Character(c) if text.is_shown => {
+                    if !text.has_begun {
+                        text.has_begun = true;
+                        separate(&mut self.has_shown, shown);
+                    }
+                    shown.push(c);
+                }
+                Read::Nothing | Read::Character(_) => {}
+            }
+            return;
+        }
+        match c {
+            // What follows the object belongs to no text.
+            _ if self.depth == 0 => {}
+            '{' | '[' => {
+                self.depth += 1;
+                let bit = 1_u64.checked_shl(self.depth - 1).unwrap_or(0);
+                self.objects = if c == '{' { self.objects | bit } else { self.objects & !bit };
+                self.is_key_next = c == '{';
+            }
+            '}' | ']' => {
+                self.depth -= 1;
+                self.is_key_next = false;
+            }
+            ',' => self.is_key_next = self.is_in_object(),
+            ':' => self.is_key_next = false,
+            '"' => {
+                let is_key = self.is_key_next;
+                if is_key && self.depth == 1 {
+                    self.key.clear();
+                }
+                let is_shown = self.depth <= MAX_DEPTH && !(self.depth == 1 && self.key == STATUS);
+                self.text = Some(Text { is_key, is_shown, has_begun: false, escape: Escape::None, high: 0 });
+            }
+            _ => {}
+        }
+    }
+
+    fn is_in_object(&self) -> bool {
+        self.objects >> self.depth.saturating_sub(1).min(MAX_DEPTH - 1) & 1 == 1
+    }
+}
+
+enum Read {
+    Character(char),
+    Nothing,
+    End,
+}
+
+impl Text {
+    fn read(&mut self, c: char) -> Read {
+        match self.escape {
+            Escape::None if c == '"' => Read::End,
+            Escape::None if c == '\\' => {
+                self.escape = Escape::Begun;
+                Read::Nothing
+            }
+            Escape::None => Read::Character(c),
+            Escape::Begun => {
+                self.escape = Escape::None;
+                match c {
+                    'n' => Read::Character('\n'),
+                    't' => Read::Character('\t'),
+                    'r' | 'b' | 'f' => Read::Nothing,
+                    'u' => {
+                        self.escape = Escape::Hex { value: 0, digits: 0 };
+                        Read::Nothing
+                    }
+                    other => Read::Character(other),
+                }
+            }
+            Escape::Hex { value, digits } => {
+                let value = value << 4 | c.to_digit(16).unwrap_or(0);
+                if digits < 3 {
+                    self.escape = Escape::Hex { value, digits: digits + 1 };
+                    return Read::Nothing;
+                }
+                self.escape = Escape::None;
+                let high = std::mem::take(&mut self.high);
+                match value {
+                    0xd800..=0xdbff => {
+                        self.high = value;
+                        Read::Nothing
+                    }
+                    0xdc00..=0xdfff if high > 0 => {
+                        let whole = 0x1_0000 + ((high - 0xd800) << 10) + (value - 0xdc00);
+                        Read::Character(char::from_u32(whole).unwrap_or(char::REPLACEMENT_CHARACTER))
+                    }
+                    _ => Read::Character(char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StreamedAnswer;
+
+    const ANSWERS: [(&str, &str); 12] = [
+        (
+            "{\"status\": \"revise\", \"why\": \"too \\\"long\\\"\", \"n\": 3, \"all\": [\"a\", {\"what\": \"b\"}], \"body\": \"One\\ntwo\"}",
+            "too \"long\"\na\nb\nOne\ntwo",
+        ),
+        ("```json\n{\"body\": \"x\", \"status\": \"ok\"}\n```\n", "x"),
+        ("{\"body\": \"caf\\u00e9 \\ud83c\\udf0a \\ud83c!\", \"status\": \"ok\"} and more", "café 🌊 !"),
+        ("{\"inner\": {\"status\": \"shown\"}, \"status\": \"not\"}", "shown"),
+        ("---\nstatus: done\n---\n\nTwice a day\nthe sea leaves.\n", "Twice a day\nthe sea leaves.\n"),
+        (
+            "\n---\nstatus: revise\ntitle: \"Six hours\"\ncomments:\n  - Begin with one animal.\n  - 'Say: when'\nlong: |-\n  a line\n---\nBody",
+            "Six hours\nBegin with one animal.\nSay: when\na line\nBody",
+        ),
+        ("Only words, {not} JSON.", "Only words, {not} JSON."),
+        ("- a list\n- of words", "- a list\n- of words"),
+        ("--- no front matter", "--- no front matter"),
+        ("`code` first", "`code` first"),
+        ("```yaml\n---\nstatus: done\n---\nx", "x"),
+        ("", ""),
+    ];
+
+    #[test]
+    fn the_words_are_those_between_the_wrapping() {
+        for (answer, words) in ANSWERS {
+            assert_eq!(StreamedAnswer::default().push(answer), words, "{answer}");
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_where_an_answer_is_cut() {
+        for (answer, words) in ANSWERS {
+            let cuts: Vec<usize> = (0..=answer.len()).filter(|at| answer.is_char_boundary(*at)).collect();
+            for first in &cuts {
+                for second in cuts.iter().filter(|second| *second >= first) {
+                    let parts = [&answer[..*first], &answer[*first..*second], &answer[*second..]];
+                    let mut reader = StreamedAnswer::default();
+                    assert_eq!(parts.map(|part| reader.push(part)).concat(), words, "{parts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nesting_and_long_lines_are_bounded() {
+        let deep = format!("{}\"x\"", "{\"a\":[".repeat(5_000));
+        assert_eq!(StreamedAnswer::default().push(&deep), "");
+        let closed = format!("{{\"a\": 1{}", "}".repeat(5_000));
+        assert_eq!(StreamedAnswer::default().push(&closed), "");
+        let long = format!("---\ntitle: {}\n---\nend", "x".repeat(100_000));
+        assert!(StreamedAnswer::default().push(&long).len() < 5_000);
+    }
+}
