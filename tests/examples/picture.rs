@@ -1,7 +1,8 @@
 //! Makes the picture of a run: types the commands that it is given into a terminal, and writes what the screen shows
 //! then as an SVG to stdout.
 //!
-//! `cargo run -p rondo-tests --example picture -- 'rondo run review-loop --offline' > engine/docs/run.svg`
+//! `cargo run -p rondo-tests --example picture -- 'rondo run review-loop --offline --raw title' \
+//! 'rondo prefix last' > engine/docs/run.svg`
 //!
 //! It looks for `rondo` where it is built, and shows it its own folder for settings and threads.
 
@@ -23,8 +24,8 @@ const MARGIN: u16 = 16;
 const TITLE: u16 = 26;
 
 /// The colours of a terminal that is dark in light and dark surroundings, so that one picture does for both.
-const STYLE: &str = "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#d4d8de;\
-white-space:pre}.b{font-weight:700}.d{fill:#8b949e}.c1{fill:#ff7b72}.c2{fill:#7ee787}.c3{fill:#e3b341}.c4{fill:#79c0ff}\
+const STYLE: &str = "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#d4d8de}\
+.b{font-weight:700}.d{fill:#8b949e}.c1{fill:#ff7b72}.c2{fill:#7ee787}.c3{fill:#e3b341}.c4{fill:#79c0ff}\
 .c5{fill:#d2a8ff}.c6{fill:#76e3ea}";
 
 fn main() {
@@ -130,6 +131,7 @@ fn class(cell: &Cell) -> String {
     class.join(" ")
 }
 
+/// The text with blanks that no renderer joins.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace(' ', "\u{a0}").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -43,6 +43,7 @@ mod servers;
 mod showing;
 mod simulate;
 mod terminals;
+mod three_terminals;
 #[cfg(feature = "caches")]
 mod tool_cache;
 mod tools;
