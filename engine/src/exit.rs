@@ -41,6 +41,24 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Every exit, by number.
+    #[cfg(test)]
+    pub const ALL: [Self; 13] = [
+        Self::Done,
+        Self::Failed,
+        Self::Invalid,
+        Self::Denied,
+        Self::Limit,
+        Self::Provider,
+        Self::Damaged,
+        Self::Busy,
+        Self::InDoubt,
+        Self::InputOutput,
+        Self::Waiting,
+        Self::Interrupted,
+        Self::Terminated,
+    ];
+
     /// The number.
     pub fn code(self) -> u8 {
         self as u8
@@ -122,22 +140,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_interface() {
-        let all = [
-            Exit::Done,
-            Exit::Failed,
-            Exit::Invalid,
-            Exit::Denied,
-            Exit::Limit,
-            Exit::Provider,
-            Exit::Damaged,
-            Exit::Busy,
-            Exit::InDoubt,
-            Exit::InputOutput,
-            Exit::Waiting,
-            Exit::Interrupted,
-            Exit::Terminated,
-        ];
-        assert_eq!(all.map(Exit::code), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 75, 130, 143]);
+        assert_eq!(Exit::ALL.map(Exit::code), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 75, 130, 143]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod command;
 mod compaction;
 mod comparing;
 mod digest;
+mod docs;
 mod durable_first;
 mod events;
 mod forks;

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use rondo_protocol::diagnostic::Code;
+use rondo_protocol::diagnostic::{Code, nearest};
 
 use super::consent::{self, ConsentRequest, Subject};
 use super::exit::Exit;
@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::output::{Output, tell};
 use super::{files, settings_files, workflow, working_folder};
 use crate::config::Flags;
+use crate::shipped;
 
 /// Write a small workflow to start from; existing files are kept
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,12 @@ pub struct InitArgs {
     /// The folder, made if it is missing
     #[arg(default_value = ".")]
     dir: PathBuf,
+    /// List the workflows that can be copied
+    #[arg(long, conflicts_with = "from")]
+    list: bool,
+    /// Copy a workflow that ships with rondo, with its prompts and its script
+    #[arg(long, value_name = "NAME")]
+    from: Option<String>,
 }
 
 const WORKFLOW: &str = "workflow.yaml";
@@ -32,17 +39,47 @@ pub(super) const FILES: [(&str, &str); 5] = [
     ("rondo.toml", include_str!("init/rondo.toml")),
 ];
 
+/// The files of a workflow that ships with rondo.
+fn template(name: &str) -> Result<Vec<(&'static str, &'static str)>, Failure> {
+    if !shipped::names().any(|known| known == name) {
+        let shown: String = name.chars().take(40).collect();
+        let failure = Failure::new(Code::WriteFailed, format!("no workflow {shown:?} ships with rondo"));
+        return Err(failure.with_exit(Exit::Invalid).with_hint(match nearest(name, shipped::names()) {
+            Some(near) => format!("did you mean {near}? `rondo init --list` lists them"),
+            None => "`rondo init --list` lists them".to_owned(),
+        }));
+    }
+    let in_folder = |path: &'static str| path.strip_prefix(name)?.strip_prefix('/');
+    Ok(rondo_workflows::FILES.iter().filter_map(|(path, text)| Some((in_folder(path)?, *text))).collect())
+}
+
+fn list(output: &mut Output) -> Result<Exit, Failure> {
+    for name in shipped::names() {
+        let file = format!("{}{name}/workflow.yaml", shipped::SCHEME);
+        let about = workflow::read(PathBuf::from(file))?.checked.policy.description.clone();
+        output.text(&format!("{name:16}  {about}\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
 pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
+    if args.list {
+        return list(output);
+    }
+    let files = match &args.from {
+        Some(name) => template(name)?,
+        None => FILES.to_vec(),
+    };
     let folder = working_folder()?.join(&args.dir);
     let folders =
-        FILES.iter().map(|(name, _)| folder.join(name)).filter_map(|file| file.parent().map(Path::to_path_buf));
+        files.iter().map(|(name, _)| folder.join(name)).filter_map(|file| file.parent().map(Path::to_path_buf));
     if let Some(link) = folders.chain([folder.clone()]).find(|folder| folder.is_symlink()) {
         let message = format!("{} is a link; nothing was written", link.display());
         return Err(Failure::new(Code::WriteFailed, message)
             .with_exit(Exit::Invalid)
             .with_hint("name the folder itself"));
     }
-    let taken: Vec<&str> = FILES
+    let taken: Vec<&str> = files
         .iter()
         .map(|(name, _)| *name)
         // A dangling link counts as existing: writing through it would write elsewhere.
@@ -54,7 +91,7 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
             .with_exit(Exit::Invalid)
             .with_hint("give another folder, such as `rondo init demo`"));
     }
-    for (name, text) in FILES {
+    for (name, text) in &files {
         write_new(&folder.join(name), text)?;
         output.text(&format!("{}\n", args.dir.join(name).display()))?;
     }
@@ -62,7 +99,9 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         tell(&format!("{failure}; so it is not recorded as yours\n"));
     }
     let shown = if args.dir == Path::new(".") { "workflow.yaml".to_owned() } else { args.dir.display().to_string() };
-    tell(&format!("\nTry it: rondo run {shown} --offline\n"));
+    let input = files.iter().any(|(name, _)| *name == "input.json");
+    let input = if input { format!(" --input-file {}", args.dir.join("input.json").display()) } else { String::new() };
+    tell(&format!("\nTry it: rondo run {shown} --offline{input}\nFor an editor: rondo schema --write\n"));
     Ok(Exit::Done)
 }
 

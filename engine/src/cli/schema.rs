@@ -1,14 +1,43 @@
 //! `rondo schema`: the JSON Schema of workflow files, for editors.
 
+use std::path::PathBuf;
+
+use rondo_protocol::diagnostic::Code;
+
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
+use super::{init, working_folder};
 
 /// Print the JSON Schema of workflow files
 #[derive(Debug, clap::Args)]
-pub struct SchemaArgs {}
+pub struct SchemaArgs {
+    /// Write it to a file, where the first line of a new workflow points; an earlier schema is replaced
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "workflow.schema.json")]
+    write: Option<PathBuf>,
+}
 
-pub fn schema(_args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
-    output.write(rondo_protocol::workflow::schema::schema().as_bytes())?;
+pub fn schema(args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let schema = rondo_protocol::workflow::schema::schema();
+    let Some(file) = &args.write else {
+        output.write(schema.as_bytes())?;
+        return Ok(Exit::Done);
+    };
+    let path = working_folder()?.join(file);
+    if path.symlink_metadata().is_ok() {
+        let opening = |text: &str| text.lines().take(3).map(str::to_owned).collect::<Vec<_>>();
+        let is_schema =
+            path.is_file() && std::fs::read_to_string(&path).is_ok_and(|earlier| opening(&earlier) == opening(&schema));
+        if !is_schema {
+            let message = format!("{} exists and is not such a schema; nothing was written", file.display());
+            return Err(Failure::new(Code::WriteFailed, message)
+                .with_exit(Exit::Invalid)
+                .with_hint("give another name: `rondo schema --write FILE`"));
+        }
+        std::fs::remove_file(&path)
+            .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?;
+    }
+    init::write_new(&path, &schema)?;
+    output.text(&format!("{}\n", file.display()))?;
     Ok(Exit::Done)
 }

@@ -261,7 +261,17 @@ fn faults_of_a_file_of_inputs_are_told_with_their_places() {
 #[test]
 fn explain_prints_pages_and_finds_the_nearest_code() {
     assert!(rondo(&["explain", "rn1401"]).out.starts_with("# RN1401: no such thread"));
-    assert_eq!(rondo(&["explain"]).out.lines().count(), rondo_protocol::diagnostic::Code::ALL.len());
+    let listed = rondo(&["explain"]).out;
+    assert!(rondo_protocol::diagnostic::Code::ALL.iter().all(|code| listed.contains(code.as_str())), "{listed}");
+    for (topic, told) in [
+        ("workflow", "# The workflow file"),
+        ("exit-codes", "# Exit codes"),
+        ("truncate", "truncate (workflow, Filters)\n  example: `{{ \"tide"),
+        ("join", "join (workflow, Edges)"),
+    ] {
+        assert!(rondo(&["explain", topic]).out.contains(told), "{topic}");
+    }
+    assert!(rondo(&["explain", "truncat"]).failure.contains("did you mean truncate?"));
     let unknown = rondo(&["explain", "RN9999"]);
     assert_eq!(unknown.exit, 2);
 }

@@ -250,3 +250,28 @@ fn unknown_name(
     };
     SourceError::new(Code::UnknownFilter, range, format!("there is no {kind} `{name}`")).with_hint(hint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_a_row_for_every_filter_and_test() {
+        let page = include_str!("../../../../engine/docs/workflow.md");
+        let names = |row: &'static str| {
+            let first = row.strip_prefix("| `")?.split(" | ").next()?;
+            Some(first.split('`').step_by(2).collect::<Vec<_>>())
+        };
+        let rows_of = |heading: &str| -> Vec<Vec<&str>> {
+            let (_, section) = page.split_once(heading).unwrap();
+            section.split("\n#").next().unwrap().lines().filter_map(names).collect()
+        };
+        let filters: Vec<&str> =
+            rows_of("\n### Filters\n").concat().into_iter().filter(|name| !name.is_empty()).collect();
+        assert_eq!(filters, FILTERS.iter().map(|filter| filter.name).collect::<Vec<_>>());
+        let tests = rows_of("\n### Tests\n").concat();
+        for name in TESTS.iter().flat_map(|(names, _)| *names) {
+            assert!(tests.contains(name), "no row for the test `{name}`");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The reference: every key, filter and test has a row, and every example is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use rondo_protocol::{canonical, source};
+use serde_json::{Map, Value};
+
+use crate::binary::Place;
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/docs").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let of = |block: &str| block.strip_prefix(language)?.strip_prefix('\n').map(str::to_owned);
+    blocks.filter_map(of).collect()
+}
+
+fn yaml(text: &str) -> Map<String, Value> {
+    let value = source::yaml(text).unwrap().to_value();
+    serde_json::from_slice(&canonical::to_bytes(&value).unwrap()).unwrap()
+}
+
+/// An example as a whole file, by the rule that the page states.
+fn whole(frame: &Map<String, Value>, part: Map<String, Value>) -> Value {
+    if part.contains_key("rondo") {
+        return part.into();
+    }
+    let mut file = frame.clone();
+    let kept: Option<BTreeSet<String>> =
+        part.get("graph").map(|graph| graph.as_object().unwrap().keys().cloned().collect());
+    for (key, value) in part {
+        match (file.get_mut(&key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) if ["input", "roles", "graph"].contains(&&*key) => {
+                known.extend(more);
+            }
+            (_, value) => {
+                file.insert(key, value);
+            }
+        }
+    }
+    if let Some(kept) = kept {
+        for key in ["roles", "graph"] {
+            let names = file[key].as_object_mut().unwrap();
+            names.retain(|name, _| name == "start" || kept.contains(name));
+        }
+    }
+    file.into()
+}
+
+/// The rows of the table under a heading: the names in the first cell, and the code in the cells after it.
+fn rows(page: &str, heading: &str) -> BTreeMap<Vec<String>, Vec<String>> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let code = |text: &str| text.split('`').skip(1).step_by(2).map(|code| code.replace("\\|", "|")).collect();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    rows.map(|(first, rest)| (code(&format!("`{first}")), code(rest))).collect()
+}
+
+#[test]
+fn every_example_of_the_reference_is_accepted() {
+    let page = page("workflow.md");
+    let place = Place::new();
+    let blocks = blocks(&page, "yaml");
+    let frame = yaml(&blocks[0]);
+    place.file("section.yaml", &blocks[0]);
+    assert!(blocks.len() > 12);
+    for block in &blocks {
+        let file = place.file("example.json", whole(&frame, yaml(block)).to_string());
+        let told = place.run(["validate", &file]);
+        assert_eq!(told.code, Some(0), "{block}\n{}", told.text());
+    }
+}
+
+#[test]
+fn filters_and_tests_do_what_their_rows_say() {
+    let page = page("workflow.md");
+    let (filters, tests) = (rows(&page, "### Filters"), rows(&page, "### Tests"));
+    let mut results = Map::new();
+    let mut wanted = Map::new();
+    for (names, code) in &filters {
+        results.insert(names[0].clone(), format!("={}", code[0]).into());
+        wanted.insert(names[0].clone(), format!("={}", code[1]).into());
+    }
+    for (names, code) in &tests {
+        let name = format!("is_{}", names[0]);
+        results.insert(name.clone(), format!("{{{{ 'yes' if {} else 'no' }}}}", code.last().unwrap()).into());
+        wanted.insert(name, "yes".into());
+    }
+    let mut file = yaml(&blocks(&page, "yaml")[0]);
+    file.insert("result".to_owned(), results.into());
+    let place = Place::new();
+    let file = place.file("example.json", Value::from(file).to_string());
+    let script =
+        place.file("script.yaml", "writer: [{ status: done, body: A text. }]\neditor: [{ status: approved }]\n");
+    let run = place.run(["run", &file, "--script", &script, "--json"]).exits(0);
+    assert_eq!(run.event("thread_finished")["result"], Value::from(wanted));
+}
+
+/// The names of all properties of a schema.
+fn properties(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(keywords) => {
+            if let Some(Value::Object(properties)) = keywords.get("properties") {
+                found.extend(properties.keys().cloned());
+            }
+            keywords.values().for_each(|value| properties(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| properties(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_of_the_schema_can_be_explained() {
+    let place = Place::new();
+    let schema: Value = serde_json::from_str(&place.run(["schema"]).exits(0).text()).unwrap();
+    let mut keys = BTreeSet::new();
+    properties(&schema, &mut keys);
+    let page = page("workflow.md");
+    let missing: Vec<&String> =
+        keys.iter().filter(|key| !page.lines().any(|line| line.starts_with(&format!("| `{key}`")))).collect();
+    assert!(missing.is_empty(), "no row in workflow.md: {missing:?}");
+}
+
+#[test]
+fn a_shipped_workflow_is_copied_and_runs_and_the_schema_is_written_where_a_new_one_points() {
+    let place = Place::new();
+    let listed = place.run(["init", "--list"]).exits(0).text();
+    assert!(listed.lines().any(|line| line.starts_with("review-loop ")), "{listed}");
+    place.run(["init", "--from", "review-loop", "mine"]).exits(0);
+    place.run(["init", "--from", "review-loop", "mine"]).exits(2);
+    place.run(["init", "--from", "review-lop", "other"]).exits(2);
+    place.run(["run", "mine", "--offline", "--input-file", "mine/input.json"]).exits(0);
+
+    place.run(["init", "new"]).exits(0);
+    let first = std::fs::read_to_string(place.path().join("new/workflow.yaml")).unwrap();
+    assert!(first.starts_with("# yaml-language-server: $schema=./workflow.schema.json\n"));
+    for _ in 0..2 {
+        place.run(["schema", "--write", "new/workflow.schema.json"]).exits(0);
+    }
+    let written = std::fs::read_to_string(place.path().join("new/workflow.schema.json")).unwrap();
+    assert_eq!(written.trim_end(), place.run(["schema"]).exits(0).text());
+    place.file("workflow.schema.json", "mine");
+    place.run(["schema", "--write"]).exits(2);
+}
