@@ -131,6 +131,6 @@ pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;
 pub use local::{
-    Cancelled, Ended, Engine, Error, FilledForm, NewThread, PersonAnswer, PersonSaid, Resumed, RunConfig, Stopper,
-    ThreadHandle,
+    Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, Resumed, RunConfig,
+    Stopper, ThreadHandle,
 };

@@ -133,7 +133,16 @@ pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<
 /// When it cannot be started.
 pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, run_config: RunConfig) -> ThreadHandle {
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
-    let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
+    let new = NewThread {
+        workflow,
+        policy,
+        input,
+        file: None,
+        script: None,
+        recorded: None,
+        workspace: None,
+        labels: rondo_engine::Labels::default(),
+    };
     engine.start(new, run_config).await.unwrap_or_else(|error| panic!("not started: {error}"))
 }
 

@@ -105,7 +105,16 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
     let run_config = RunConfig { recorder: Some(paper.recorder()), ..given };
     let input = [("note", Value::from(format!("my card is {CARD}")))].into_iter().collect();
     let (workflow, policy) = (checked.workflow, checked.policy);
-    let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
+    let new = NewThread {
+        workflow,
+        policy,
+        input,
+        file: None,
+        script: None,
+        recorded: None,
+        workspace: None,
+        labels: rondo_engine::Labels::default(),
+    };
     let handle = engine.start(new, run_config).await.unwrap();
     let thread = handle.thread.clone();
     let (events, _) = follow(handle).await;
@@ -145,7 +154,16 @@ async fn a_pattern_that_cannot_be_used_is_refused_before_anything_is_stored() {
         let run_config = equipped(&checked.workflow, &model, Vec::new());
         let input = [("note", Value::from("x"))].into_iter().collect();
         let (workflow, policy) = (checked.workflow, checked.policy);
-        let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
+        let new = NewThread {
+            workflow,
+            policy,
+            input,
+            file: None,
+            script: None,
+            recorded: None,
+            workspace: None,
+            labels: rondo_engine::Labels::default(),
+        };
         let refused = engine.start(new, run_config).await.err().unwrap();
         assert!(
             matches!(&refused, Error::Hook { node, what } if node == "redact" && what.contains(pattern)),

@@ -341,6 +341,7 @@ async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() 
         script: None,
         recorded: None,
         workspace: None,
+        labels: rondo_engine::Labels::default(),
     };
     let error = bench.engine.start(new, run_config).await.err().unwrap().to_string();
     assert!(error.contains("edit_file") && error.contains("fixed list"), "{error}");

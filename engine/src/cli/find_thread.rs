@@ -11,7 +11,8 @@ use crate::store::{Read, Row, Status};
 /// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;
 
-/// Finds a thread by its id, by a prefix of its id, or by the word `last`: the youngest that is no child.
+/// Finds a thread by its id, by its name, by a prefix of its id, or by the word `last`: the youngest that is no child.
+/// No name looks like the beginning of an id.
 ///
 /// # Errors
 /// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
@@ -27,17 +28,24 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
         let started = rows.iter().rposition(|(_, row)| row.parent.is_none());
         return started.map(|at| rows.swap_remove(at)).or_else(|| rows.pop()).ok_or_else(no_threads);
     }
+    let is_name = rows.iter().any(|(_, row)| row.label.as_deref() == Some(word));
     let start = word.to_lowercase();
-    rows.retain(|(id, _)| !start.is_empty() && id.as_str().starts_with(&start));
+    let is_meant = |id: &ThreadId, row: &Row| match is_name {
+        true => row.label.as_deref() == Some(word),
+        false => !start.is_empty() && id.as_str().starts_with(&start),
+    };
+    rows.retain(|(id, row)| is_meant(id, row));
     match rows.len() {
         0 => {
             let shown: String = word.chars().take(40).collect();
-            Err(Failure::new(Code::ThreadUnknown, format!("no thread has the id {shown:?} or begins with it"))
+            Err(Failure::new(Code::ThreadUnknown, format!("no thread has the name {shown:?} or an id that begins so"))
                 .with_hint("`rondo threads` lists them; `rondo doctor` tells which store is in use"))
         }
         1 => rows.pop().ok_or_else(no_threads),
-        count => Err(Failure::new(Code::ThreadAmbiguous, format!("{count} threads begin with {start:?}"))
-            .with_hint(listed(&rows))),
+        count => {
+            let what = if is_name { format!("have the name {word:?}") } else { format!("begin with {start:?}") };
+            Err(Failure::new(Code::ThreadAmbiguous, format!("{count} threads {what}")).with_hint(listed(&rows)))
+        }
     }
 }
 
@@ -72,11 +80,9 @@ fn listed(rows: &[(ThreadId, Row)]) -> String {
     let newest = rows.iter().rev().take(MAX_LISTED);
     let mut lines: Vec<String> = newest
         .map(|(id, row)| {
-            format!(
-                "{id}  {}  {}",
-                super::lines::name(row),
-                word(&super::lines::status(id, row, &DrivenThreads::Unknown))
-            )
+            let status = word(&super::lines::status(id, row, &DrivenThreads::Unknown));
+            let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
+            format!("{id}  {}  {status}{label}", super::lines::name(row))
         })
         .collect();
     if rows.len() > MAX_LISTED {

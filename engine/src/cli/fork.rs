@@ -22,10 +22,10 @@ use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::store_access::view_store;
 use super::{workflow, working_folder};
-use crate::NewThread;
 use crate::conversation::rebuild;
 use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
+use crate::{Labels, NewThread};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -122,6 +122,7 @@ async fn fork_thread(
         script: origin.script,
         recorded: origin.recorded,
         workspace: origin.workspace,
+        labels: Labels::default(),
     };
     let run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
     let handle = context.engine.start(new, run_config).await?;

@@ -25,6 +25,7 @@ use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
 use super::limit::limits;
 use super::model_arg::set_models;
+use super::labels::LabelArgs;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
@@ -58,6 +59,8 @@ pub struct RunArgs {
     /// Show the first requests, the tools and the worst case in tokens and money; nothing is sent or stored
     #[arg(long, conflicts_with_all = ["output", "raw"])]
     dry_run: bool,
+    #[command(flatten)]
+    labels: LabelArgs,
     #[command(flatten)]
     script: ScriptArgs,
     #[command(flatten)]
@@ -139,6 +142,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let failure = Failure::new(Code::RecordingRefused, "the threads of a batch cannot be recorded in one file");
         return Err(failure.with_hint("record one input at a time"));
     }
+    let labels = args.labels.labels(matches!(inputs, Inputs::Batch(_)))?;
     let recorded = cassette(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
@@ -155,6 +159,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         script: script_file,
         recorded: recorded.as_ref().map(|played| played.file.clone()),
         workspace: Some(settings.workspace.to_string_lossy().into_owned()),
+        labels,
     };
     let is_attended = !output.is_json() && is_attended();
     let run_spec = |settings: Settings, grants: Grants| RunSpec {

@@ -1,14 +1,16 @@
-//! `rondo threads`: every thread of the store, oldest first.
+//! `rondo threads`: every thread of the store.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+
+use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, thread_line};
-use super::output::{Output, word};
+use super::output::{Output, Style, word};
 use super::since::{Since, since};
 use super::store_access::{StoreView, view_store};
+use super::table::{Column, table};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
 use crate::store::Status;
@@ -16,7 +18,10 @@ use crate::store::Status;
 /// How many rows are read at a time.
 const PAGE: usize = 256;
 
-/// List the threads of the store, oldest first
+/// The fewest characters that an id is shortened to.
+const MIN_ID_CHARS: usize = 10;
+
+/// List the threads of the store: newest first, with --json oldest first
 #[derive(Debug, clap::Args)]
 pub struct ThreadsArgs {
     /// Only threads that wait for a person
@@ -28,6 +33,12 @@ pub struct ThreadsArgs {
     /// Only threads of the workflow with this name
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
+    /// Only the thread, or threads, with this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only threads with this tag; given several times, with all of them
+    #[arg(long = "tag", value_name = "WORD")]
+    tags: Vec<String>,
     /// Only threads that started in this time, such as 90m or 7d, or since a day, such as 2026-11-01
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
@@ -40,7 +51,7 @@ pub struct ThreadsArgs {
     pub(super) json: JsonArgs,
 }
 
-fn status(text: &str) -> Result<Status, String> {
+pub(super) fn status(text: &str) -> Result<Status, String> {
     const ALL: [Status; 6] =
         [Status::Running, Status::Waiting, Status::Stopped, Status::Done, Status::Failed, Status::Cancelled];
     ALL.into_iter()
@@ -53,6 +64,8 @@ impl ThreadsArgs {
         let status = self.status.or(self.waiting.then_some(Status::Waiting));
         status.is_none_or(|status| status == line.status)
             && self.workflow.as_ref().is_none_or(|workflow| *workflow == line.name)
+            && self.name.as_ref().is_none_or(|name| Some(name) == line.label.as_ref())
+            && self.tags.iter().all(|tag| line.tags.contains(tag))
             && self.since.is_none_or(|since| begun_ms >= since.start_ms(now_ms))
     }
 }
@@ -61,11 +74,13 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     let now_ms = SystemEnv::default().now_ms();
     let view = view_store(&args.store)?;
     let (mut lines, mut after) = (VecDeque::new(), None);
-    let mut any = false;
+    let mut id_chars = MIN_ID_CHARS;
     while let Some(StoreView { store, driven }) = &view {
         let page = store.rows(after.as_ref(), PAGE)?;
         for (thread, row) in &page {
-            any = true;
+            // Ids come in order, so that the most similar ones are neighbours.
+            id_chars = after.as_ref().map_or(id_chars, |before| id_chars.max(common_chars(before, thread) + 1));
+            after = Some(thread.clone());
             let line = thread_line(thread, row, driven);
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
             if !args.wants(&line, begun, now_ms) {
@@ -80,15 +95,16 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
                 lines.pop_front();
             }
         }
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
+        if page.is_empty() {
+            break;
+        }
     }
     if output.is_json() {
         lines.iter().try_for_each(|(line, _)| output.line(line))?;
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        let none = match any {
+        let none = match after.is_some() {
             true if args.waiting => "no thread waits for a person\n",
             true => "no thread is like that; `rondo threads` lists them all\n",
             false => "no threads yet; `rondo run` starts one\n",
@@ -96,26 +112,40 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
         output.text(none)?;
         return Ok(Exit::Done);
     }
-    output.text(&table(lines.make_contiguous()))?;
+    let style = Style::stdout();
+    let width = if style.is_terminal { style.width } else { usize::MAX };
+    output.text(&listed(lines.iter().rev(), id_chars, width))?;
     Ok(Exit::Done)
 }
 
-/// Formats the lines, each with the age of its thread, as a table.
-pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
-    let width = lines.iter().map(|(line, _)| line.name.chars().count()).max().unwrap_or(0).clamp(8, 40);
-    let mut text = format!("{:<26}  {:<width$}  {:<9}  {:>6}  {:>8}\n", "THREAD", "WORKFLOW", "STATUS", "STEPS", "AGE");
-    for (line, age_ms) in lines {
-        let name: String = line.name.chars().take(width).collect();
-        let _ = writeln!(
-            text,
-            "{}  {name:<width$}  {:<9}  {:>6}  {:>8}",
-            line.thread,
-            word(&line.status),
-            line.totals.steps,
-            age(*age_ms),
-        );
-    }
-    text
+/// How many characters two ids begin with.
+fn common_chars(one: &ThreadId, other: &ThreadId) -> usize {
+    one.as_str().bytes().zip(other.as_str().bytes()).take_while(|(one, other)| one == other).count()
+}
+
+/// The lines, each with the age of its thread, in columns that fit `width`. `id_chars` of an id are enough to name its
+/// thread.
+pub(super) fn listed<'a>(
+    lines: impl Iterator<Item = &'a (ThreadLine, u64)> + Clone,
+    id_chars: usize,
+    width: usize,
+) -> String {
+    let column = |title, of: &dyn Fn(&ThreadLine, u64) -> String| {
+        Column::new(title, lines.clone().map(|(line, age_ms)| of(line, *age_ms)).collect())
+    };
+    // The higher the rank, the earlier a column is left out.
+    table(
+        vec![
+            column("THREAD", &|line, _| line.thread.to_string()).cut_to(id_chars),
+            column("NAME", &|line, _| line.label.clone().unwrap_or_default()).rank(2).shrink(),
+            column("WORKFLOW", &|line, _| line.name.clone()).rank(3).shrink(),
+            column("STATUS", &|line, _| word(&line.status)),
+            column("STEPS", &|line, _| line.totals.steps.to_string()).rank(4).right(),
+            column("AGE", &|_, age_ms| age(age_ms)).rank(1).right(),
+            column("TAGS", &|line, _| line.tags.join(" ")).rank(5).shrink(),
+        ],
+        width,
+    )
 }
 
 /// An age in the largest unit that gives a whole number.

@@ -33,6 +33,9 @@ pub struct Batch {
     pub recorded: Option<String>,
     /// The folder that tools work in, as an absolute path.
     pub workspace: Option<String>,
+    /// The tags of its threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     /// The number of lines, invalid ones included.
     pub lines: u32,
     /// How the lines are run and shown.

@@ -114,7 +114,16 @@ async fn begin(
     let policy = parts.graph.policy().children.get(above.parent.role.as_str()).cloned();
     let policy = policy.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
     let Origin { file, script, recorded, workspace, .. } = parts.origin.clone();
-    let new = NewThread { workflow: child.workflow.clone(), policy, input, file, script, recorded, workspace };
+    let new = NewThread {
+        workflow: child.workflow.clone(),
+        policy,
+        input,
+        file,
+        script,
+        recorded,
+        workspace,
+        labels: super::Labels::default(),
+    };
     Box::pin(engine.start_child(new, run_config, thread, above)).await.map(Resumed::Running)
 }
 

@@ -157,7 +157,7 @@ impl Engine {
         thread: ThreadId,
         above: Option<ParentVisit>,
     ) -> Result<ThreadHandle, Error> {
-        let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
+        let NewThread { workflow, policy, mut input, file, script, recorded, workspace, labels } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
         self.redactors(&graph, &run_config)?.input.value(&mut input);
@@ -196,8 +196,8 @@ impl Engine {
             start: start_digest,
             base: None,
             parent: above.as_ref().map(|above| above.parent.clone()),
-            label: None,
-            tags: Vec::new(),
+            label: labels.label,
+            tags: labels.tags,
             raised: Vec::new(),
             checkpoint: machine.checkpoint().map_err(Error::Fault)?,
             origin: origin.to_bytes()?,

@@ -44,7 +44,7 @@ pub use hub::{SubscribeError, Subscription};
 pub use limits::{RaisedLimit, limited};
 pub use past::StoredPast;
 pub use retry::{Deadline, Waiting, Waits};
-pub use run_config::{NewThread, RunConfig};
+pub use run_config::{Labels, NewThread, RunConfig};
 pub(crate) use sink::WARNING;
 use sink::{Position, Sink};
 pub(crate) use thread_handle::Running;

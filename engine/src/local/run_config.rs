@@ -70,12 +70,32 @@ pub struct NewThread {
     pub recorded: Option<String>,
     /// The folder that tools work in, as an absolute path.
     pub workspace: Option<String>,
+    /// How people call it.
+    pub labels: Labels,
+}
+
+/// How people call a thread. Nothing else depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Its name.
+    pub label: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
 }
 
 impl NewThread {
     /// A thread of a checked workflow on a checked input, without a file.
     pub fn of(checked: Checked, input: Value) -> Self {
         let Checked { workflow, policy, .. } = checked;
-        Self { workflow, policy, input, file: None, script: None, recorded: None, workspace: None }
+        Self {
+            workflow,
+            policy,
+            input,
+            file: None,
+            script: None,
+            recorded: None,
+            workspace: None,
+            labels: Labels::default(),
+        }
     }
 }

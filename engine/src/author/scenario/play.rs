@@ -161,7 +161,16 @@ impl RunSetup {
         let notices = notices(&workflow, &policy);
         let run_config = self.run_config(&workflow, &scenario.answers, self.script.clone());
         let input = scenario.input.clone();
-        let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
+        let new = NewThread {
+            workflow,
+            policy,
+            input,
+            file: None,
+            script: None,
+            recorded: None,
+            workspace: None,
+            labels: crate::Labels::default(),
+        };
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
         let mut said = Vec::new();

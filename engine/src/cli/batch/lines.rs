@@ -13,9 +13,9 @@ use super::super::resume::resume_thread;
 use super::super::run::configured;
 use super::super::runner::{Task, TaskContext};
 use super::super::stored_batch::{Batch, Line};
-use crate::NewThread;
 use crate::host::run_config::RunSpec;
 use crate::store::StepStore;
+use crate::{Labels, NewThread};
 
 /// How many lines are read from the store at a time.
 const PAGE: usize = 64;
@@ -87,7 +87,7 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
 }
 
 async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc<Common>) -> Result<Exit, Failure> {
-    let Batch { workflow, policy, file, script, recorded, workspace, .. } = &common.batch;
+    let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = &common.batch;
     let run_config = context.unless_stopped(configured(workflow, &common.run_spec)).await?;
     let new = NewThread {
         workflow: workflow.clone(),
@@ -97,6 +97,7 @@ async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc
         script: script.clone(),
         recorded: recorded.clone(),
         workspace: workspace.clone(),
+        labels: Labels { label: None, tags: tags.clone() },
     };
     let handle = context.engine.start_drawn(new, run_config, thread).await?;
     Ok(Exit::of_ended(&context.follow(handle).await))

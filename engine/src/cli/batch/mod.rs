@@ -161,7 +161,7 @@ async fn keep(
     options: Options,
     engine: &Engine,
 ) -> Result<(BatchId, Batch), Failure> {
-    let NewThread { workflow, policy, file, script, recorded, workspace, .. } = new;
+    let NewThread { workflow, policy, file, script, recorded, workspace, labels, .. } = new;
     let env = SystemEnv::default();
     let id = BatchId::from_parts(env.now_ms(), env.random());
     let (mut chunk, mut bytes, mut count) = (Vec::new(), 0, 0);
@@ -202,6 +202,7 @@ async fn keep(
         script,
         recorded,
         workspace,
+        tags: labels.tags,
         lines: u32::try_from(count).unwrap_or(u32::MAX),
         options,
         started_at_ms: env.now_ms(),
