@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use rondo_engine::store::{
-    Commit, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
+    Commit, Deletion, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord,
+    VisitIndex,
 };
 use rondo_engine::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
@@ -126,8 +127,8 @@ impl StepStore for Gated {
         })
     }
 
-    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
-        self.inner.delete(threads)
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.delete(deletion)
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {

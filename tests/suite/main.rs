@@ -13,6 +13,7 @@ mod cargo_insta;
 mod command;
 mod compaction;
 mod comparing;
+mod deletion;
 mod digest;
 mod docs;
 mod durable_first;
@@ -44,6 +45,7 @@ mod servers;
 mod showing;
 mod simulate;
 mod terminals;
+mod threads;
 mod three_terminals;
 #[cfg(feature = "caches")]
 mod tool_cache;

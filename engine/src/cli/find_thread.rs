@@ -30,9 +30,8 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
     }
     let is_name = rows.iter().any(|(_, row)| row.label.as_deref() == Some(word));
     let start = word.to_lowercase();
-    let is_meant = |id: &ThreadId, row: &Row| match is_name {
-        true => row.label.as_deref() == Some(word),
-        false => !start.is_empty() && id.as_str().starts_with(&start),
+    let is_meant = |id: &ThreadId, row: &Row| {
+        if is_name { row.label.as_deref() == Some(word) } else { !start.is_empty() && id.as_str().starts_with(&start) }
     };
     rows.retain(|(id, row)| is_meant(id, row));
     match rows.len() {

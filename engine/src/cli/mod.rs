@@ -12,6 +12,7 @@ mod batch;
 mod cancel;
 mod completions;
 mod consent;
+mod deletion;
 mod diff;
 mod doctor;
 mod dry_run;
@@ -27,8 +28,8 @@ mod input;
 mod key_command;
 mod known_keys;
 mod known_tools;
-mod limit;
 mod labels;
+mod limit;
 mod lines;
 mod messages;
 mod model_arg;
@@ -36,11 +37,13 @@ mod output;
 mod person;
 mod prefix;
 mod progress;
+mod prune;
 mod record;
 mod report;
 mod result;
 mod resume;
 mod review;
+mod rm;
 mod run;
 mod runner;
 mod schema;
@@ -100,6 +103,8 @@ enum Verb {
     Fork(Box<fork::ForkArgs>),
     Cancel(cancel::CancelArgs),
     Threads(threads::ThreadsArgs),
+    Rm(rm::RmArgs),
+    Prune(prune::PruneArgs),
     Show(show::ShowArgs),
     Messages(messages::MessagesArgs),
     Diff(diff::DiffArgs),
@@ -230,6 +235,8 @@ impl Verb {
             Self::Fork(args) => args.run.json.json,
             Self::Cancel(args) => args.json.json,
             Self::Threads(args) => args.json.json,
+            Self::Rm(args) => args.deletion.json.json,
+            Self::Prune(args) => args.deletion.json.json,
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
             Self::Diff(args) => args.json.json,
@@ -256,6 +263,8 @@ impl Verb {
             Self::Fork(args) => fork::fork(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),
+            Self::Rm(args) => rm::rm(&args, output),
+            Self::Prune(args) => prune::prune(&args, output),
             Self::Show(args) => show::show(&args, output),
             Self::Messages(args) => messages::messages(&args, output),
             Self::Diff(args) => diff::diff(&args, output),

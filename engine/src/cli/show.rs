@@ -305,6 +305,12 @@ fn record_text(line: &RecordLine) -> String {
 
 pub(super) fn thread_text(line: &ThreadLine) -> String {
     let mut text = format!("{}  {}  {}", line.thread, line.name, word(&line.status));
+    if let Some(label) = &line.label {
+        let _ = write!(text, "  {label}");
+    }
+    if !line.tags.is_empty() {
+        let _ = write!(text, "  ({})", line.tags.join(", "));
+    }
     let totals = &line.totals;
     let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), spending(Some(totals.usage()), totals.cost_usd));
     if let Some(head) = line.head {

@@ -114,7 +114,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     }
     let style = Style::stdout();
     let width = if style.is_terminal { style.width } else { usize::MAX };
-    output.text(&listed(lines.iter().rev(), id_chars, width))?;
+    output.text(&listed(&lines.iter().rev(), id_chars, width))?;
     Ok(Exit::Done)
 }
 
@@ -126,7 +126,7 @@ fn common_chars(one: &ThreadId, other: &ThreadId) -> usize {
 /// The lines, each with the age of its thread, in columns that fit `width`. `id_chars` of an id are enough to name its
 /// thread.
 pub(super) fn listed<'a>(
-    lines: impl Iterator<Item = &'a (ThreadLine, u64)> + Clone,
+    lines: &(impl Iterator<Item = &'a (ThreadLine, u64)> + Clone),
     id_chars: usize,
     width: usize,
 ) -> String {

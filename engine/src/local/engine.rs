@@ -403,7 +403,7 @@ impl Engine {
     }
 
     /// Claims a thread that no other process drives.
-    fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
+    pub(super) fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
         let shared = self.parts.shared.clone();
         if let Some(shared) = &shared
             && !shared.drive(thread)?
@@ -427,7 +427,7 @@ impl Engine {
         Ok(freeing.unwrap_or_else(|error| Err(store::Error::Poisoned { what: error.to_string() }))?)
     }
 
-    fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+    pub(super) fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
         let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
         let origin = Origin::from_bytes(&row.origin).map_err(|error| {
             let what = format!("the row of thread {thread}: {error}");

@@ -10,6 +10,7 @@
 mod account;
 mod child;
 mod commits;
+mod deletion;
 mod engine;
 mod error;
 mod event_log;

@@ -2,7 +2,7 @@
 
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Note, Record, Step};
 
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,15 @@ pub struct Commit {
     pub lists: Vec<(u64, Option<Vec<u8>>)>,
     /// Lanes whose journal is cleared.
     pub clear_journal: Vec<LanePath>,
+}
+
+/// Threads to delete, and what is written with that.
+#[derive(Debug, Clone, Default)]
+pub struct Deletion {
+    /// The threads, each with the version that its row is expected to have.
+    pub threads: Vec<(ThreadId, u64)>,
+    /// Lines of batches to replace, by their numbers.
+    pub lines: Vec<(BatchId, u32, Vec<u8>)>,
 }
 
 /// The longest name of a lane or a role in bytes. Both are parts of keys.

@@ -17,7 +17,7 @@ use rondo_protocol::object::Note;
 
 use super::chain::{verified, verified_object};
 use super::{
-    Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
+    Commit, Deletion, Entries, Error, JournalRecord, LaneRow, Read, Row, StepBytes, StepStore, StoredRecord, VisitIndex,
 };
 
 /// How many steps a scan copies at a time; the store is not locked while a visitor runs.
@@ -129,9 +129,9 @@ impl Contents {
         Ok(())
     }
 
-    fn delete(&mut self, threads: &[(ThreadId, u64)]) -> Result<(), Error> {
+    fn delete(&mut self, Deletion { threads, lines }: Deletion) -> Result<(), Error> {
         let deleted: BTreeSet<&ThreadId> = threads.iter().map(|(thread, _)| thread).collect();
-        for (thread, version) in threads {
+        for (thread, version) in &threads {
             if self.threads.get(thread).map_or(0, |stored| stored.row.version) != *version {
                 return Err(Error::Conflict { thread: thread.clone() });
             }
@@ -146,6 +146,9 @@ impl Contents {
             places.retain(|(thread, _)| !deleted.contains(thread));
             !places.is_empty()
         });
+        for (batch, line, bytes) in lines {
+            self.batches.entry(batch).or_default().lines.insert(line, bytes);
+        }
         Ok(())
     }
 
@@ -326,8 +329,8 @@ impl StepStore for MemoryStore {
         Box::pin(future::ready(self.contents.lock().commit(commit)))
     }
 
-    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(future::ready(self.contents.lock().delete(&threads)))
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(future::ready(self.contents.lock().delete(deletion)))
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, _: bool) -> BoxFuture<'_, Result<(), Error>> {

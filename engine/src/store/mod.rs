@@ -30,8 +30,8 @@ mod writer;
 pub(crate) mod tests;
 
 pub use commit::{
-    Commit, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep, VisitIndex,
-    VisitKey,
+    Commit, Deletion, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep,
+    VisitIndex, VisitKey,
 };
 pub use error::{Damage, Error};
 pub(crate) use keys::Family;
@@ -218,7 +218,7 @@ pub trait StepStore: Read {
     /// A commit is carried out even if the future is never polled.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Deletes threads, each at the version that its row is expected to have: their rows, steps, notes, index entries,
+    /// Deletes threads: their rows, steps, notes, index entries,
     /// lists, open lanes and journals. Objects stay, because other threads may name them. All are deleted or none. When
     /// this returns `Ok`, it is as durable as a commit.
     ///
@@ -227,7 +227,7 @@ pub trait StepStore: Read {
     ///
     /// # Cancel safety
     /// As [`commit`](Self::commit).
-    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>>;
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they are written
     /// with the next record or commit that is.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::CommitHeader;
 use super::keys::{self, Family};
 use super::tables::{Change, Tables};
-use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, StepStore, codec};
+use super::{Commit, Deletion, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, StepStore, codec};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
@@ -26,9 +26,10 @@ pub(crate) enum Write {
         changes: Vec<Change>,
         sync: bool,
     },
-    /// Threads to delete, each with the version of its row.
+    /// Threads to delete, each with the version of its row, and the lines of batches that change with that.
     Delete {
         threads: Vec<(ThreadId, u64)>,
+        lines: Vec<Change>,
         /// Whether it must be on the device before it is acknowledged.
         sync: bool,
     },
@@ -61,13 +62,11 @@ impl Write {
     }
 
     /// Encodes lines of a batch, and the batch itself if there is one.
-    fn batch(batch: &BatchId, lines: Vec<(u32, Vec<u8>)>, record: Option<&[u8]>, sync: bool) -> Self {
-        let lines = lines
-            .into_iter()
-            .map(|(line, bytes)| (keys::batch_line(batch, line), codec::write_bytes(codec::BATCH_LINE, &bytes)));
-        let record = record.map(|record| (keys::batch(batch), codec::write_bytes(codec::BATCH, record)));
+    fn batch(batch: &BatchId, lines: &[(u32, Vec<u8>)], record: Option<&[u8]>, sync: bool) -> Self {
+        let lines = lines.iter().map(|(line, bytes)| batch_line(batch, *line, bytes));
+        let record = record.map(|record| Some(codec::write_bytes(codec::BATCH, record)));
+        let record = record.map(|value| Change { family: Family::Threads, key: keys::batch(batch), value });
         let changes = lines.chain(record);
-        let changes = changes.map(|(key, value)| Change { family: Family::Threads, key, value: Some(value) });
         Self::Changes { changes: changes.collect(), sync }
     }
 
@@ -103,7 +102,9 @@ impl Write {
         match self {
             Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
-            Self::Delete { threads, .. } => size_of_val(threads.as_slice()),
+            Self::Delete { threads, lines, .. } => {
+                size_of_val(threads.as_slice()) + lines.iter().map(Change::size_bytes).sum::<usize>()
+            }
             Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
         }
     }
@@ -180,6 +181,11 @@ impl EncodedCommit {
     }
 }
 
+fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
+    let value = Some(codec::write_bytes(codec::BATCH_LINE, bytes));
+    Change { family: Family::Threads, key: keys::batch_line(batch, line), value }
+}
+
 pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
     let key = keys::record(thread, &record.lane, record.position);
     Change { family: Family::Journal, key, value: Some(codec::write_bytes(codec::RECORD, &record.bytes)) }
@@ -199,9 +205,10 @@ impl<T: WriteStore> StepStore for T {
         submit(self, Write::commit(commit, WriteStore::durability(self)))
     }
 
-    fn delete(&self, threads: Vec<(ThreadId, u64)>) -> BoxFuture<'_, Result<(), Error>> {
+    fn delete(&self, Deletion { threads, lines }: Deletion) -> BoxFuture<'_, Result<(), Error>> {
+        let lines = lines.iter().map(|(batch, line, bytes)| batch_line(batch, *line, bytes)).collect();
         let sync = WriteStore::durability(self) == Durability::Sync;
-        WriteStore::submit(self, Write::Delete { threads, sync })
+        WriteStore::submit(self, Write::Delete { threads, lines, sync })
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
@@ -220,7 +227,7 @@ impl<T: WriteStore> StepStore for T {
         record: Option<Vec<u8>>,
     ) -> BoxFuture<'_, Result<(), Error>> {
         let sync = WriteStore::durability(self) == Durability::Sync;
-        self.submit(Write::batch(batch, lines, record.as_deref(), sync))
+        self.submit(Write::batch(batch, &lines, record.as_deref(), sync))
     }
 
     fn durability(&self) -> Durability {

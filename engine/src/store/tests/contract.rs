@@ -9,8 +9,8 @@ use rondo_protocol::id::{BatchId, LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{Compaction, CompactionKind, EdgeTaken, Note, Rebind, RebindKind, Record, Step, StepKind};
 
 use crate::store::{
-    Base, Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Parent, Read, RocksStore, Row,
-    Status, StepStore, StoredRecord, VisitIndex, VisitKey,
+    Base, Commit, Damage, Deletion, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Parent, Read,
+    RocksStore, Row, Status, StepStore, StoredRecord, VisitIndex, VisitKey,
 };
 
 /// A store and its folder.
@@ -725,7 +725,13 @@ pub(crate) async fn a_deleted_thread_leaves_only_objects(store: Arc<dyn StepStor
         store.record(trunk.thread.clone(), records, true).await.unwrap();
     }
 
-    assert_eq!(store.delete(vec![(trunk.thread.clone(), 1)]).await, Ok(()));
+    let batch = BatchId::from_parts(1, 1);
+    let line = b"{\"input\":1}".to_vec();
+    store.put_batch(&batch, vec![(1, line.clone()), (2, line.clone())], Some(b"{}".to_vec())).await.unwrap();
+    let lines = vec![(batch.clone(), 1, b"{}".to_vec())];
+    let threads = vec![(trunk.thread.clone(), 1)];
+    assert_eq!(store.delete(Deletion { threads: threads.clone(), lines: lines.clone() }).await, Ok(()));
+    assert_eq!(store.batch_lines(&batch, 1, 9), Ok(vec![(1, b"{}".to_vec()), (2, line)]));
     let deleted = trunk.thread.clone();
     assert_eq!(store.row(&deleted), Ok(None));
     assert_eq!(store.rows(None, 9).unwrap().len(), 1);
@@ -743,7 +749,7 @@ pub(crate) async fn a_deleted_thread_leaves_only_objects(store: Arc<dyn StepStor
     // A commit of a run that does not know it loses, and so does another deletion.
     let conflict = Err(Error::Conflict { thread: deleted.clone() });
     assert_eq!(store.commit(trunk.next("two")).await, conflict);
-    assert_eq!(store.delete(vec![(deleted.clone(), 1)]).await, conflict);
+    assert_eq!(store.delete(Deletion { threads, lines }).await, conflict);
     let mut again = Trunk::new(2);
     store.commit(again.next("again")).await.unwrap();
     assert_eq!(answers(&*store, &deleted).unwrap(), ["again"]);
@@ -760,11 +766,17 @@ pub(crate) async fn a_thread_is_deleted_with_those_that_need_it_or_not_at_all(st
     store.commit(child).await.unwrap();
 
     for (alone, with) in [(1, 2), (3, 4)] {
-        let delete = |numbers: &[u8]| store.delete(numbers.iter().map(|number| (thread(*number), 1)).collect());
+        let delete = |numbers: &[u8]| {
+            let threads = numbers.iter().map(|number| (thread(*number), 1)).collect();
+            store.delete(Deletion { threads, lines: Vec::new() })
+        };
         assert_eq!(delete(&[alone]).await, Err(Error::Conflict { thread: thread(alone) }));
         // One of the versions is wrong, so nothing is deleted.
-        let stale = vec![(thread(alone), 1), (thread(with), 2)];
-        assert_eq!(store.delete(stale).await, Err(Error::Conflict { thread: thread(with) }));
+        let threads = vec![(thread(alone), 1), (thread(with), 2)];
+        assert_eq!(
+            store.delete(Deletion { threads, lines: Vec::new() }).await,
+            Err(Error::Conflict { thread: thread(with) })
+        );
         assert!(store.row(&thread(alone)).unwrap().is_some() && store.row(&thread(with)).unwrap().is_some());
         assert_eq!(delete(&[alone, with]).await, Ok(()));
     }

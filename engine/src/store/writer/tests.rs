@@ -292,7 +292,7 @@ async fn a_deletion_follows_the_commits_before_it_and_leaves_no_key() {
     let record = JournalRecord { lane: LanePath::trunk(), position: 0, bytes: b"reply".to_vec() };
     waiting.push(writer.record(thread(1), vec![record], true));
     waiting.push(writer.commit(trunk.next("two"), Durability::Sync));
-    waiting.push(writer.submit(Write::Delete { threads: vec![(thread(1), 2)], sync: true }));
+    waiting.push(writer.submit(Write::Delete { threads: vec![(thread(1), 2)], lines: Vec::new(), sync: true }));
     let late = writer.commit(trunk.next("three"), Durability::Sync);
     drop(shut);
     for outcome in waiting {

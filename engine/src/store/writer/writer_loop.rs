@@ -104,7 +104,10 @@ impl<T: WriteTables> WriterLoop<T> {
             None => match work.write {
                 Write::Commit(commit) => self.take_commit(batch, *commit),
                 Write::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
-                Write::Delete { threads, sync } => self.take_deletion(batch, &threads, sync),
+                Write::Delete { threads, lines, sync } => self.take_deletion(batch, &threads).map(|()| {
+                    batch.changes.extend(lines);
+                    batch.sync |= sync;
+                }),
                 Write::Changes { changes, sync } => {
                     batch.changes.extend(changes);
                     batch.sync |= sync;
@@ -171,7 +174,7 @@ impl<T: WriteTables> WriterLoop<T> {
         Ok(())
     }
 
-    fn take_deletion(&mut self, batch: &mut Batch, threads: &[(ThreadId, u64)], sync: bool) -> Result<(), Error> {
+    fn take_deletion(&mut self, batch: &mut Batch, threads: &[(ThreadId, u64)]) -> Result<(), Error> {
         let deleted: BTreeSet<&ThreadId> = threads.iter().map(|(thread, _)| thread).collect();
         for (thread, version) in threads {
             if self.end(thread)?.0 != *version {
@@ -208,7 +211,6 @@ impl<T: WriteTables> WriterLoop<T> {
             self.known.remove(thread);
             batch.chain(&[&keys::row(thread)[..], &version.to_be_bytes()].concat());
         }
-        batch.sync |= sync;
         Ok(())
     }
 

@@ -1,0 +1,53 @@
+//! `rondo rm`: deletes threads.
+
+use rondo_protocol::diagnostic::Code;
+
+use super::deletion::{Deletion, DeletionArgs};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::{find_thread, no_threads};
+use super::output::Output;
+use super::store_access::view_store;
+use crate::env::{Env as _, SystemEnv};
+
+/// How many forks a message names.
+const MAX_NAMED: usize = 5;
+
+/// Delete threads with their steps and children
+#[derive(Debug, clap::Args)]
+pub struct RmArgs {
+    /// Threads: ids, beginnings of ids, names, or `last`
+    #[arg(required = true, value_name = "THREAD")]
+    threads: Vec<String>,
+    /// Also delete the threads that were forked from them
+    #[arg(long)]
+    with_forks: bool,
+    #[command(flatten)]
+    pub(super) deletion: DeletionArgs,
+}
+
+pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let view = view_store(&args.deletion.store)?.ok_or_else(no_threads)?;
+    let mut deletion = Deletion::new(view)?;
+    for word in &args.threads {
+        let (thread, _) = find_thread(deletion.view.store.as_ref(), word)?;
+        deletion.threads.insert(thread);
+    }
+    let chosen = deletion.threads.clone();
+    deletion.add_what_needs_them(args.with_forks);
+    for (thread, row) in deletion.rows.iter().filter(|(thread, _)| chosen.contains(thread)) {
+        if let Some(parent) = row.parent.as_ref().filter(|parent| !deletion.threads.contains(&parent.thread)) {
+            let message = format!("thread {thread} is a child of thread {}, which needs it", parent.thread);
+            let hint = format!("`rondo rm {}` deletes both", parent.thread);
+            return Err(Failure::new(Code::ThreadNeeded, message).with_hint(hint));
+        }
+    }
+    let forks = deletion.forks();
+    if let Some((_, base)) = forks.first() {
+        let named: Vec<&str> = forks.iter().take(MAX_NAMED).map(|(fork, _)| fork.as_str()).collect();
+        let more = if forks.len() > MAX_NAMED { ", and others" } else { "" };
+        let message = format!("thread {base} has steps that its forks need: {}{more}", named.join(", "));
+        return Err(Failure::new(Code::ThreadNeeded, message).with_hint("--with-forks deletes them too"));
+    }
+    deletion.carry_out(&args.deletion, SystemEnv::default().now_ms(), output)
+}
