@@ -75,13 +75,13 @@ fn a_name_is_seen_and_cannot_be_taken_for_an_id() {
     ] {
         let words = if option.contains('=') { vec![option] } else { vec![option, text] };
         let refused = start(&place, &words).exits(2);
-        assert_eq!(refused.event("error")["code"], "RN1419", "{option} {text:?}");
+        assert_eq!(refused.event("error")["code"], "RN1423", "{option} {text:?}");
     }
     let long = "x".repeat(81);
-    assert_eq!(start(&place, &["--name", &long]).exits(2).event("error")["code"], "RN1419");
+    assert_eq!(start(&place, &["--name", &long]).exits(2).event("error")["code"], "RN1423");
     place.file("in.jsonl", "{\"topic\": \"a\"}\n");
     let batch = ["run", "writer", "--offline", "--input-file", "in.jsonl", "--json", "--name", "tides"];
-    assert_eq!(place.run(batch).exits(2).event("error")["code"], "RN1419");
+    assert_eq!(place.run(batch).exits(2).event("error")["code"], "RN1423");
     assert!(place.run(["threads", "--json"]).exits(0).lines.is_empty());
 }
 

@@ -377,7 +377,7 @@ impl<'a> Stop<'a> {
         let opening = self.text.get(open..)?.chars().next()?;
         let (closing, what) = if opening == '[' { (']', "list") } else { ('}', "map") };
         let (line, first_line) = (self.line(), self.line_at(open));
-        if line.start == first_line.start && self.offset < line.end() {
+        if line.start == first_line.start && open < self.offset && self.offset < line.end() {
             return self.comma(line);
         }
         if line.start > first_line.start && line.indent() > first_line.indent() && line.is_content() {

@@ -163,7 +163,10 @@ async fn keep(
 ) -> Result<(BatchId, Batch), Failure> {
     let NewThread { workflow, policy, file, script, recorded, workspace, labels, .. } = new;
     let env = SystemEnv::default();
-    let id = BatchId::from_parts(env.now_ms(), env.random());
+    let begun_ms = env.now_ms();
+    let id = BatchId::from_parts(begun_ms, env.random());
+    // Ids that follow each other, so that threads are listed in the order of their lines.
+    let mut random = env.random() & (u128::MAX >> 64);
     let (mut chunk, mut bytes, mut count) = (Vec::new(), 0, 0);
     let mut faulty = Faults::default();
     for (number, input) in lines.inputs(&workflow)? {
@@ -175,7 +178,8 @@ async fn keep(
         let line = match input {
             Ok(input) => {
                 let input = engine.redacted((&workflow, &policy), run_config, input)?;
-                Line::Valid { thread: ThreadId::from_parts(env.now_ms(), env.random()), input }
+                random += 1;
+                Line::Valid { thread: ThreadId::from_parts(begun_ms, random), input }
             }
             Err(found) => {
                 let line = invalid(&found);
@@ -205,7 +209,7 @@ async fn keep(
         tags: labels.tags,
         lines: u32::try_from(count).unwrap_or(u32::MAX),
         options,
-        started_at_ms: env.now_ms(),
+        started_at_ms: begun_ms,
     };
     engine.store().put_batch(&id, chunk, Some(batch.to_bytes()?)).await?;
     Ok((id, batch))
