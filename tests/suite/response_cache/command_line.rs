@@ -121,7 +121,7 @@ fn a_step_or_a_thread_that_is_none_is_said_so() {
     for (words, said) in [
         (["cache", "explain", "nothing"], "is no step"),
         (["cache", "explain", "last:99"], "has no step 99"),
-        (["cache", "warm", "zzz"], "no thread has the id"),
+        (["cache", "warm", "zzz"], "no thread has the name \"zzz\""),
     ] {
         let ended = place.run(words).exits(2);
         assert!(ended.stderr.contains(said), "{words:?}: {}", ended.stderr);
