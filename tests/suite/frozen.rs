@@ -26,7 +26,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A place with a copy of the store in it.
-fn place() -> Place {
+pub fn place() -> Place {
     let place = Place::new();
     let stores = fixture("stores/format-2");
     copy(&Path::new(&stores).join("store"), &place.path().join(".rondo"));

@@ -112,7 +112,7 @@ pub fn cached_share(usage: Option<Usage>) -> Option<f64> {
     Some(usage.cached_tokens as f64 / usage.prompt_tokens as f64)
 }
 
-/// The JSON line of a group; a part of the interface, described in `engine/docs/events.md`.
+/// The JSON line of a group; a part of the interface, described in `engine/docs/lines.md`.
 #[derive(Debug, Serialize)]
 pub struct UsageLine {
     event: &'static str,

@@ -1,23 +1,12 @@
-//! The reference: every key, filter and test has a row, and every example is run.
+//! `workflow.md`: every key, filter and test has a row, and every example is run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use rondo_protocol::{canonical, source};
 use serde_json::{Map, Value};
 
+use super::{blocks, page};
 use crate::binary::Place;
-
-fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/docs").join(name);
-    std::fs::read_to_string(path).unwrap()
-}
-
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let blocks = page.split("\n```").skip(1).step_by(2);
-    let of = |block: &str| block.strip_prefix(language)?.strip_prefix('\n').map(str::to_owned);
-    blocks.filter_map(of).collect()
-}
 
 fn yaml(text: &str) -> Map<String, Value> {
     let value = source::yaml(text).unwrap().to_value();
