@@ -1,3 +1,5 @@
+mod settings_page;
+
 use std::path::Path;
 
 use rondo_protocol::event::Durability;

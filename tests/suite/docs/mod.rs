@@ -2,6 +2,7 @@
 
 mod lines;
 mod reference;
+mod variables;
 
 use std::path::Path;
 
