@@ -255,17 +255,34 @@ impl ToolReply {
 }
 
 /// Why a call could not be answered. An operating fault, not a fault of the author's file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Fault {
     /// The diagnostic code, which has a documentation page.
     pub code: Code,
     /// The class, which decides whether another attempt may help.
     pub class: FaultClass,
-    /// What happened and what to do, without secrets.
+    /// What happened, without secrets.
     pub message: String,
     /// How long the other side asked to wait, not yet clamped.
     pub retry_after_ms: Option<u64>,
+    /// The limit that was reached, if one with a key in workflow files was.
+    pub limit: Option<ReachedLimit>,
+    /// How the thread goes on: a command to type, and what to change before it.
+    pub hint: Option<String>,
+}
+
+/// A limit that stands in the way of a visit or a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReachedLimit {
+    /// Its key below `limits` in a workflow file.
+    pub key: &'static str,
+    /// The role whose own limit it may be.
+    pub role: Option<RoleName>,
+    /// Whether the thread's limit of that key may be the one.
+    pub is_of_thread: bool,
+    /// The least value that lets the visit or call through, in the key's unit; milliseconds for a time.
+    pub needed: f64,
 }
 
 /// The class of a fault.
@@ -305,7 +322,12 @@ pub enum FaultClass {
 impl Fault {
     /// Creates a fault without a wait time.
     pub fn new(code: Code, class: FaultClass, message: impl Into<String>) -> Self {
-        Self { code, class, message: message.into(), retry_after_ms: None }
+        Self { code, class, message: message.into(), retry_after_ms: None, limit: None, hint: None }
+    }
+
+    /// Creates the fault of a limit.
+    pub fn of_limit(code: Code, limit: ReachedLimit, message: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(code, FaultClass::Limit, message) }
     }
 
     /// The reserved status that routes it, or `None` when a graph cannot route it.

@@ -296,8 +296,11 @@ pub enum What {
     Error {
         /// The code, such as `RN1003`.
         code: String,
-        /// What happened and what to do.
+        /// What happened.
         message: String,
+        /// How the thread goes on: a command to type, and what to change before it; `None` if the message says it.
+        #[serde(default)]
+        hint: Option<String>,
         /// The location of the error.
         #[serde(rename = "where")]
         place: Option<Location>,

@@ -6,5 +6,6 @@ mod faults;
 mod recorded;
 mod secret;
 mod server;
+mod stops;
 mod usage;
 mod wire;

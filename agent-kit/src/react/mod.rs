@@ -58,7 +58,7 @@ pub async fn run(
     let TurnCall { site, head_digest, head, conversation } = call;
     let rewritten = head_digest != asked.head_digest || conversation.chain() != asked.conversation.chain();
     let shadow = rewritten.then(|| (asked.head_digest, Conversation::clone(&asked.conversation)));
-    let mut turn = Turn::new(agent, conversation, shadow);
+    let mut turn = Turn::new(agent, site.role.clone(), conversation, shadow);
     let mut place = CallSites { site, position: 0 };
     loop {
         match turn.next()? {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, Reply, ToolReply, TurnReply};
+use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ReachedLimit, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::RoleName;
 use rondo_protocol::message::{Conversation, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
@@ -40,6 +41,7 @@ pub(super) enum Next {
 
 pub(super) struct Turn<'a> {
     agent: &'a Agent,
+    role: RoleName,
     conversation: Arc<Conversation>,
     /// The conversation without the rewrites of hooks, with the request head that was asked.
     shadow: Option<(Digest, Conversation)>,
@@ -61,11 +63,13 @@ pub(super) struct Turn<'a> {
 impl<'a> Turn<'a> {
     pub(super) fn new(
         agent: &'a Agent,
+        role: RoleName,
         conversation: Arc<Conversation>,
         shadow: Option<(Digest, Conversation)>,
     ) -> Self {
         Self {
             agent,
+            role,
             conversation,
             shadow,
             entries: Vec::new(),
@@ -97,9 +101,18 @@ impl<'a> Turn<'a> {
         }
         self.model_calls += 1;
         if self.model_calls > self.agent.model_calls {
-            return Err(limit("model calls", self.agent.model_calls));
+            return Err(self.limit("model_calls", self.model_calls, self.agent.model_calls));
         }
         Ok(Next::Ask(Arc::clone(&self.conversation)))
+    }
+
+    /// The fault of a limit on the calls of a step.
+    fn limit(&self, key: &'static str, needed: u64, most: u64) -> Fault {
+        #[expect(clippy::cast_precision_loss, reason = "limits are far below what a float cannot hold")]
+        let needed = needed as f64;
+        let limit = ReachedLimit { key, role: Some(self.role.clone()), is_of_thread: true, needed };
+        let message = format!("the step reached its limit of {most} {}", key.replace('_', " "));
+        Fault::of_limit(Code::StepLimit, limit, message)
     }
 
     /// Records a reply of the model. Returns why it is sent back, if it is.
@@ -148,7 +161,7 @@ impl<'a> Turn<'a> {
         if !tool_calls.is_empty() {
             self.tool_calls = self.tool_calls.saturating_add(u64::try_from(tool_calls.len()).unwrap_or(u64::MAX));
             if self.tool_calls > self.agent.tool_calls {
-                return Err(limit("tool calls", self.agent.tool_calls));
+                return Err(self.limit("tool_calls", self.tool_calls, self.agent.tool_calls));
             }
             if is_cut {
                 // Every call needs an answer, so the refusal goes there; which calls are complete is unknown.
@@ -251,11 +264,6 @@ fn with_sights(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Opt
         }
     }
     Some(seen)
-}
-
-fn limit(name: &str, most: u64) -> Fault {
-    let message = format!("the step reached its limit of {most} {name}");
-    Fault::new(Code::StepLimit, FaultClass::Limit, message)
 }
 
 /// The fault of a reply that was cut at the output limit.

@@ -2,6 +2,7 @@
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::MAX_CHILD_DEPTH;
 
 use super::failure::Failure;
 use super::output::word;
@@ -61,13 +62,29 @@ pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView,
 /// [`Code::ResumeUnclear`] if there is none or more than one.
 pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     let mut rows = store.rows(None, usize::MAX)?;
-    rows.retain(|(_, row)| matches!(row.status, Status::Running | Status::Waiting | Status::Stopped));
+    // A child goes on with the thread above it.
+    rows.retain(|(_, row)| {
+        row.parent.is_none() && matches!(row.status, Status::Running | Status::Waiting | Status::Stopped)
+    });
     match rows.len() {
         0 => Err(Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume")),
         1 => rows.pop().ok_or_else(no_threads),
         count => Err(Failure::new(Code::ResumeUnclear, format!("{count} threads have not ended; which one?"))
             .with_hint(listed(&rows))),
     }
+}
+
+/// The thread at the top of the tree that a thread belongs to.
+///
+/// # Errors
+/// A fault of the store.
+pub fn root(store: &dyn Read, (mut thread, mut row): (ThreadId, Row)) -> Result<(ThreadId, Row), Failure> {
+    for _ in 0..=MAX_CHILD_DEPTH {
+        let Some(above) = row.parent.as_ref().map(|parent| parent.thread.clone()) else { break };
+        let Some(its) = store.row(&above)? else { break };
+        (thread, row) = (above, its);
+    }
+    Ok((thread, row))
 }
 
 pub fn no_threads() -> Failure {

@@ -196,7 +196,8 @@ fn line<'a>(thread: &'a ThreadId, plan: &'a ForkPlan) -> ForkLine<'a> {
     ForkLine { thread, at: plan.at, changed, again }
 }
 
-fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answered: bool) -> String {
+/// What a fork would share, change and run again, in words.
+pub(super) fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answered: bool) -> String {
     let mut text = match plan.at {
         0 => format!("nothing of thread {thread} would be shared\n"),
         at if at == row.seq => format!("all {} of thread {thread} would be shared\n", plural(at, "step")),

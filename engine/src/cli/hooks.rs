@@ -28,6 +28,7 @@ use crate::conversation::rebuild;
 use crate::env::Env;
 use crate::grant::Grants;
 use crate::hook::{Action, Argument, HookKind, KeySpace, Registry, SubcommandContext, SubcommandOutput, subcommand};
+use crate::local::RaisedLimits;
 use crate::store::Read;
 use crate::{Engine, SystemEnv};
 
@@ -180,7 +181,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             recorded,
             record: None,
             in_doubt: None,
-            raised: Vec::new(),
+            raised: RaisedLimits::default(),
             approvers: None,
             flags,
         });

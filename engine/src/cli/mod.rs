@@ -10,6 +10,7 @@ mod answer;
 mod approval;
 mod batch;
 mod cancel;
+mod changed_file;
 mod completions;
 mod consent;
 mod deletion;

@@ -129,6 +129,8 @@ pub struct ErrorLine {
     at_ms: u64,
     code: Code,
     message: String,
+    /// Only the stop of a thread has one; the message of a command's failure holds its own.
+    hint: Option<String>,
     #[serde(rename = "where")]
     place: Option<Location>,
 }
@@ -136,7 +138,18 @@ pub struct ErrorLine {
 impl ErrorLine {
     fn new(code: Code, message: String, place: Option<Location>) -> Self {
         let at_ms = SystemEnv::default().now_ms();
-        Self { event: "error", id: None, thread: None, parent: None, durability: None, at_ms, code, message, place }
+        Self {
+            event: "error",
+            thread: None,
+            parent: None,
+            id: None,
+            durability: None,
+            at_ms,
+            code,
+            message,
+            hint: None,
+            place,
+        }
     }
 }
 

@@ -12,11 +12,12 @@ use rondo_protocol::workflow::{Policy, Workflow};
 
 use super::answer::follow_and_ask;
 use super::batch;
+use super::changed_file::notice;
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::{STDIN, absolute};
-use super::find_thread::{find_thread, find_unfinished, no_threads};
+use super::find_thread::{find_thread, find_unfinished, no_threads, root};
 use super::key_command::with_keys;
 use super::limit::limits;
 use super::lines;
@@ -36,6 +37,7 @@ use super::result::{ResultArgs, View};
 use super::run_config::{Resources, RunSpec};
 use super::runner::{Task, TaskContext, show_task};
 use crate::grant::Grants;
+use crate::local::RaisedLimits;
 use crate::{Resumed, RunConfig};
 
 /// What happens with tool calls in doubt.
@@ -56,7 +58,7 @@ impl From<InDoubtChoice> for InDoubt {
     }
 }
 
-/// Continue a stopped thread
+/// Continue a stopped thread; a child continues with the thread above it
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     /// Continue the lines of a batch that have not ended or never began: its id, the beginning of one, or `last`
@@ -104,11 +106,18 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     if let Some(word) = batch {
         return batch::resume(run, word, output);
     }
-    let find = |store: &dyn Read| match &run.thread {
-        Some(word) => find_thread(store, word),
-        None => find_unfinished(store),
+    let mut named = None;
+    let find = |store: &dyn Read| {
+        let found = match &run.thread {
+            Some(word) => find_thread(store, word)?,
+            None => find_unfinished(store)?,
+        };
+        named = Some(found.0.clone());
+        root(store, found)
     };
-    let Continued { thread, run_spec, store, durability, .. } = prepare(run, find, output)?;
+    let Continued { thread, mut run_spec, store, durability } = prepare(run, find, output)?;
+    // A child goes on with the threads above it, whose limits hold for it too.
+    run_spec.raised.thread = named;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
     show_task(task, store, durability, &run.view(), output)
 }
@@ -196,7 +205,14 @@ pub(super) fn prepare_for(
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
-        Ok((thread, Begun::of(store, &row, meant, &here)?))
+        let begun = Begun::of(store, &row, meant, &here)?;
+        let is_silent = args.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        if let Some(notice) =
+            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun))
+        {
+            tell(&notice);
+        }
+        Ok((thread, begun))
     };
     let (thread, Equipment { run_spec, store, durability }) = equip(args, find, output)?;
     Ok(Continued { thread, run_spec, store, durability })
@@ -263,7 +279,7 @@ pub(super) fn equip<T>(
         record: None,
         in_doubt: args.in_doubt.map(InDoubt::from),
         approvers: approvers(is_attended),
-        raised: limits(&args.limits)?,
+        raised: RaisedLimits { thread: None, limits: limits(&args.limits)? },
         flags: args.flags.clone(),
     };
     Ok((found, Equipment { run_spec, store: own, durability }))

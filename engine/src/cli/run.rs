@@ -37,7 +37,7 @@ use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::grant::Grants;
-use crate::local::limited;
+use crate::local::{RaisedLimits, limited};
 use crate::{NewThread, RunConfig};
 
 /// The most bytes of a script; the reader's own limit is lower and has better messages.
@@ -169,7 +169,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         record,
         in_doubt: None,
         approvers: approvers(is_attended),
-        raised: Vec::new(),
+        raised: RaisedLimits::default(),
         flags: args.flags.clone(),
     };
     if args.dry_run {

@@ -239,8 +239,9 @@ impl Display<'_> {
                     What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {
                         progress.suspend(|| view.result.show(result, output))?;
                     }
-                    What::Error { code, message, .. } if view.is_quiet && !output.is_json() => {
-                        tell(&format!("rondo: {code}: {message}\n"));
+                    What::Error { code, message, hint, .. } if view.is_quiet && !output.is_json() => {
+                        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("  {hint}\n"));
+                        tell(&format!("rondo: {code}: {message}\n{hint}"));
                     }
                     _ => {}
                 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use rondo_protocol::Value;
-use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, Step, ToolNote, Usage};
@@ -439,12 +438,11 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
         }
     } else if let Some(stop) = origin.stop {
         let _ = writeln!(text, "\nstopped: {}: {}", stop.code, stop.message);
-        let how = match stop.class {
-            FaultClass::Limit => " --limit KEY=VALUE",
-            _ => "",
-        };
-        if stop.code != Code::ToolInDoubt.as_str() {
-            let _ = writeln!(text, "  `rondo resume {}{how}` goes on", line.thread);
+        if let Some(hint) = stop.hint {
+            let _ = writeln!(text, "  {hint}");
+        } else if stop.code != Code::ToolInDoubt.as_str() {
+            // A version before this one wrote no hint.
+            let _ = writeln!(text, "  `rondo resume {}` goes on", line.thread);
         }
     } else if line.status == Status::Waiting {
         for open in &origin.forms {

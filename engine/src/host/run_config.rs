@@ -26,7 +26,7 @@ use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
 use crate::hook::{HookProgram, HookResources};
-use crate::local::RaisedLimit;
+use crate::local::RaisedLimits;
 use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use crate::{RunConfig, resolved_roles};
 
@@ -64,7 +64,7 @@ pub struct RunSpec {
     /// Creates approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
     /// Limits of the thread to raise.
-    pub raised: Vec<RaisedLimit>,
+    pub raised: RaisedLimits,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }

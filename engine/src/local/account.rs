@@ -6,12 +6,15 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::Usage;
 
+use super::mend::Mender;
 use crate::thread::{CallEstimate, Machine, Reservation};
 
 /// The account of a visit, and those above it.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) machine: Arc<Mutex<Machine>>,
+    /// Says how this account's thread goes on once a limit is reached.
+    pub(super) mender: Arc<Mender>,
     pub(super) lane: LanePath,
     pub(super) role: RoleName,
     /// The visit that runs this thread as a child.
@@ -42,7 +45,7 @@ impl Account {
                 Ok(reserved) => admitted.0.push(reserved),
                 Err(fault) => {
                     self.settle(&admitted, None, None);
-                    return Err(fault);
+                    return Err(account.mender.with_hint(fault));
                 }
             }
         }

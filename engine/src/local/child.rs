@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, FaultClass, Site};
+use rondo_protocol::call::{Fault, FaultClass, ReachedLimit, Site};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{LanePath, Status, ThreadId};
@@ -50,13 +50,16 @@ pub(super) async fn visit(
     let most = parts.run_config.ceilings.over(&parts.graph.policy().limits).depth;
     if depth > most {
         let message = format!("the child of {} would be deeper than the limit of {most} levels", site.role);
-        return Err(Fault::new(Code::ThreadLimit, FaultClass::Limit, message));
+        #[expect(clippy::cast_precision_loss, reason = "a depth is a small number")]
+        let limit = ReachedLimit { key: "depth", role: None, is_of_thread: true, needed: depth as f64 };
+        return Err(Fault::of_limit(Code::ThreadLimit, limit, message));
     }
     let (thread, row) = identity(parts, context, &site).await?;
     let parent =
         Parent { thread: site.thread.clone(), role: site.role.clone(), lane: site.lane.clone(), visit: site.visit };
     let above = ParentVisit { parent, account: Arc::new(context.account(&site)), depth };
     let run_config = parts.run_config.children.get(&site.role).cloned().ok_or_else(|| unfit(&site))?;
+    let run_config = RunConfig { raised: parts.run_config.raised.clone(), ..run_config };
     let begun = begin(parts, child, input, (thread.clone(), row), (above, run_config, answer)).await;
     let handle = match begun.map_err(|error| fault_of(error, &site))? {
         Resumed::Running(handle) => handle,

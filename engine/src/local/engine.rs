@@ -17,7 +17,8 @@ use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
 use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
-use super::limits;
+use super::limits::{self, RaisedLimits};
+use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
@@ -270,7 +271,11 @@ impl Engine {
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
         let run_config = run_config(&beginning.workflow, &origin)?;
         let now_ms = self.parts.env.now_ms();
-        let (policy, raised) = limits::raise(policy, &run_config.raised, &run_config.ceilings, now_ms)?;
+        let own = run_config.raised.of(thread, above.is_none());
+        let (policy, raised) = limits::raise(policy, own, &run_config.ceilings, now_ms)?;
+        if above.is_none() {
+            self.check_raised_below(thread, &run_config)?;
+        }
         let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
         let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
@@ -297,6 +302,19 @@ impl Engine {
         let resumed = What::ThreadResumed { seq: row.seq };
         let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer, above };
         Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
+    }
+
+    /// Checks the limits that are raised for a descendant of a thread, before anything is run. One that has ended needs
+    /// none.
+    fn check_raised_below(&self, thread: &ThreadId, run_config: &RunConfig) -> Result<(), Error> {
+        let RaisedLimits { thread: named, limits } = &run_config.raised;
+        let Some(below) = named.as_ref().filter(|named| *named != thread) else { return Ok(()) };
+        let (row, origin) = self.row(below)?;
+        if origin.ending.is_none() {
+            let policy: Policy = rebuild::object(&*self.parts.store, Kind::Policy, row.policy)?;
+            limits::raise(policy, limits, &run_config.ceilings, 0)?;
+        }
+        Ok(())
     }
 
     /// The definition and the origin of a thread.
@@ -510,7 +528,15 @@ impl Engine {
             std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
         };
         self.parts.hub.open(&thread, topic);
+        let mender = Mender {
+            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.mender.root.clone()),
+            thread: thread.clone(),
+            origin: origin.clone(),
+            graph: Arc::clone(&graph),
+            ceilings: run_config.ceilings.clone(),
+        };
         let parts = RunParts {
+            mender: Arc::new(mender),
             engine: self.clone(),
             origin: origin.clone(),
             above,

@@ -28,6 +28,7 @@ use super::commits;
 use super::forms::{self, PersonAnswer, PersonSaid};
 use super::hook_notes::HookNotes;
 use super::journal::{Decided, JournalPart};
+use super::mend::Mender;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::cancelled;
@@ -54,6 +55,8 @@ pub struct Parts {
     pub origin: Origin,
     /// The visit that runs the thread as a child.
     pub above: Option<ParentVisit>,
+    /// Says how the thread goes on after a fault.
+    pub mender: Arc<Mender>,
     /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
@@ -738,6 +741,7 @@ impl<'a> Driver<'a> {
             journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
+            mender: &parts.mender,
             machine: &self.machine,
             person,
             above: parts.above.as_ref().map(|above| &above.account),
@@ -782,6 +786,7 @@ impl<'a> Driver<'a> {
 
     /// Leaves the thread resumable, or ends it for good if requested.
     async fn stopped(&'a self, fault: Fault) -> Ended {
+        let fault = self.parts.mender.with_hint(fault);
         if fault.class == FaultClass::Cancelled && self.parts.for_good.load(Ordering::SeqCst) {
             let mut ended = None;
             for action in self.on(Input::Cancel { at_ms: self.parts.env.now_ms() }) {
@@ -806,8 +811,8 @@ impl<'a> Driver<'a> {
 
     /// Writes the reason for the stop into the row.
     async fn keep_stop(&self, fault: &Fault) -> Result<(), Fault> {
-        let Fault { code, class, message, .. } = fault.clone();
-        let stop = Stop { code: code.to_string(), class, message };
+        let Fault { code, class, message, hint, .. } = fault.clone();
+        let stop = Stop { code: code.to_string(), class, message, hint };
         self.keep_row(store::Status::Stopped, |origin| origin.stop = Some(stop)).await
     }
 
@@ -837,8 +842,8 @@ impl<'a> Driver<'a> {
         });
         let (role, visit) = visit.unzip();
         let place = Location::Thread { thread: self.parts.thread.clone(), role, visit };
-        let (code, message) = (fault.code.to_string(), fault.message.clone());
-        self.parts.sink.emit(What::Error { code, message, place: Some(place) });
+        let (code, message, hint) = (fault.code.to_string(), fault.message.clone(), fault.hint.clone());
+        self.parts.sink.emit(What::Error { code, message, hint, place: Some(place) });
         Ended::Stopped(fault)
     }
 }

@@ -359,7 +359,7 @@ impl Subscription {
             parent: None,
             durability: self.store.durability(),
             at_ms: 0,
-            what: What::Error { code: error.code().to_string(), message: error.to_string(), place },
+            what: What::Error { code: error.code().to_string(), message: error.to_string(), hint: None, place },
         });
         self.reader.queue().lags = false;
     }

@@ -1,6 +1,7 @@
 //! Limits from the command line: those of a new thread, and those raised when a stopped one is resumed.
 
 use rondo_protocol::Value;
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Limits, Policy};
 
 use super::Error;
@@ -14,6 +15,23 @@ pub struct RaisedLimit {
     pub key: String,
     /// The new value, a number.
     pub value: Value,
+}
+
+/// Limits to raise as a thread is resumed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RaisedLimits {
+    /// The thread that they are of: the resumed one, unless one of its descendants is named.
+    pub thread: Option<ThreadId>,
+    /// The limits.
+    pub limits: Vec<RaisedLimit>,
+}
+
+impl RaisedLimits {
+    /// Those of `thread`, which is the resumed one or runs below it.
+    pub(super) fn of(&self, thread: &ThreadId, is_resumed: bool) -> &[RaisedLimit] {
+        let are_meant = self.thread.as_ref().map_or(is_resumed, |named| named == thread);
+        if are_meant { &self.limits } else { &[] }
+    }
 }
 
 /// The policy with raised limits, and what the thread's row notes of them.
@@ -77,7 +95,7 @@ fn changed(limits: &Limits, RaisedLimit { key, value }: &RaisedLimit) -> Result<
 }
 
 #[expect(clippy::cast_precision_loss, reason = "limits are far below the numbers that a float cannot hold")]
-fn number(value: &Value) -> f64 {
+pub(super) fn number(value: &Value) -> f64 {
     match value {
         Value::Int(number) => *number as f64,
         Value::Float(number) => *number,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::call::{Fault, FaultClass, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Retry, RetryFault};
 use tokio::time::Instant;
@@ -97,7 +97,9 @@ impl Limit {
             }
             Self::WallTime(limit) => {
                 let message = format!("the thread reached its limit of {} ms wall time", limit.as_millis());
-                Fault::new(Code::ThreadLimit, FaultClass::Limit, message)
+                let needed = limit.as_secs_f64() * 1000.0 + 1.0;
+                let limit = ReachedLimit { key: "wall_time", role: None, is_of_thread: true, needed };
+                Fault::of_limit(Code::ThreadLimit, limit, message)
             }
         }
     }

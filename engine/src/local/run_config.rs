@@ -12,7 +12,7 @@ use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Checked, HookUse, Policy, Workflow};
 
-use super::limits::RaisedLimit;
+use super::limits::RaisedLimits;
 use crate::grant::{Approver, Ceilings, Grants};
 use crate::hook::HookResources;
 use crate::models::Models;
@@ -49,7 +49,7 @@ pub struct RunConfig {
     /// The flags of hook kinds for this run, by name.
     pub flags: BTreeMap<String, String>,
     /// Limits of the thread to raise, when it is resumed.
-    pub raised: Vec<RaisedLimit>,
+    pub raised: RaisedLimits,
     /// The configurations of child workflows, by the role that runs them.
     pub children: BTreeMap<RoleName, RunConfig>,
 }

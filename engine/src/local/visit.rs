@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::account::Account;
 use super::hook_notes::HookNotes;
 use super::journal::{Decided, JournalPart};
+use super::mend::Mender;
 use super::model_calls::{VisitEffects, no_head};
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -55,6 +56,8 @@ pub(super) struct VisitContext<'a> {
     pub(super) deadline: Deadline,
     /// The time spent waiting for a person.
     pub(super) waits: Waits,
+    /// Says how the thread goes on after a fault.
+    pub(super) mender: &'a Arc<Mender>,
     /// Admits calls and counts what they used.
     pub(super) machine: &'a Arc<Mutex<Machine>>,
     /// What a person was asked, and has said, while no terminal is attached.
@@ -66,8 +69,8 @@ pub(super) struct VisitContext<'a> {
 impl VisitContext<'_> {
     /// The account of the visit.
     pub(super) fn account(&self, site: &Site) -> Account {
-        let (machine, above) = (Arc::clone(self.machine), self.above.cloned());
-        Account { machine, lane: site.lane.clone(), role: site.role.clone(), above }
+        let (machine, mender, above) = (Arc::clone(self.machine), Arc::clone(self.mender), self.above.cloned());
+        Account { machine, mender, lane: site.lane.clone(), role: site.role.clone(), above }
     }
 }
 

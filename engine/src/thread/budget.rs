@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::call::{Fault, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, Note, Usage};
@@ -138,33 +138,38 @@ impl Budget {
     pub fn broken(&self, role: &RoleName, more: Option<Amount>, limits: &Limits, own: &RoleLimits) -> Option<Fault> {
         let of_role = format!("the role {role}");
         let both = [
-            ("the thread", self.used(None), limits.tokens, limits.cost_usd),
-            (of_role.as_str(), self.used(Some(role)), own.tokens, own.cost_usd),
+            ("the thread", None, self.used(None), limits.tokens, limits.cost_usd),
+            (of_role.as_str(), Some(role), self.used(Some(role)), own.tokens, own.cost_usd),
         ];
-        both.into_iter().find_map(|(who, used, tokens, cost_usd)| {
-            let fault = |most: String, what: &str, rest: String| {
+        both.into_iter().find_map(|(who, role, used, tokens, cost_usd)| {
+            let fault = |key: &'static str, needed: f64, most: String, what: &str, rest: String| {
                 let message = match rest.as_str() {
                     "" => format!("{who} reached its limit of {most} {what}"),
                     rest => format!("the next call could take {who} past its limit of {most} {what}: {rest}"),
                 };
-                Fault::new(Code::ThreadLimit, FaultClass::Limit, message)
+                let limit = ReachedLimit { key, role: role.cloned(), is_of_thread: role.is_none(), needed };
+                Fault::of_limit(Code::ThreadLimit, limit, message)
             };
             if let Some(most) = tokens {
+                #[expect(clippy::cast_precision_loss, reason = "a limit is far below what a float cannot hold")]
+                let fault = |needed: u64, rest| fault("tokens", needed as f64, most.to_string(), "tokens", rest);
                 if used.tokens >= most {
-                    return Some(fault(most.to_string(), "tokens", String::new()));
+                    return Some(fault(used.tokens.saturating_add(1), String::new()));
                 }
-                if let Some(more) = more.filter(|more| used.tokens.saturating_add(more.tokens) > most) {
-                    let rest = format!("{} are used or reserved, and it may take {} more", used.tokens, more.tokens);
-                    return Some(fault(most.to_string(), "tokens", rest));
+                let needed = more.map(|more| (more.tokens, used.tokens.saturating_add(more.tokens)));
+                if let Some((more, needed)) = needed.filter(|(_, needed)| *needed > most) {
+                    let rest = format!("{} are used or reserved, and it may take {more} more", used.tokens);
+                    return Some(fault(needed, rest));
                 }
             }
             let most = cost_usd?;
+            let fault = |needed: f64, rest| fault("cost_usd", needed, most.to_string(), "US dollars", rest);
             if used.cost_usd >= most {
-                return Some(fault(most.to_string(), "US dollars", String::new()));
+                return Some(fault(used.cost_usd.next_up(), String::new()));
             }
             let more = more.filter(|more| used.cost_usd + more.cost_usd > most)?;
             let rest = format!("{:.4} are used or reserved, and it may cost {:.4} more", used.cost_usd, more.cost_usd);
-            Some(fault(most.to_string(), "US dollars", rest))
+            Some(fault(used.cost_usd + more.cost_usd, rest))
         })
     }
 

@@ -10,7 +10,7 @@ use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
 use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::call::{Fault, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{self, Outcome, Target};
 use rondo_protocol::id::{LanePath, RoleName, Status};
@@ -280,20 +280,25 @@ impl Machine {
     pub fn broken(&self, path: &LanePath, role: &RoleName) -> Option<Fault> {
         let limits = &self.definition.limits;
         let own = self.limits_of(role);
-        let thread = |what: &str, most: String| {
-            let message = format!("the thread reached its limit of {most} {what}");
-            Some(Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
+        #[expect(clippy::cast_precision_loss, reason = "limits are far below what a float cannot hold")]
+        let thread = |key: &'static str, reached: u64, what: String| {
+            let limit = ReachedLimit { key, role: None, is_of_thread: true, needed: reached.saturating_add(1) as f64 };
+            Some(Fault::of_limit(Code::ThreadLimit, limit, format!("the thread reached its limit of {what}")))
         };
-        if self.seq.saturating_add(self.clock.working).saturating_add(self.clock.waiting) >= limits.steps {
-            return thread("steps", limits.steps.to_string());
+        let steps = self.seq.saturating_add(self.clock.working).saturating_add(self.clock.waiting);
+        if steps >= limits.steps {
+            return thread("steps", steps, format!("{} steps", limits.steps));
         }
         let visits = limits.visits.into_iter().chain(own.visits).min();
         if let Some(most) = visits.filter(|most| self.lane(path).is_some_and(|lane| lane.visits(role) >= *most)) {
+            #[expect(clippy::cast_precision_loss, reason = "limits are far below what a float cannot hold")]
+            let needed = most.saturating_add(1) as f64;
+            let limit = ReachedLimit { key: "visits", role: Some(role.clone()), is_of_thread: true, needed };
             let message = format!("the role {role} reached its limit of {most} visits");
-            return Some(Fault::new(Code::VisitLimit, FaultClass::Limit, message));
+            return Some(Fault::of_limit(Code::VisitLimit, limit, message));
         }
         if let Some(most) = limits.wall_time_ms.filter(|most| self.clock.active_ms >= *most) {
-            return thread("wall time", format!("{most} ms"));
+            return thread("wall_time", self.clock.active_ms, format!("{most} ms wall time"));
         }
         self.budget.broken(role, None, limits, &own)
     }

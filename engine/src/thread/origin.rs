@@ -63,6 +63,9 @@ pub struct Stop {
     pub class: FaultClass,
     /// Its message.
     pub message: String,
+    /// How the thread goes on, if known when it stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Origin {

@@ -74,7 +74,7 @@ pub struct Joins {
 }
 
 /// Why a decision failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Undecided {
     /// A template or a condition has no value for the thread's data.
     #[error("{what} cannot be rendered: {error}")]

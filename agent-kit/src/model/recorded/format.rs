@@ -117,7 +117,7 @@ pub(super) struct Count {
 impl FaultLine {
     /// The written form of the fault, if it is one that a provider can return.
     pub(super) fn of(fault: &Fault) -> Option<Self> {
-        let Fault { code, class, message, retry_after_ms } = fault;
+        let Fault { code, class, message, retry_after_ms, .. } = fault;
         let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
         is_of_provider(*class).then(|| Self { code: code.to_string(), class: *class, message, retry_after_ms })
     }
@@ -127,7 +127,7 @@ impl FaultLine {
         let Self { code, class, message, retry_after_ms } = self;
         let code = Code::ALL.iter().copied().find(|known| known.as_str() == code)?;
         let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
-        is_of_provider(*class).then_some(Fault { code, class: *class, message, retry_after_ms })
+        is_of_provider(*class).then_some(Fault { retry_after_ms, ..Fault::new(code, *class, message) })
     }
 }
 

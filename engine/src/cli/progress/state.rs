@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use rondo_agent_kit::answer::StreamedAnswer;
 use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Usage};
@@ -339,11 +338,10 @@ impl RunState {
             What::ThreadFinished { outcome, reason, .. } => {
                 Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
             }
-            What::Error { code, message, .. } => {
+            What::Error { code, message, hint, .. } => {
                 let mut line = format!(": {code}: {message}");
-                // Where a person has to decide something, the message explains how.
-                if code != Code::ToolInDoubt.as_str() {
-                    let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
+                if let Some(hint) = hint {
+                    let _ = write!(line, "\n  {hint}");
                 }
                 Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, line))
             }
