@@ -4,7 +4,6 @@
 //! not durable are dropped when it is full, deltas first. A durable event without room is left out, and the reader
 //! gets it from the store later, in its place. So a slow, suspended or closed reader costs a run nothing, and one that
 //! keeps reading sees every durable event once, in order.
-//! every durable event once, in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,0 +1,108 @@
+//! The forms of a run: opened, answered, expired.
+
+use std::collections::BTreeMap;
+
+use futures_util::future;
+use rondo_protocol::call::{Fault, FaultClass, Site};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::What;
+use rondo_protocol::id::LanePath;
+
+use super::super::child;
+use super::super::forms::{self, PersonAnswer, PersonSaid};
+use super::{Driver, Parts, RunState, lock, unknown_role};
+use crate::thread::{Input, OpenForm, Visit};
+
+impl Driver<'_> {
+    /// Whether an answer is for a form of this thread itself.
+    pub(super) fn is_own(&self, answer: &PersonAnswer) -> bool {
+        answer.thread.as_ref().is_none_or(|of| *of == self.parts.thread)
+    }
+
+    /// The answer that is for a form of the child in `lane`, or below it.
+    pub(super) fn answer_of_child(&self, lane: &LanePath) -> Option<PersonAnswer> {
+        let Parts { store, thread, .. } = self.parts;
+        lock(&self.answer).take_if(|answer| {
+            let of = answer.thread.as_ref();
+            of.and_then(|of| child::lane_of(&**store, thread, of)).as_ref() == Some(lane)
+        })
+    }
+
+    /// Whether the script of this run answers a form.
+    pub(super) fn is_scripted(&self, visit: &Visit) -> bool {
+        let site = self.site(visit);
+        self.parts.run_config.script.as_ref().is_some_and(|script| script.has(&site, visit.attempts))
+    }
+
+    pub(super) fn site(&self, visit: &Visit) -> Site {
+        Site {
+            thread: self.parts.thread.clone(),
+            role: visit.role.clone(),
+            lane: visit.lane.clone(),
+            visit: visit.visit,
+            position: 0,
+        }
+    }
+
+    /// Opens a form, and reports it if no durable event of this run did.
+    pub(super) fn open_form(&self, run: &mut RunState<'_>, visit: &Visit) {
+        let Some(open) = lock(&self.machine).open_form(&visit.lane) else { return };
+        if !run.announced.contains(&visit.lane) {
+            let OpenForm { visit, form, .. } = open.clone();
+            self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
+        }
+        run.forms.insert(visit.lane.clone(), open);
+    }
+
+    /// Ends the visit that a person's answer is for; stops if its form is not open.
+    pub(super) fn answer(&self, run: &mut RunState<'_>, answer: PersonAnswer) {
+        let PersonAnswer { visit, said, person, .. } = answer;
+        let PersonSaid::Form(mut form) = said else { return };
+        let lane = visit.lane.clone();
+        let is_open = run.forms.get(&lane).is_some_and(|open| open.visit == visit);
+        let read = if is_open {
+            let redactor = self.parts.redactors.model(&visit.role);
+            redactor.value(&mut form.fields);
+            redactor.string(&mut form.body);
+            let contract = self.parts.resolved_roles.body_readers.get(&visit.role);
+            let contract = contract.ok_or_else(|| unknown_role(&visit.role));
+            contract.and_then(|contract| forms::read(contract, &form.to_value()))
+        } else {
+            Err(not_open())
+        };
+        match read {
+            Ok(answered) => {
+                run.forms.remove(&lane);
+                let end = forms::end(Ok(answered), Some(person), self.parts.env.now_ms());
+                run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+            }
+            Err(fault) => self.stop(run, fault),
+        }
+    }
+
+    /// Ends the visits whose forms have expired; `false` if none has.
+    pub(super) fn expire(&self, run: &mut RunState<'_>) -> bool {
+        let now_ms = self.parts.env.now_ms();
+        let is_over = |open: &OpenForm| forms::expires_at_ms(open).is_some_and(|at| at <= now_ms);
+        let Some(lane) = run.forms.iter().find(|(_, open)| is_over(open)).map(|(lane, _)| lane.clone()) else {
+            return false;
+        };
+        if let Some(open) = run.forms.remove(&lane) {
+            let end = forms::end(Err(forms::expired(&open)), None, now_ms);
+            run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+        }
+        true
+    }
+
+    pub(super) async fn until_expiry(&self, open: &BTreeMap<LanePath, OpenForm>) {
+        match forms::until_expiry(open.values(), self.parts.env.now_ms()) {
+            Some(rest) => tokio::time::sleep(rest).await,
+            None => future::pending().await,
+        }
+    }
+}
+
+pub(super) fn not_open() -> Fault {
+    let message = "the form was answered before, or its time has passed";
+    Fault::new(Code::NotWaiting, FaultClass::Denied, message)
+}

@@ -1,0 +1,267 @@
+//! One visit of a role, of any kind, and its end as the machine takes it.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use rondo_agent_kit::tool::Toolbox;
+use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::What;
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::{HookNote, Note, Observation};
+use rondo_protocol::workflow::{History, RolePolicy};
+use rondo_protocol::{Digest, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::super::RunConfig;
+use super::super::child;
+use super::super::forms;
+use super::super::forms::PersonSaid;
+use super::super::hook_notes::HookNotes;
+use super::super::journal::{Decided, JournalPart};
+use super::super::retry::{Deadline, Waits};
+use super::super::stop::cancelled;
+use super::super::tool_calls::Tooling;
+use super::super::tool_role;
+use super::super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult, store_fault};
+use super::{Driver, Parts, VisitOutcome, lock, unknown_role};
+use crate::conversation::{Opened, Opening};
+use crate::hook::{CallPath, Node};
+use crate::resolved_roles::RoleRuntime;
+use crate::thread::{Answered, OpenForm, Task, Visit, VisitEnd};
+
+/// How many bytes count as a token where a workflow file says tokens of a request.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// A person who answers while the thread waits.
+struct Away<'d, 'a> {
+    driver: &'d Driver<'a>,
+    /// The form that the visit leaves them.
+    asked: Mutex<Option<Value>>,
+}
+
+impl AwayPerson for Away<'_, '_> {
+    fn decision(&self, site: &Site) -> Option<Decided> {
+        let visit = visit::visit_of(site);
+        let answer = lock(&self.driver.answer).take_if(|answer| {
+            self.driver.is_own(answer) && answer.visit == visit && matches!(answer.said, PersonSaid::Approval { .. })
+        })?;
+        match answer.said {
+            PersonSaid::Approval { is_allowed, why } => Some(Decided { is_allowed, why, person: answer.person }),
+            PersonSaid::Form(_) => None,
+        }
+    }
+
+    fn ask(&self, form: Value) {
+        lock(&self.asked).get_or_insert(form);
+    }
+}
+
+impl Driver<'_> {
+    pub(super) async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitOutcome) {
+        let lane = visit.lane.clone();
+        let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
+        let waits = Waits::default();
+        let visited = self.visited(visit, &cancel, &waits).await;
+        let visited = visited.unwrap_or_else(|fault| {
+            let (note, objects) = (Note::default(), Vec::new());
+            VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
+        });
+        let VisitOutcome::Ended(mut end, unwritten) = visited else { return (lane, visited) };
+        let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
+        end.waited_ms = waited_ms;
+        end.note.started_at_ms = started_at_ms;
+        end.note.ended_at_ms = self.parts.env.now_ms();
+        end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
+        (lane, VisitOutcome::Ended(end, unwritten))
+    }
+
+    async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitOutcome, Fault> {
+        let parts = self.parts;
+        let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
+        let site = self.site(&visit);
+        let hook_notes = HookNotes::default();
+        let person = Away { driver: self, asked: Mutex::default() };
+        let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits, &person));
+        let at = site.clone();
+        let started = What::StepStarted { visit: visit::visit_of(&site) };
+        if let Task::Child(input) = &visit.task {
+            parts.sink.emit(started);
+            let no_tools = Toolbox::default();
+            let answer = self.answer_of_child(&visit.lane);
+            return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
+        }
+        let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
+        let (visited, told) =
+            if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
+                parts.sink.emit(started);
+                let no_tools = Toolbox::default();
+                (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
+                parts.sink.emit(started);
+                let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+                (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
+            } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
+                let opening = Opening {
+                    lane: &visit.lane,
+                    role: &visit.role,
+                    prompt: &visit.prompt,
+                    prev: &visit.prev,
+                    before: lock(&self.machine).seq() + 1,
+                    first_opened_by: &visit.first_opened_by,
+                };
+                let opened = if let Task::Compact { of, through_visit } = &visit.task {
+                    self.leaving(of, &visit.lane, *through_visit)?
+                } else {
+                    let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
+                    opened.map_err(|error| store_fault(&error))?
+                };
+                if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
+                    return Ok(VisitOutcome::TooLong(leaving_bytes));
+                }
+                parts.sink.emit(started);
+                let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
+                let recorder = recorder.as_deref();
+                let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
+                let context = context(&runtime.agent.tools);
+                let told = opened.told;
+                (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
+            } else {
+                let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+                return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
+            };
+        let hooks = self.hook_notes(&at, hook_notes).await;
+        let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
+        let asked = lock(&person.asked).take();
+        if let Some(form) = asked.filter(|_| result.is_err()) {
+            return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
+        }
+        let note = Note { hooks, told, ..note };
+        let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
+        let end = match result {
+            Ok(turn) => self.answered(&visit, turn, end)?,
+            Err(fault) => VisitEnd { outcome: Err(fault), ..end },
+        };
+        Ok(VisitOutcome::Ended(Box::new(end), unwritten))
+    }
+
+    /// The bytes of a visit's history that could leave, if its request is too long and its role is to be compacted.
+    fn too_long(&self, visit: &Visit, runtime: &RoleRuntime, messages_bytes: usize) -> Option<usize> {
+        let offer = visit.compact?;
+        let head_bytes = runtime.heads.first().map_or(0, |head| head.bytes.len());
+        let bytes = u64::try_from(head_bytes.saturating_add(messages_bytes)).unwrap_or(u64::MAX);
+        let is_too_long = bytes / BYTES_A_TOKEN > offer.at_tokens;
+        let leaving = || lock(&self.conversations).leaving(&visit.role, &visit.lane, offer.through_visit);
+        is_too_long.then(leaving).flatten().map(|(_, bytes)| bytes)
+    }
+
+    /// The conversation for the text of a compaction. The visit that it makes room for was opened before.
+    fn leaving(&self, of: &RoleName, lane: &LanePath, through_visit: u64) -> Result<Opened, Fault> {
+        let leaving = lock(&self.conversations).leaving(of, lane, through_visit);
+        let (conversation, _) = leaving.ok_or_else(|| unknown_role(of))?;
+        Ok(Opened { conversation: Arc::new(conversation), told: None })
+    }
+
+    fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
+        // A form is answered without a call.
+        let transcript = if visit.task == Task::Form {
+            None
+        } else {
+            let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|error| {
+                let message = format!("the answer has no canonical form: {error}");
+                Fault::new(Code::ContractBroken, FaultClass::Contract, message)
+            })?;
+            end.objects.push((Kind::Transcript, digest, bytes));
+            Some(digest)
+        };
+        end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
+        let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
+        let is_compaction = matches!(visit.task, Task::Compact { .. });
+        if !is_compaction && runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
+            lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
+        }
+        end.note = Note {
+            usage: turn.usage,
+            cost_usd: turn.cost_usd,
+            answered_by: turn.answered_by,
+            model: turn.model,
+            served_by: runtime.and_then(|runtime| runtime.served_by.clone()),
+            ..end.note
+        };
+        let fallback = turn.fallback.into_iter().map(|model| Observation::Fallback { model });
+        end.outcome = Ok(Answered {
+            status: turn.status,
+            output: turn.output,
+            answer: turn.answer,
+            body: turn.body,
+            transcript,
+            observations: fallback.collect(),
+        });
+        Ok(end)
+    }
+
+    /// The context for a role's visit.
+    fn context<'s>(
+        &'s self,
+        visit: &Visit,
+        policy: &RolePolicy,
+        toolbox: &'s Toolbox,
+        hook_notes: &'s HookNotes,
+        (cancel, waits, person): (&'s CancellationToken, &Waits, &'s Away<'_, '_>),
+    ) -> VisitContext<'s> {
+        let parts = self.parts;
+        let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
+        let redactor = parts.redactors.tool(&visit.role);
+        let is_left = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let journal_part = match visit.task {
+            Task::Compact { .. } => JournalPart::Compaction,
+            _ => JournalPart::Visit,
+        };
+        let wall_time = Deadline::of_thread(visit.wall_time_left_ms, visit.wall_time_limit_ms);
+        VisitContext {
+            store: &*parts.store,
+            env: &*parts.env,
+            sink: &parts.sink,
+            tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
+            paths: paths(parts, &visit.role),
+            hook_notes,
+            redactor: parts.redactors.model(&visit.role),
+            cancel,
+            may_be_journaled: is_left || visit.is_uncompacted,
+            journal_part,
+            deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
+            waits: waits.clone(),
+            mender: &parts.mender,
+            machine: &self.machine,
+            person,
+            above: parts.above.as_ref().map(|above| &above.account),
+        }
+    }
+
+    /// What the hooks did in an ended visit.
+    async fn hook_notes(&self, site: &Site, hook_notes: HookNotes) -> Vec<HookNote> {
+        let visit = visit::visit_of(site);
+        let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)
+            .values()
+            .flat_map(CallPath::nodes)
+            .map(|node| (node.context.node.as_str(), node))
+            .collect();
+        let mut metrics = Vec::new();
+        for (name, node) in nodes {
+            let figures = AssertUnwindSafe(node.hook.visited(site, &node.context)).catch_unwind().await;
+            let Ok(Some(figures)) = figures else { continue };
+            let report = What::HookReport { visit: visit.clone(), node: name.to_owned(), metrics: figures.clone() };
+            self.parts.sink.emit(report);
+            metrics.push((name.to_owned(), figures));
+        }
+        hook_notes.into_notes(metrics)
+    }
+}
+
+fn paths<'p>(parts: &'p Parts, role: &RoleName) -> &'p BTreeMap<CallKind, CallPath> {
+    static NONE: BTreeMap<CallKind, CallPath> = BTreeMap::new();
+    parts.paths.get(role).unwrap_or(&NONE)
+}
