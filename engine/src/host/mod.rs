@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::hook::Registry;
 use crate::local::{Engine, Running, SubscribeError, Subscription};
 pub use crate::shared_store::Opening;
-use crate::shared_store::{Cancel, SharedStore};
+use crate::shared_store::{OwnThreads, SharedStore};
 use crate::store::{self, Row};
 use crate::trust::secret::Secret;
 
@@ -39,9 +39,12 @@ impl Host {
         registry: Registry,
     ) -> Result<(Self, Vec<String>), store::Error> {
         let running = Arc::new(Running::default());
-        let ending = Arc::clone(&running);
-        let cancel: Cancel = Arc::new(move |thread| ending.cancel(thread));
-        let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, cancel)).await;
+        let (cancelled, lost) = (Arc::clone(&running), Arc::clone(&running));
+        let own_threads = OwnThreads {
+            cancel: Box::new(move |thread| cancelled.cancel(thread)),
+            taken_over: Box::new(move |thread| lost.abandon(thread)),
+        };
+        let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
         let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
         let engine = Engine::shared(shared.clone(), running, env, registry);
         Ok((Self { engine, shared: Some(shared) }, notices))

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ReachedLimit, Site};
@@ -17,6 +16,7 @@ use super::event_loop::{Ended, Parts, VisitOutcome};
 use super::forms::PersonAnswer;
 use super::journal::Record;
 use super::stop::cancelled;
+use super::thread_handle::StopKind;
 use super::tool_calls::ToolRunner;
 use super::visit::{VisitContext, store_fault};
 use super::{Error, NewThread, Resumed, RunConfig, ThreadHandle};
@@ -141,9 +141,9 @@ async fn follow(parts: &Parts, context: &VisitContext<'_>, mut handle: ThreadHan
             },
             () = context.cancel.cancelled(), if !is_stopping => {
                 is_stopping = true;
-                let is_whole_run = parts.cancel.is_cancelled();
-                let for_good = parts.for_good.load(Ordering::SeqCst);
-                if is_whole_run && !for_good { handle.stopper.stop() } else { handle.stopper.cancel() }
+                let is_whole_run = parts.stopper.cancel.is_cancelled();
+                let is_for_good = !is_whole_run || parts.stopper.kind() == StopKind::ForGood;
+                if is_for_good { handle.stopper.cancel() } else { handle.stopper.stop() }
             }
         }
     }

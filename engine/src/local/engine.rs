@@ -332,11 +332,16 @@ impl Engine {
     /// If there is no such thread, or it has ended in another way.
     pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
         let (mut row, mut origin) = self.row(thread)?;
-        if origin.ending.is_none() {
-            let freed = self.free(thread).await?;
-            if freed == CancelOutcome::Pending {
+        let mut lease = None;
+        while origin.ending.is_none() && lease.is_none() {
+            if self.free(thread).await? == CancelOutcome::Pending {
                 return Ok(Cancelled::Stopping);
             }
+            // A process whose holder has just changed may drive the thread again by now.
+            lease = match self.drive(thread) {
+                Err(Error::Running { .. }) => None,
+                driven => Some(driven?),
+            };
             (row, origin) = self.row(thread)?;
             // The run has written its end, unless the store failed.
             let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
@@ -550,8 +555,7 @@ impl Engine {
             paths,
             redactors,
             sink: sink.clone(),
-            cancel: stopper.cancel.clone(),
-            for_good: Arc::clone(&stopper.for_good),
+            stopper: stopper.clone(),
         };
         let run = Run { parts, row, origin, machine, first, may_be_journaled, answer };
         let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };

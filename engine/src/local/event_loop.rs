@@ -9,7 +9,6 @@ mod ending;
 mod visiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future;
@@ -31,6 +30,7 @@ use super::forms::{self, PersonAnswer, PersonSaid};
 use super::mend::Mender;
 use super::sink::Sink;
 use super::stop::cancelled;
+use super::thread_handle::Stopper;
 use super::visit::store_fault;
 use super::{Engine, RunConfig};
 use crate::conversation::{Conversations, Steps};
@@ -72,9 +72,7 @@ pub struct Parts {
     /// Receives the events.
     pub sink: Sink,
     /// Stops the run.
-    pub cancel: CancellationToken,
-    /// Whether a stop ends the thread for good.
-    pub for_good: Arc<AtomicBool>,
+    pub stopper: Stopper,
 }
 
 /// One run of a thread.
@@ -269,7 +267,7 @@ impl<'a> Driver<'a> {
                         run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
                     }
                 },
-                () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
+                () = self.parts.stopper.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
                 () = self.until_expiry(&run.forms), if !run.forms.is_empty() && run.stop.is_none() => {}
             }
         }
@@ -291,7 +289,7 @@ impl<'a> Driver<'a> {
                     self.open_form(run, &visit);
                 }
                 Action::Visit(visit) if run.stop.is_none() => {
-                    let cancel = self.parts.cancel.child_token();
+                    let cancel = self.parts.stopper.cancel.child_token();
                     lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
                     run.visits.push(Box::pin(self.visit(*visit, cancel)));
                 }

@@ -1,7 +1,6 @@
 //! Threads that run in this process, and how to stop them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rondo_protocol::Digest;
@@ -27,18 +26,39 @@ impl Running {
 
     /// Ends a thread for good, if it runs here.
     pub(crate) fn cancel(&self, thread: &ThreadId) {
+        self.stop(thread, StopKind::ForGood);
+    }
+
+    /// Stops the run of a thread that another process has taken over, without writing its row.
+    pub(crate) fn abandon(&self, thread: &ThreadId) {
+        self.stop(thread, StopKind::Abandon);
+    }
+
+    fn stop(&self, thread: &ThreadId, kind: StopKind) {
         let stopper = self.all().get(thread).cloned();
         if let Some(stopper) = stopper {
-            stopper.cancel();
+            stopper.stop_as(kind);
         }
     }
+}
+
+/// How a run stops when it is told to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StopKind {
+    /// The thread can be resumed.
+    #[default]
+    Resumable,
+    /// The thread ends.
+    ForGood,
+    /// Another process has taken the thread over: this one writes nothing more.
+    Abandon,
 }
 
 /// Stops a running thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stopper {
     pub(super) cancel: CancellationToken,
-    pub(super) for_good: Arc<AtomicBool>,
+    kind: Arc<Mutex<StopKind>>,
     /// Cancelled when the run has ended.
     pub(super) ended: CancellationToken,
 }
@@ -46,12 +66,23 @@ pub struct Stopper {
 impl Stopper {
     /// Stops the run; the thread can be resumed.
     pub fn stop(&self) {
-        self.cancel.cancel();
+        self.stop_as(StopKind::Resumable);
     }
 
     /// Ends the thread for good.
     pub fn cancel(&self) {
-        self.for_good.store(true, Ordering::SeqCst);
+        self.stop_as(StopKind::ForGood);
+    }
+
+    /// How the run stops: the strongest of what it was told.
+    pub(super) fn kind(&self) -> StopKind {
+        *self.kind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop_as(&self, kind: StopKind) {
+        let mut told = self.kind.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = kind.max(*told);
+        drop(told);
         self.cancel.cancel();
     }
 }

@@ -16,7 +16,7 @@ mod store;
 
 pub use client::driven;
 pub use message::CancelOutcome;
-pub use store::{Cancel, Opening, SharedStore};
+pub use store::{Opening, OwnThreads, SharedStore};
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use super::drivers::{ClientId, Drivers};
 use super::message::{Request, Response, VERSION};
 use super::socket::{self, is_own, listen};
-use super::{CANCEL_TIMEOUT, Cancel, HOLDER_TIMEOUT, frame};
+use super::{CANCEL_TIMEOUT, HOLDER_TIMEOUT, OwnThreads, frame};
 use crate::store::{Entries, Error, Family, RocksStore, Tables as _, WriteStore as _};
 
 /// How many connections are served at the same time.
@@ -45,8 +45,7 @@ pub(super) struct Server {
 pub(super) struct Service {
     pub(super) store: RocksStore,
     pub(super) drivers: Arc<Drivers>,
-    /// Ends a thread of this process.
-    pub(super) cancel: Cancel,
+    pub(super) own_threads: Arc<OwnThreads>,
     pub(super) runtime: Handle,
 }
 
@@ -211,7 +210,7 @@ impl Service {
                 Response::Done
             }
             Request::Cancel(thread) => {
-                Response::Cancelled(self.drivers.cancel(&thread, &*self.cancel, CANCEL_TIMEOUT)?)
+                Response::Cancelled(self.drivers.cancel(&thread, &*self.own_threads.cancel, CANCEL_TIMEOUT)?)
             }
             Request::Get { family, key } => self.store.get(family, &key).map_or_else(Response::Failed, Response::Value),
             Request::Range { family, keys } => self.page(family, keys).unwrap_or_else(Response::Failed),

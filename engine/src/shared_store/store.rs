@@ -6,7 +6,7 @@
 //! whose response was lost is looked up by version and digest, and sent again only if it is absent. Writes of one
 //! thread are stored in the order in which they were submitted.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +26,19 @@ use super::message::{CancelOutcome, Request, Response};
 use super::server::{Server, Service};
 use super::{HOLDER_TIMEOUT, frame};
 use crate::store::folder::Owner;
-use crate::store::{self, Error, Family, RocksStore, Tables, Visited, Write, WriteStore};
+use crate::store::{self, Error, Family, Read as _, RocksStore, Tables, Visited, Write, WriteStore};
 
 /// The delay before another attempt at a busy store.
 const RETRY_DELAY: Duration = Duration::from_millis(25);
 
-/// Ends a thread of this process for good.
-pub type Cancel = Arc<dyn Fn(&ThreadId) + Send + Sync>;
+/// What other processes do to the threads that this process drives.
+pub struct OwnThreads {
+    /// Ends a thread for good.
+    pub cancel: Box<dyn Fn(&ThreadId) + Send + Sync>,
+    /// Another process has changed a thread, or drives it now: while the store changed its holder, nobody knew who
+    /// drove it. Its run must stop.
+    pub taken_over: Box<dyn Fn(&ThreadId) + Send + Sync>,
+}
 
 /// A store that processes share. Dropping the last handle, or [`leave`](Self::leave), releases it to the others.
 #[derive(Clone)]
@@ -54,11 +60,12 @@ pub struct Opening {
 struct Inner {
     opening: Opening,
     runtime: Handle,
-    cancel: Cancel,
+    own_threads: Arc<OwnThreads>,
     access: RwLock<Arc<Access>>,
     changing: Mutex<()>,
-    /// The threads that this process drives.
-    own: Mutex<BTreeSet<ThreadId>>,
+    /// The threads that this process drives, each with the latest version of its row that this process knows: at first
+    /// the stored one, then that of its last commit.
+    own: Mutex<BTreeMap<ThreadId, u64>>,
     /// Writes that wait for another process, in order, by thread.
     waiting: Mutex<BTreeMap<Option<ThreadId>, VecDeque<Waiting>>>,
 }
@@ -87,19 +94,19 @@ struct Waiting {
 
 impl SharedStore {
     /// Opens the store, or joins the process that holds it. Also returns notices about the opening, one sentence each.
-    /// `cancel` is called for a thread of this process that another one wants to end. Blocks.
+    /// `own_threads` are told what other processes do. Blocks.
     ///
     /// # Errors
     /// [`Error::Busy`] when the holder does not answer within 2 seconds, or the store cannot be opened.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn open(opening: Opening, cancel: Cancel) -> Result<(Self, Vec<String>), Error> {
+    pub fn open(opening: Opening, own_threads: OwnThreads) -> Result<(Self, Vec<String>), Error> {
         let shared = Self {
             inner: Arc::new(Inner {
                 opening,
                 runtime: Handle::current(),
-                cancel,
+                own_threads: Arc::new(own_threads),
                 access: RwLock::new(Arc::new(Access::Closed)),
                 changing: Mutex::default(),
                 own: Mutex::default(),
@@ -121,10 +128,13 @@ impl SharedStore {
     /// # Errors
     /// If the holder does not answer.
     pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
-        // Recorded first, so that a change of the holder cannot miss it.
-        self.inner.own.lock().insert(thread.clone());
+        // Recorded first, so that a change of the holder cannot miss it. Until its version is known, any will do.
+        self.inner.own.lock().insert(thread.clone(), u64::MAX);
         let is_ours = match self.request(&Request::Drive(thread.clone())) {
-            Ok(Response::Done) => Ok(true),
+            Ok(Response::Done) => self.row(thread).map(|row| {
+                self.inner.own.lock().insert(thread.clone(), row.map_or(0, |row| row.version));
+                true
+            }),
             Ok(Response::Taken) => Ok(false),
             Ok(_) => Err(unexpected()),
             Err(error) => Err(error),
@@ -181,8 +191,9 @@ impl SharedStore {
         loop {
             let pid = match RocksStore::open(folder, options) {
                 Ok((store, opened)) => {
-                    let (cancel, runtime) = (Arc::clone(&self.inner.cancel), self.inner.runtime.clone());
-                    let service = Arc::new(Service { store, drivers: Arc::new(Drivers::default()), cancel, runtime });
+                    let (own_threads, runtime) = (Arc::clone(&self.inner.own_threads), self.inner.runtime.clone());
+                    let drivers = Arc::new(Drivers::default());
+                    let service = Arc::new(Service { store, drivers, own_threads, runtime });
                     let mut notices = opened.notices;
                     let server = Server::start(folder, Arc::clone(&service)).inspect_err(|error| {
                         // A run needs no other process; others get the error that the store is busy.
@@ -212,7 +223,7 @@ impl SharedStore {
     }
 
     fn join(&self, folder: &Path) -> Result<Client, RequestError> {
-        let cancel = Arc::clone(&self.inner.cancel);
+        let own = Arc::clone(&self.inner.own_threads);
         let inner = Arc::downgrade(&self.inner);
         let ended = move || {
             // The next holder gets the driven threads as soon as there is one.
@@ -224,22 +235,38 @@ impl SharedStore {
                 }
             }
         };
-        Client::join(folder, move |thread| cancel(thread), ended)
+        Client::join(folder, move |thread| (own.cancel)(thread), ended)
     }
 
     /// Finds the next holder, which may be this process, after that of `old` has gone.
     fn change(&self, old: &Arc<Access>) -> Result<(), Error> {
-        let _changing = self.inner.changing.lock();
+        let changing = self.inner.changing.lock();
         if !Arc::ptr_eq(&self.access(), old) {
             return Ok(());
         }
         let (access, _) = self.find()?;
-        // Before any other request. If another process took one meanwhile, the version of its row decides.
-        for thread in self.inner.own.lock().iter() {
-            let _ = Self::request_once(&access, &Request::Drive(thread.clone()));
-        }
+        // Before any other request of this process.
+        let own: Vec<ThreadId> = self.inner.own.lock().keys().cloned().collect();
+        let driven =
+            own.into_iter().map(|thread| (Self::request_once(&access, &Request::Drive(thread.clone())), thread));
+        let driven: Vec<_> = driven.collect();
         self.set_access(access);
+        drop(changing);
+        for (response, thread) in driven {
+            if matches!(response, Ok(Response::Taken)) || self.is_written_by_another(&thread) {
+                self.inner.own.lock().remove(&thread);
+                (self.inner.own_threads.taken_over)(&thread);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether the row of a thread that this process drives is newer than its last commit. If the row cannot be read,
+    /// the thread's next commit finds out.
+    fn is_written_by_another(&self, thread: &ThreadId) -> bool {
+        let stored = self.row(thread).ok().flatten().map_or(0, |row| row.version);
+        // After the row: this process may be writing a newer one.
+        self.inner.own.lock().get(thread).is_some_and(|known| stored > *known)
     }
 
     /// Handles a missing response: `Ok` if the request may be repeated.
@@ -379,6 +406,11 @@ impl Tables for SharedStore {
 
 impl WriteStore for SharedStore {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
+        if let Some((thread, version)) = write.row()
+            && let Some(known) = self.inner.own.lock().get_mut(thread)
+        {
+            *known = version;
+        }
         let Some(access) = self.local(write.thread()) else { return self.enqueue(write) };
         let mut writing: BoxFuture<'static, Result<(), Error>> = Box::pin(async move {
             match &*access {

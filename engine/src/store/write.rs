@@ -79,6 +79,14 @@ impl Write {
         }
     }
 
+    /// The thread whose row it writes, and the row's version after it.
+    pub(crate) fn row(&self) -> Option<(&ThreadId, u64)> {
+        match self {
+            Self::Commit(commit) => Some((&commit.header.thread, commit.header.version)),
+            Self::Records { .. } | Self::Delete { .. } | Self::Changes { .. } => None,
+        }
+    }
+
     /// Whether it is known to be stored already. Journal records and changes can be written again.
     ///
     /// # Errors

@@ -1,12 +1,11 @@
 //! How a run ends: with the thread, at a stop, or waiting for people.
 
-use std::sync::atomic::Ordering;
-
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, Outcome, What};
 use rondo_protocol::{Value, canonical};
 
+use super::super::thread_handle::StopKind;
 use super::super::visit::store_fault;
 use super::{Driver, Ended, lock};
 use crate::store;
@@ -39,8 +38,15 @@ impl<'a> Driver<'a> {
 
     /// Leaves the thread resumable, or ends it for good if requested.
     pub(super) async fn stopped(&'a self, fault: Fault) -> Ended {
+        let kind = self.parts.stopper.kind();
+        let fault = match (fault.class, kind) {
+            (FaultClass::Cancelled, StopKind::Abandon) => {
+                store_fault(&store::Error::Conflict { thread: self.parts.thread.clone() })
+            }
+            _ => fault,
+        };
         let fault = self.parts.mender.with_hint(fault);
-        if fault.class == FaultClass::Cancelled && self.parts.for_good.load(Ordering::SeqCst) {
+        if fault.class == FaultClass::Cancelled && kind == StopKind::ForGood {
             let mut ended = None;
             for action in self.on(Input::Cancel { at_ms: self.parts.env.now_ms() }) {
                 if let Action::Commit(commit) = action {

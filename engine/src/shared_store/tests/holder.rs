@@ -1,5 +1,6 @@
 //! A scripted holder of a store.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,9 +45,13 @@ pub(super) fn serve(
         }
     });
     let socket = folder.join(socket::FILE);
+    let inode = std::fs::metadata(&socket).unwrap().ino();
     std::thread::spawn(move || {
         let _listener = listener;
         let _ = end.recv();
-        let _ = std::fs::remove_file(socket);
+        // The next holder may have replaced it.
+        if std::fs::metadata(&socket).is_ok_and(|now| now.ino() == inode) {
+            let _ = std::fs::remove_file(socket);
+        }
     })
 }

@@ -1,10 +1,10 @@
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::LanePath;
+use rondo_protocol::id::{LanePath, ThreadId};
 use tokio::runtime::Handle;
 
 use super::super::drivers::Drivers;
@@ -16,8 +16,17 @@ use crate::store::tests::contract::{Trunk, suite, thread};
 use crate::store::{Commit, Error, JournalRecord, Options, Read as _, RocksStore, StepStore, Write};
 
 fn open(folder: &Path, durability: Durability) -> SharedStore {
+    open_with(folder, durability, unheard())
+}
+
+fn open_with(folder: &Path, durability: Durability, own_threads: OwnThreads) -> SharedStore {
     let opening = Opening { folder: folder.to_owned(), owner: None, durability };
-    SharedStore::open(opening, Arc::new(|_| ())).unwrap().0
+    SharedStore::open(opening, own_threads).unwrap().0
+}
+
+/// For a process that other processes do not concern.
+fn unheard() -> OwnThreads {
+    OwnThreads { cancel: Box::new(|_| ()), taken_over: Box::new(|_| ()) }
 }
 
 suite!(over_the_socket, super::client);
@@ -81,7 +90,7 @@ async fn a_commit_whose_answer_was_lost_is_sent_again_only_if_it_is_absent() {
             let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
             // A holder that ends on the first commit, before it answers.
             let (drivers, runtime) = (Arc::new(Drivers::default()), Handle::current());
-            let mut service = Some(Service { store, drivers, cancel: Arc::new(|_| ()), runtime });
+            let mut service = Some(Service { store, drivers, own_threads: Arc::new(unheard()), runtime });
             let holder = holder::serve(folder.path(), move |request| match request {
                 Request::Write(Write::Commit(_)) => {
                     let service = service.take().unwrap();
@@ -120,12 +129,11 @@ async fn a_thread_is_ended_by_whoever_drives_it_and_driven_by_nobody_who_is_gone
     let ended = Arc::new(AtomicUsize::new(0));
     let driver: Arc<std::sync::OnceLock<SharedStore>> = Arc::default();
     let (counted, told) = (Arc::clone(&ended), Arc::clone(&driver));
-    let cancel: Cancel = Arc::new(move |thread| {
+    let cancel = Box::new(move |thread: &ThreadId| {
         counted.fetch_add(1, Ordering::SeqCst);
         told.get().unwrap().let_go(thread);
     });
-    let opening = Opening { folder: folder.path().to_owned(), owner: None, durability: Durability::Sync };
-    let (client, _) = SharedStore::open(opening, cancel).unwrap();
+    let client = open_with(folder.path(), Durability::Sync, OwnThreads { cancel, ..unheard() });
     assert!(driver.set(client.clone()).is_ok());
     let third = open(folder.path(), Durability::Sync);
 
@@ -150,4 +158,60 @@ async fn a_thread_is_ended_by_whoever_drives_it_and_driven_by_nobody_who_is_gone
         assert!(since.elapsed() < CANCEL_TIMEOUT);
         std::thread::yield_now();
     }
+}
+
+/// Which of its threads a client hears to be taken over when its holder ends with `end`, which it does before anyone
+/// can hear that it ends. The client drives the threads 1 and 2, with one step each.
+async fn taken_over(end: impl FnOnce(&Path, Service) + Send + 'static) -> Vec<ThreadId> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    let (drivers, runtime) = (Arc::new(Drivers::default()), Handle::current());
+    let mut service = Some(Service { store, drivers, own_threads: Arc::new(unheard()), runtime });
+    let (mut end, place) = (Some(end), folder.path().to_owned());
+    let holder = holder::serve(folder.path(), move |request| {
+        if matches!(request, Request::Driven) {
+            end.take().unwrap()(&place, service.take().unwrap());
+            return None;
+        }
+        service.as_ref().unwrap().respond(None, request)
+    });
+    let (sender, taken) = mpsc::channel();
+    let taken_over = Box::new(move |thread: &ThreadId| sender.send(thread.clone()).unwrap());
+    let client = open_with(folder.path(), Durability::Sync, OwnThreads { taken_over, ..unheard() });
+    let mut trunks = [1, 2].map(Trunk::new);
+    for trunk in &mut trunks {
+        assert!(client.drive(&trunk.thread).unwrap());
+        client.commit(trunk.next("one")).await.unwrap();
+    }
+    assert_eq!(driven(folder.path()), None, "the holder ends");
+    holder.join().unwrap();
+    // What it commits itself is no news to it.
+    client.commit(trunks[1].next("two")).await.unwrap();
+    drop(client);
+    taken.iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_another_process_wrote_while_the_holder_changed_is_given_up() {
+    let taken = taken_over(|_, service| {
+        let mut trunk = Trunk::new(1);
+        let _own = trunk.next("one");
+        service.runtime.block_on(service.store.commit(trunk.next("of another"))).unwrap();
+    });
+    assert_eq!(taken.await, [thread(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_another_process_drives_after_the_holder_changed_is_given_up() {
+    let next: Arc<std::sync::OnceLock<SharedStore>> = Arc::default();
+    let kept = Arc::clone(&next);
+    let taken = taken_over(move |folder, service| {
+        let runtime = service.runtime.clone();
+        drop(service);
+        let _entered = runtime.enter();
+        let other = open(folder, Durability::Sync);
+        assert!(other.is_holder() && other.drive(&thread(1)).unwrap());
+        assert!(kept.set(other).is_ok());
+    });
+    assert_eq!(taken.await, [thread(1)]);
 }
