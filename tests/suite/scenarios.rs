@@ -246,6 +246,31 @@ fn an_expectation_that_fails_is_not_healed_by_accepting() {
 }
 
 #[test]
+fn every_difference_of_a_result_is_told() {
+    let place = place();
+    replaced(
+        &place,
+        "pair/tests/round.yaml",
+        "result: { title: Tides }",
+        "result: { title: Seas, words: 3, \"by whom\": [a] }",
+    );
+    let finished = place.start(["test", "pair", "--check", "--json"]).finish().exits(1);
+    let faults = finished.json()[0]["faults"].as_array().unwrap().clone();
+    let told = |fault: &Value| {
+        assert_eq!((&fault["code"], &fault["line"]), (&Value::from("RN1858"), &Value::from(13)));
+        ["message", "expected", "actual"].map(|key| fault[key].as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        faults.iter().map(told).collect::<Vec<_>>(),
+        [
+            ["$.result['by whom']", "[\"a\"]", "it is missing"],
+            ["$.result.title", "\"Seas\"", "\"Tides\""],
+            ["$.result.words", "3", "it is missing"],
+        ]
+    );
+}
+
+#[test]
 fn a_snapshot_that_was_edited_is_refused_and_stays_until_it_is_accepted() {
     let place = accepted();
     let file = snapshots(&place).join("round__writer.snap");

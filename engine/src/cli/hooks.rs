@@ -205,7 +205,8 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     run_task(task, own, durability, output)
 }
 
-/// Runs the action for every kind that has it, in registry order.
+/// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks
+/// its thread has.
 async fn say<'a>(
     registry: &Registry,
     verb: &str,
@@ -214,16 +215,48 @@ async fn say<'a>(
     context: impl Fn(&str) -> StoreContext<'a>,
 ) -> Result<SubcommandOutput, Failure> {
     let mut all = SubcommandOutput::default();
+    let mut absent = Vec::new();
     for (kind, action) in actions(registry, verb).filter(|(_, known)| known.name == action) {
-        let said = (action.run)(asked.clone(), &context(kind.name())).await;
-        let SubcommandOutput { text, lines } = said.map_err(|error| Failure::new(Code::HookVerb, error))?;
+        let context = context(kind.name());
+        let is_of_step = action.arguments.iter().any(|argument| argument.name == subcommand::STEP.name);
+        if is_of_step && !has_hook(registry, kind.name(), asked, &context)? {
+            absent.push(kind.name());
+            continue;
+        }
+        let said = (action.run)(asked.clone(), &context).await;
+        let SubcommandOutput { text, lines } = said.map_err(refused)?;
         all.text.push_str(&text);
         all.lines.extend(lines);
+    }
+    if all == SubcommandOutput::default() && !absent.is_empty() {
+        all.text = format!("the thread has no hook of the kind {}\n", absent.join(" or "));
     }
     if all == SubcommandOutput::default() {
         return Err(Failure::new(Code::HookVerb, "nothing there has that name"));
     }
     Ok(all)
+}
+
+fn refused(error: String) -> Failure {
+    Failure::new(Code::HookVerb, error)
+}
+
+/// Whether the thread of the step that `asked` names has a hook of a kind: its file, its policy or a role's settings
+/// have one, or the step notes one, as for a hook that the operator imposed.
+fn has_hook(
+    registry: &Registry,
+    kind: &str,
+    asked: &subcommand::Arguments,
+    context: &StoreContext<'_>,
+) -> Result<bool, Failure> {
+    let (thread, _, note) = subcommand::step(asked, context).map_err(refused)?;
+    if note.hooks.iter().any(|hook| subcommand::is_node_of(kind, &hook.node)) {
+        return Ok(true);
+    }
+    let Some(row) = context.store.row(&thread)? else { return Ok(false) };
+    let workflow = rebuild::beginning(context.store, &row)?.workflow;
+    let policy = rebuild::policy(context.store, &row)?;
+    Ok(registry.nodes(&workflow, &policy, &[]).iter().any(|node| node.hook.kind == kind))
 }
 
 /// Gives a verb access to the open store.

@@ -156,3 +156,30 @@ pub fn step(asked: &Arguments, context: &dyn SubcommandContext) -> Result<(Threa
     let (stored, note) = found.ok_or_else(|| format!("thread {thread} has no step {seq}"))?;
     Ok((thread, stored, note))
 }
+
+/// Whether a node is one of a kind, by its name as [`Registry::nodes`](super::Registry::nodes) forms it: the kind, with a
+/// number where it is used more than once, or behind `imposed_`, a number and `_`.
+pub fn is_node_of(kind: &str, node: &str) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let imposed = node.strip_prefix("imposed_").and_then(|rest| rest.split_once('_'));
+    if imposed.is_some_and(|(number, rest)| is_number(number) && rest == kind) {
+        return true;
+    }
+    let rest = node.strip_prefix(kind);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('_').is_some_and(is_number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_node_of;
+
+    #[test]
+    fn a_node_is_of_a_kind_by_its_name_and_a_number_alone() {
+        for node in ["log", "log_2", "log_12", "imposed_1_log"] {
+            assert!(is_node_of("log", node), "{node}");
+        }
+        for node in ["", "lo", "logs", "log_", "log_x", "log_2_3", "log_more", "my_log", "log-2", "imposed_log"] {
+            assert!(!is_node_of("log", node), "{node}");
+        }
+    }
+}

@@ -61,11 +61,29 @@ fn the_second_run_of_review_loop_asks_no_model_and_an_edited_prompt_asks_only_fo
         assert_eq!(by_hook, role == "writer", "{role}, visit {visit}");
     }
     let explained = place.run(["cache", "explain", "last:2"]).exits(0).text();
+    assert!(!explained.contains("tool_cache"), "the thread has no such hook: {explained}");
     let differs: Vec<&str> = explained.lines().filter(|line| line.contains("differs: ")).collect();
     assert!(matches!(differs.as_slice(), [line] if line.trim().starts_with("system")), "{explained}");
     let line = place.run(["cache", "explain", "last:2", "--json"]).exits(0).json().remove(0);
     assert_eq!(line["outcome"], "absent");
     assert_eq!(line["differs"].as_object().unwrap().keys().collect::<Vec<_>>(), ["system"]);
+}
+
+#[test]
+fn a_thread_without_a_cache_and_one_whose_cache_the_operator_imposed_are_told_apart() {
+    let place = place();
+    let file = place.path().join("review-loop/workflow.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("hooks:\n  - { use: response_cache, ttl: 24h }\n", "", 1)).unwrap();
+    run(&place, &[]);
+    let explained = place.run(["cache", "explain", "last:1"]).exits(0);
+    assert_eq!(explained.text().trim_end(), "the thread has no hook of the kind response_cache or tool_cache");
+    assert!(place.run(["cache", "explain", "last:1", "--json"]).exits(0).json().is_empty());
+
+    place.settings("[[impose]]\nuse = \"response_cache\"\n");
+    run(&place, &[]);
+    let explained = place.run(["cache", "explain", "last:1"]).exits(0).text();
+    assert!(explained.contains("imposed_1_response_cache: absent") && !explained.contains("tool_cache"), "{explained}");
 }
 
 #[test]

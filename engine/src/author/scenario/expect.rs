@@ -1,18 +1,20 @@
 //! The expectations of a scenario, checked against a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 
-use super::path::Path;
+use super::path::{self, Path};
 use super::play::{RunResult, Step};
 use super::report::Failure;
 
 /// How many characters of a value a report shows.
 const SHOWN: usize = 400;
+/// How many differences of one expectation a report shows.
+const MAX_DIFFERENCES: usize = 50;
 
 /// A location in the scenario's file, both from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,9 +99,16 @@ pub enum Direction {
 /// The expectations that `run` does not meet, in file order. `file` is the scenario's.
 pub fn failures(expectations: &Expectations, file: &str, run: &RunResult) -> Vec<Failure> {
     let facts = run.facts();
-    let failed = expectations.iter().filter_map(|(expectation, Location { line, column })| {
-        let Mismatch { what, expected, actual } = expectation.mismatch(run, &facts)?;
-        Some(Failure { file: file.to_owned(), line: *line, column: *column, what, expected, actual })
+    let failed = expectations.iter().flat_map(|(expectation, Location { line, column })| {
+        let mismatches = expectation.mismatches(run, &facts).into_iter();
+        mismatches.map(|Mismatch { what, expected, actual }| Failure {
+            file: file.to_owned(),
+            line: *line,
+            column: *column,
+            what,
+            expected,
+            actual,
+        })
     });
     failed.collect()
 }
@@ -116,34 +125,39 @@ impl Expectation {
         matches!(self, Self::Outcome(_) | Self::Exit(_))
     }
 
-    fn mismatch(&self, played: &RunResult, facts: &Value) -> Option<Mismatch> {
-        let differ = |what: &str, expected: String, actual: String| {
-            (expected != actual).then(|| Mismatch {
-                what: what.to_owned(),
-                expected: cut(&expected),
-                actual: cut(&actual),
-            })
-        };
-        match self {
+    /// Every way in which the run does not meet it.
+    fn mismatches(&self, played: &RunResult, facts: &Value) -> Vec<Mismatch> {
+        let single = match self {
+            Self::Result(result) => return differences("$.result", Some(result), Some(&played.trace.result)),
+            Self::At(path, test) => return test.mismatches(path, path.find(facts)),
+            Self::Calls(seats) => {
+                let of_seat = |(selector, count): (&RoleSelector, &u64)| {
+                    let sent = played.requests.get(&selector.role).into_iter().flat_map(|requests| &requests.sent);
+                    let made = sent.filter(|request| selector.is(&selector.role, &request.lane)).count();
+                    unequal(&format!("model calls of {selector}"), &count.to_string(), &made.to_string())
+                };
+                return seats.iter().filter_map(of_seat).collect();
+            }
+            Self::ToolCalls(tools) => {
+                let of_tool = |(tool, count): (&String, &u64)| {
+                    let made = played.tool_calls.get(tool).copied().unwrap_or(0);
+                    unequal(&format!("calls of {tool}"), &count.to_string(), &made.to_string())
+                };
+                return tools.iter().filter_map(of_tool).collect();
+            }
             Self::Route(route) => {
                 let actual: Vec<String> = played.trace.route.iter().map(|stop| stop.step.clone()).collect();
-                differ("route", route.join(", "), actual.join(", "))
+                unequal("route", &route.join(", "), &actual.join(", "))
             }
             Self::Outcome(outcome) => {
                 let stopped = played.fault.as_ref().map(|fault| format!(": {}: {}", fault.code, fault.message));
-                let mismatch = differ("outcome", outcome.clone(), played.trace.outcome.clone())?;
-                Some(Mismatch {
+                unequal("outcome", outcome, &played.trace.outcome).map(|mismatch| Mismatch {
                     actual: cut(&format!("{}{}", mismatch.actual, stopped.unwrap_or_default())),
                     ..mismatch
                 })
             }
-            Self::Exit(exit) => differ("exit", exit.to_string(), played.exit.to_string()),
-            Self::Result(result) => {
-                let (at, expected, actual) = parted("$.result".to_owned(), Some(result), Some(&played.trace.result))?;
-                differ(&at, expected, actual)
-            }
-            Self::Reason(reason) => differ("reason", reason.clone(), played.trace.reason.clone().unwrap_or_default()),
-            Self::At(path, test) => test.mismatch(path, path.find(facts)),
+            Self::Exit(exit) => unequal("exit", &exit.to_string(), &played.exit.to_string()),
+            Self::Reason(reason) => unequal("reason", reason, played.trace.reason.as_deref().unwrap_or_default()),
             Self::Said(words) => {
                 let is_said = played.trace.said.iter().any(|line| line.contains(words.as_str()));
                 (!is_said).then(|| Mismatch {
@@ -155,26 +169,17 @@ impl Expectation {
             Self::TextContains { selector, visit, direction, contains } => {
                 text_contains(played, selector, *visit, *direction, contains)
             }
-            Self::Calls(seats) => seats.iter().find_map(|(selector, count)| {
-                let sent = played.requests.get(&selector.role).into_iter().flat_map(|requests| &requests.sent);
-                let made = sent.filter(|request| selector.is(&selector.role, &request.lane)).count();
-                differ(&format!("model calls of {selector}"), count.to_string(), made.to_string())
-            }),
             Self::ModelCalls(count) => {
                 let made: usize = played.requests.values().map(|requests| requests.sent.len()).sum();
-                differ("model calls", count.to_string(), made.to_string())
+                unequal("model calls", &count.to_string(), &made.to_string())
             }
-            Self::ToolCalls(tools) => tools.iter().find_map(|(tool, count)| {
-                let made = played.tool_calls.get(tool).copied().unwrap_or(0);
-                differ(&format!("calls of {tool}"), count.to_string(), made.to_string())
-            }),
             Self::CostUnder(most) => {
                 let actual = match played.cost_usd {
-                    Some(cost) if cost < *most => return None,
                     Some(cost) => format!("{cost} USD"),
                     None => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
                 };
-                Some(Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
+                let is_met = played.cost_usd.is_some_and(|cost| cost < *most);
+                (!is_met).then(|| Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
             }
             Self::PromptTokensUnder(most) => {
                 let tokens = played.prompt_tokens();
@@ -184,25 +189,33 @@ impl Expectation {
                     actual: tokens.to_string(),
                 })
             }
-        }
+        };
+        single.into_iter().collect()
     }
 }
 
+fn unequal(what: &str, expected: &str, actual: &str) -> Option<Mismatch> {
+    (expected != actual).then(|| Mismatch { what: what.to_owned(), expected: cut(expected), actual: cut(actual) })
+}
+
 impl Predicate {
-    fn mismatch(&self, path: &Path, found: Option<&Value>) -> Option<Mismatch> {
-        let actual = || found.map_or_else(|| "nothing".to_owned(), Value::to_text);
-        let (holds, expected) = match self {
-            Self::Equals(value) => (found == Some(value), value.to_text()),
+    fn mismatches(&self, path: &Path, found: Option<&Value>) -> Vec<Mismatch> {
+        match self {
+            Self::Equals(value) => differences(&path.to_string(), Some(value), found),
             Self::Contains(words) => {
                 let holds = match found {
                     Some(Value::Str(text)) => text.contains(words.as_str()),
                     Some(Value::List(items)) => items.iter().any(|item| item.as_str() == Some(words)),
                     _ => false,
                 };
-                (holds, format!("something with {words:?}"))
+                let mismatch = || Mismatch {
+                    what: path.to_string(),
+                    expected: cut(&format!("something with {words:?}")),
+                    actual: found.map_or_else(|| "nothing".to_owned(), |found| cut(&found.to_text())),
+                };
+                (!holds).then(mismatch).into_iter().collect()
             }
-        };
-        (!holds).then(|| Mismatch { what: path.to_string(), expected: cut(&expected), actual: cut(&actual()) })
+        }
     }
 }
 
@@ -247,21 +260,42 @@ fn text_contains(
     })
 }
 
-/// The first place where two values differ, with both values there.
-fn parted(at: String, expected: Option<&Value>, actual: Option<&Value>) -> Option<(String, String, String)> {
+/// Every place where two values differ, with both values there; `at` is the path of the whole values. Of very many,
+/// the last one says how many are not shown.
+fn differences(at: &str, expected: Option<&Value>, actual: Option<&Value>) -> Vec<Mismatch> {
+    let mut found = Vec::new();
+    collect_differences(&mut found, at.to_owned(), expected, actual);
+    let unshown = found.len().saturating_sub(MAX_DIFFERENCES);
+    if unshown > 0 {
+        found.truncate(MAX_DIFFERENCES);
+        found.push(Mismatch {
+            what: format!("{unshown} more differences in {at}"),
+            expected: expected.map_or_else(String::new, |value| cut(&value.to_text())),
+            actual: actual.map_or_else(String::new, |value| cut(&value.to_text())),
+        });
+    }
+    found
+}
+
+fn collect_differences(found: &mut Vec<Mismatch>, at: String, expected: Option<&Value>, actual: Option<&Value>) {
     match (expected, actual) {
-        (expected, actual) if expected == actual => None,
+        (expected, actual) if expected == actual => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
-            names.sort();
-            names.into_iter().find_map(|name| parted(format!("{at}.{name}"), old.get(name), new.get(name)))
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for name in names {
+                collect_differences(found, path::member(&at, name), old.get(name), new.get(name));
+            }
         }
-        (Some(Value::List(old)), Some(Value::List(new))) => (0..old.len().max(new.len()))
-            .find_map(|index| parted(format!("{at}[{index}]"), old.get(index), new.get(index))),
-        (expected, actual) => {
-            let text = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_text);
-            Some((at, text(expected), text(actual)))
+        (Some(Value::List(old)), Some(Value::List(new))) => {
+            for index in 0..old.len().max(new.len()) {
+                collect_differences(found, format!("{at}[{index}]"), old.get(index), new.get(index));
+            }
         }
+        (expected, actual) => found.push(Mismatch {
+            what: at,
+            expected: expected.map_or_else(|| "nothing here".to_owned(), |value| cut(&value.to_text())),
+            actual: actual.map_or_else(|| "it is missing".to_owned(), |value| cut(&value.to_text())),
+        }),
     }
 }
 
@@ -269,5 +303,42 @@ fn cut(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((at, _)) => format!("{} ...", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::canonical;
+
+    use super::*;
+
+    fn told(expected: &Value, actual: &Value) -> Vec<String> {
+        let all = differences("$.result", Some(expected), Some(actual));
+        all.into_iter().map(|Mismatch { what, expected, actual }| format!("{what}: {expected} | {actual}")).collect()
+    }
+
+    #[test]
+    fn every_difference_of_a_value_is_told_at_its_path() {
+        let expected = canonical::parse(br#"{"title":"A","count":1,"gone":true,"list":[1,2,3],"deep":{"b c":null}}"#);
+        let actual = canonical::parse(br#"{"title":"B","count":1,"new":[],"list":[1,5],"deep":{"b c":0}}"#);
+        assert_eq!(
+            told(&expected.unwrap(), &actual.unwrap()),
+            [
+                "$.result.deep['b c']: null | 0",
+                "$.result.gone: true | it is missing",
+                "$.result.list[1]: 2 | 5",
+                "$.result.list[2]: 3 | it is missing",
+                "$.result.new: nothing here | []",
+                "$.result.title: \"A\" | \"B\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn very_many_differences_are_counted() {
+        let list = |item: i64| Value::List(vec![Value::Int(item.into()); MAX_DIFFERENCES + 7]);
+        let told = told(&list(1), &list(2));
+        assert_eq!(told.len(), MAX_DIFFERENCES + 1);
+        assert!(told.last().unwrap().starts_with("7 more differences in $.result: [1,1,"), "{:?}", told.last());
     }
 }

@@ -74,6 +74,23 @@ impl Path {
     }
 }
 
+/// The path of the member `name` of the value at path `at`, as [`Path::parse`] reads it.
+pub fn member(at: &str, name: &str) -> String {
+    if !name.is_empty() && dot_length(name) == name.len() {
+        return format!("{at}.{name}");
+    }
+    format!("{at}['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// How many leading bytes of `text` are a name that can stand behind a dot.
+fn dot_length(text: &str) -> usize {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
+    if !text.starts_with(is_first) {
+        return 0;
+    }
+    text.find(|c: char| !is_first(c) && !c.is_ascii_digit()).unwrap_or(text.len())
+}
+
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -122,11 +139,9 @@ impl<'t> Parser<'t> {
 
     fn name(&mut self) -> Result<Step, Error> {
         let rest = self.rest();
-        let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
-        let length = rest.find(|c: char| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
-        match rest.get(..length) {
-            Some(name) if name.starts_with(is_first) => {
-                self.at += length;
+        match rest.get(..dot_length(rest)) {
+            Some(name) if !name.is_empty() => {
+                self.at += name.len();
                 Ok(Step::Name(name.to_owned()))
             }
             _ if rest.starts_with('*') => Err(self.fault(1, "`*` means many values; name the one that is meant")),
@@ -192,6 +207,17 @@ mod tests {
         for none in ["$.b", "$.a[0]", "$.a['b c'][2]", "$.a['b c'][-3]", "$.a['b c'].d"] {
             assert_eq!(found(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn the_path_of_a_member_finds_it_whatever_its_name_holds() {
+        for name in ["a", "a_1", "\u{e9}t\u{e9}", "1", "", "b c", "it's", r"back\slash", "\"", "a.b", "[0]"] {
+            let root = Value::from_iter([(name, Value::from("found"))]);
+            let path = member("$", name);
+            assert_eq!(Path::parse(&path).unwrap().find(&root), Some(&Value::from("found")), "{path}");
+        }
+        assert_eq!(member("$.result", "a_1"), "$.result.a_1");
+        assert_eq!(member("$.result", "b c"), "$.result['b c']");
     }
 
     #[test]

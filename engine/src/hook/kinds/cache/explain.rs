@@ -82,7 +82,7 @@ pub(super) fn explain<A: Explained>(
     let entries = entries::<A>(context)?;
     let mut output = SubcommandOutput::default();
     let _ = writeln!(output.text, "step {} of {thread}: {}, visit {}", stored.seq, stored.step.role, stored.visit);
-    for hook in note.hooks.iter().filter(|hook| is_of(A::KIND, &hook.node)) {
+    for hook in note.hooks.iter().filter(|hook| subcommand::is_node_of(A::KIND, &hook.node)) {
         let Some(Value::List(calls)) = hook.metrics.get("calls") else { continue };
         for call in calls {
             explain_call(&hook.node, call, &entries, &mut output);
@@ -92,12 +92,6 @@ pub(super) fn explain<A: Explained>(
         let _ = writeln!(output.text, "{} {}", A::KIND, A::IDLE);
     }
     Ok(output)
-}
-
-/// Whether a node is one of a kind: its name, with a number where it is used more than once.
-fn is_of(kind: &str, node: &str) -> bool {
-    let rest = node.strip_prefix(kind);
-    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('_').is_some_and(|n| n.parse::<u32>().is_ok()))
 }
 
 type Entry<A> = (ListedEntry, A);
@@ -194,20 +188,5 @@ impl Origin<'_> {
             ("role", Value::from(self.role)),
             ("visit", Value::from(self.visit)),
         ])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_of;
-
-    #[test]
-    fn a_node_is_of_a_kind_by_its_name_and_a_number_alone() {
-        for node in ["log", "log_2", "log_12"] {
-            assert!(is_of("log", node), "{node}");
-        }
-        for node in ["", "lo", "logs", "log_", "log_x", "log_2_3", "log_more", "my_log", "log-2"] {
-            assert!(!is_of("log", node), "{node}");
-        }
     }
 }
