@@ -98,6 +98,10 @@ impl Read for Gated {
         self.inner.journal(thread, lane)
     }
 
+    fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error> {
+        self.inner.journaled_lanes(thread)
+    }
+
     fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
         self.inner.batch(batch)
     }

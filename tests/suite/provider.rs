@@ -3,6 +3,7 @@
 
 pub mod client;
 mod faults;
+mod in_flight;
 mod recorded;
 mod secret;
 mod server;

@@ -199,3 +199,47 @@ fn a_thread_that_has_ended_is_shown_and_not_followed() {
     let plain = place.run(["show", "last", "--json"]).exits(0);
     assert_eq!(place.run(["show", "last", "--json", "--follow"]).exits(0).lines, plain.lines);
 }
+
+/// Two lanes, each of which waits with its second request for longer than any test does.
+fn two_lanes(place: &Place) -> Running {
+    place.file(
+        "panel/workflow.yaml",
+        "rondo: 1\nname: panel\nroles:\n  a: {}\n  b: { tools: [read_file] }\n  end_: {}\ngraph:\n  \
+         start: { to: [a, b], join: end_, prompt: Begin. }\n  a: { done: { to: end_ } }\n  \
+         b: { done: { to: end_ } }\n  end_: { done: { to: end } }\n",
+    );
+    place.file(
+        "panel/script.yaml",
+        "a:\n  - { raw: \"---\\nstatus: wrong\\n---\\n\" }\n  - { delay_ms: 600000, body: one }\n\
+         b:\n  - { tools: [ { name: read_file, args: { path: notes.txt } } ] }\n  - { delay_ms: 600000, body: two }\n",
+    );
+    place.file("notes.txt", "a note");
+    place.start(["run", "panel", "--offline", "--trust", "--json"])
+}
+
+#[test]
+fn what_lanes_were_answered_is_shown_before_their_steps_are_committed() {
+    let place = Place::new();
+    let run = two_lanes(&place);
+    let shown = |words: &[&str]| place.run([&["show", "last", "--json"], words].concat());
+    let since = std::time::Instant::now();
+    let visits = loop {
+        let visits =
+            if place.run(["threads", "--json"]).lines.is_empty() { Vec::new() } else { shown(&[]).events("in_flight") };
+        if visits.len() == 2 {
+            break visits;
+        }
+        assert!(since.elapsed() < crate::binary::PATIENCE, "the lanes do not speak: {visits:?}");
+    };
+    let of = |visit: &Value| (visit["role"].clone(), visit["lane"].clone(), visit["totals"]["refused"].clone());
+    let [a, b] =
+        [("a", "a[0]", 1), ("b", "b[1]", 0)].map(|(role, lane, refused)| (role.into(), lane.into(), refused.into()));
+    assert_eq!(visits.iter().map(of).collect::<Vec<_>>(), [a, b]);
+    assert_eq!(shown(&["--role", "b"]).events("in_flight"), visits[1..]);
+    assert_eq!(shown(&["--lane", "a[0]"]).events("in_flight"), visits[..1]);
+    assert_eq!(shown(&[]).event("thread")["in_flight"]["model_calls"], 2);
+    run.kill();
+    assert_eq!(shown(&[]).events("in_flight"), visits, "a kill loses none of it");
+    let text = place.run(["messages", "last", "--lane", "b[1]"]).exits(0).text();
+    assert!(text.contains("asks for read_file {\"path\":\"notes.txt\"}"), "{text}");
+}

@@ -117,7 +117,7 @@ impl Deletion {
         }
         let mut sized = Vec::new();
         for (thread, row) in self.doomed() {
-            let line = thread_line(thread, row, &self.view.driven);
+            let line = thread_line(&self.view, thread, row)?;
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
             sized.push(((line, now_ms.saturating_sub(begun)), own(self.view.store.as_ref(), thread)?));
         }

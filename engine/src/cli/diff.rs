@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use super::output::{Output, Style};
+use super::spending::Spending;
 use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
@@ -115,6 +116,8 @@ struct KnownTotals {
     cached_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cost_usd: Option<f64>,
+    /// Of `model_calls`, those that `cost_usd` leaves out.
+    unpriced_calls: u64,
 }
 
 impl KnownTotals {
@@ -129,7 +132,8 @@ impl KnownTotals {
             prompt_tokens: known(totals.prompt_tokens),
             cached_tokens: known(totals.cached_tokens),
             output_tokens: known(totals.output_tokens),
-            cost_usd: totals.cost_usd,
+            cost_usd: Spending::from(totals).known_usd(),
+            unpriced_calls: totals.unpriced_calls,
         }
     }
 }
@@ -167,7 +171,7 @@ pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
         let beginning = rebuild::beginning(store, &row)?;
         // A definition of another version may have no body readers here; its steps can still be shown.
         let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
-        Ok::<_, Failure>(Thread { line: thread_line(&thread, &row, &view.driven), beginning, body_readers })
+        Ok::<_, Failure>(Thread { line: thread_line(&view, &thread, &row)?, beginning, body_readers })
     });
     let (a, b) = (a?, b?);
     let parting = parting(store, a.side(), b.side())?;

@@ -11,8 +11,11 @@ use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::store_access::DrivenThreads;
+use super::in_flight::{self, InFlightTotals};
+use super::spending::known_usd;
+use super::store_access::{DrivenThreads, StoreView};
 use crate::conversation::rebuild;
+use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 use crate::thread::{Checkpoint, Origin};
 
@@ -26,7 +29,10 @@ pub struct ThreadLine {
     pub tags: Vec<String>,
     pub head: Option<Digest>,
     pub status: Status,
+    /// What its steps used.
     pub totals: Totals,
+    /// What visits used that are not committed; `None` if there are none with a call.
+    pub in_flight: Option<InFlightTotals>,
 }
 
 /// Totals of a thread.
@@ -40,6 +46,8 @@ pub struct Totals {
     pub output_tokens: u64,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
+    /// Of `model_calls`, those without a known price, which `cost_usd` leaves out.
+    pub unpriced_calls: u64,
 }
 
 impl Totals {
@@ -53,7 +61,17 @@ impl Totals {
     }
 }
 
-pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> ThreadLine {
+/// The line of a thread.
+///
+/// # Errors
+/// If its journal is damaged.
+pub fn thread_line(view: &StoreView, thread: &ThreadId, row: &Row) -> Result<ThreadLine, Failure> {
+    let visits = in_flight::visits(view.store.as_ref(), thread, row)?;
+    Ok(thread_line_with(view, thread, row, &visits))
+}
+
+/// Like [`thread_line`], with the visits that are not committed.
+pub fn thread_line_with(view: &StoreView, thread: &ThreadId, row: &Row, visits: &[VisitInFlight]) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
         event: "thread",
@@ -63,7 +81,7 @@ pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Thre
         label: row.label.clone(),
         tags: row.tags.clone(),
         head: row.head,
-        status: status(thread, row, driven),
+        status: status(thread, row, &view.driven),
         totals: Totals {
             steps: row.seq,
             model_calls: spent.model_calls,
@@ -71,8 +89,10 @@ pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Thre
             prompt_tokens: spent.usage.prompt_tokens,
             cached_tokens: spent.usage.cached_tokens,
             output_tokens: spent.usage.output_tokens,
-            cost_usd: spent.cost_usd,
+            cost_usd: known_usd(spent.cost_usd, spent.unpriced_calls),
+            unpriced_calls: spent.unpriced_calls,
         },
+        in_flight: InFlightTotals::of(visits),
     }
 }
 
@@ -148,6 +168,8 @@ pub struct NoteLine {
     pub usage: Option<Usage>,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
+    /// Model calls without a known price, which `cost_usd` leaves out.
+    pub unpriced_calls: u64,
     pub answered_by: Option<AnsweredBy>,
     /// The person who filled in the form.
     pub person: Option<String>,
@@ -260,7 +282,8 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
 fn note_line(note: Note) -> NoteLine {
     NoteLine {
         usage: note.usage,
-        cost_usd: note.cost_usd,
+        cost_usd: known_usd(note.cost_usd, note.unpriced()),
+        unpriced_calls: note.unpriced(),
         answered_by: note.answered_by,
         person: note.person,
         model: note.model,

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
+use super::in_flight;
 use super::lines::who;
 use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
@@ -69,15 +70,31 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
+    let mut uncommitted = in_flight::visits(store, &thread, &row)?;
     if let (Some(role), Some(visit)) = (&args.filter.role, args.visit) {
         let role = known_role(role, &thread, &workflow)?;
-        let seq = seq_of_visit(store, &thread, &row, &role, visit, args.filter.lane()?.as_ref())?;
-        return tell_requests(store, &thread, &row, seq, &|stored| stored.seq == seq, output);
+        let (found, lane) = (visits(store, &thread, &row, &role, visit)?, args.filter.lane()?);
+        let of_lane = |of: &LanePath| lane.as_ref().is_none_or(|lane| lane == of);
+        if !found.iter().any(|(of, _)| of_lane(of)) {
+            uncommitted.retain(|of| of.role.as_ref() == Some(&role) && of.visit == Some(visit) && of_lane(&of.lane));
+            if !uncommitted.is_empty() {
+                return in_flight::show(uncommitted.iter(), output).map(|()| Exit::Done);
+            }
+        }
+        let seq = seq_of_visit(&found, &thread, &role, visit, lane.as_ref())?;
+        tell_requests(store, &thread, &row, seq, &|stored| stored.seq == seq, output)?;
+        return Ok(Exit::Done);
     }
     let filter = args.filter.read(&thread, &workflow)?;
     let seqs = filter.seqs(store, &thread, row.seq, &|stored| has_request(store, stored))?;
     let wants = |stored: &StoredRecord| seqs.contains(&stored.seq) && filter.wants(stored);
-    tell_requests(store, &thread, &row, *seqs.end(), &wants, output)
+    let has_any = tell_requests(store, &thread, &row, *seqs.end(), &wants, output)?;
+    uncommitted.retain(|visit| filter.wants_in_flight(visit));
+    in_flight::show(uncommitted.iter(), output)?;
+    if !has_any && uncommitted.is_empty() && !output.is_json() {
+        output.text("no request is like that\n")?;
+    }
+    Ok(Exit::Done)
 }
 
 /// Whether a model was asked in a step.
@@ -92,7 +109,7 @@ fn has_request(store: &dyn Read, stored: &StoredRecord) -> Result<bool, Failure>
     Ok(transcript.counts().0 > 0)
 }
 
-/// Prints the requests of the wanted steps up to `last`.
+/// Prints the requests of the wanted steps up to `last`. Returns whether there are any.
 fn tell_requests(
     store: &dyn Read,
     thread: &ThreadId,
@@ -100,7 +117,7 @@ fn tell_requests(
     last: u64,
     wants: &dyn Fn(&StoredRecord) -> bool,
     output: &mut Output,
-) -> Result<Exit, Failure> {
+) -> Result<bool, Failure> {
     let (mut outcome, mut has_any) = (Ok(()), false);
     // A request follows from the steps before it, so those after the last one wanted are not read.
     let row = Row { seq: last.min(row.seq), ..row.clone() };
@@ -109,26 +126,21 @@ fn tell_requests(
         outcome = tell(&request, output);
         outcome.is_ok() && !output.is_closed()
     })?;
-    if !has_any && !output.is_json() {
-        output.text("no request is like that\n")?;
-    }
-    outcome.map(|()| Exit::Done)
+    outcome.map(|()| has_any)
 }
 
-/// The number of the step of a visit.
+/// The number of the step of a visit, of which `found` has those in all lanes.
 ///
 /// # Errors
 /// [`Code::ThreadUnknown`] if there is none, or several and no lane is named.
 fn seq_of_visit(
-    store: &dyn Read,
+    found: &[(LanePath, u64)],
     thread: &ThreadId,
-    row: &Row,
     role: &RoleName,
     visit: u64,
     lane: Option<&LanePath>,
 ) -> Result<u64, Failure> {
     let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
-    let found = visits(store, thread, row, role, visit)?;
     let of_lane = |seat: &&(LanePath, u64)| lane.is_none_or(|lane| *lane == seat.0);
     match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
         [(_, seq)] => Ok(*seq),
@@ -139,12 +151,12 @@ fn seq_of_visit(
             Err(failure.with_hint(if found.is_empty() {
                 "`rondo show` lists the visits".to_owned()
             } else {
-                format!("lanes with that visit: {}", names(&found))
+                format!("lanes with that visit: {}", names(found))
             }))
         }
         [..] => {
             let message = format!("visit {visit} of role {role} was made in {} lanes of thread {thread}", found.len());
-            Err(unknown(message).with_hint(format!("name one by --lane: {}", names(&found))))
+            Err(unknown(message).with_hint(format!("name one by --lane: {}", names(found))))
         }
     }
 }

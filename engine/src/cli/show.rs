@@ -7,19 +7,22 @@ use std::ops::RangeInclusive;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, Step, ToolNote, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, Step, ToolNote};
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
-use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line, who};
+use super::in_flight;
+use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line_with, who};
 use super::output::{Output, plural, word};
+use super::spending::Spending;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, store_folder, view_store_at};
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::{Bindings, rebuild};
+use crate::local::VisitInFlight;
 use crate::store::{Parent, Read, Row, Status};
 
 /// Show the steps of a thread
@@ -45,7 +48,8 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let store = view.store.as_ref();
     let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
     let follower = args.follow.then(|| Follower::new(folder, thread.clone())).transpose()?;
-    let line = thread_line(&thread, &row, &view.driven);
+    let mut uncommitted = in_flight::visits(store, &thread, &row)?;
+    let line = thread_line_with(&view, &thread, &row, &uncommitted);
     output.show(&line, || thread_text(&line))?;
     let next = *filter.seqs(store, &thread, row.seq, &|_| Ok(true))?.start();
     let (follower, hooks) = (follower.as_ref(), HookFigures::default());
@@ -54,12 +58,15 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     // A reader keeps files of the store open that its holder may have replaced.
     drop(view);
     let (line, row) = match follower {
-        Some(follower) => followed(follower, &mut shown, line, row, output)?,
+        Some(follower) => followed(follower, &mut shown, line, row, &mut uncommitted, output)?,
         None => (line, row),
     };
     if let Some(exit) = follower.and_then(Follower::exit) {
         return Ok(exit);
     }
+    uncommitted.retain(|visit| shown.filter.wants_in_flight(visit));
+    in_flight::show(uncommitted.iter(), output)?;
+    shown.has_any |= !uncommitted.is_empty();
     if !output.is_json() {
         if !shown.has_any && !args.filter.is_empty() {
             output.text("\nno step is like that\n")?;
@@ -74,12 +81,13 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Prints what is committed until the thread has ended or stopped, and each change of its status. Returns the thread
-/// as it stands then.
+/// as it stands then, and keeps in `uncommitted` what its last look found.
 fn followed(
     follower: &Follower,
     shown: &mut ShownSteps<'_>,
     mut line: ThreadLine,
     mut row: Row,
+    uncommitted: &mut Vec<VisitInFlight>,
     output: &mut Output,
 ) -> Result<(ThreadLine, Row), Failure> {
     if line.status == Status::Waiting && !output.is_json() {
@@ -88,7 +96,8 @@ fn followed(
     let (mut told, mut is_over) = (line.status, is_ended(row.status));
     while !is_over && !output.is_closed() {
         let Some((view, newer)) = follower.next()? else { break };
-        line = thread_line(&line.thread, &newer, &view.driven);
+        *uncommitted = in_flight::visits(view.store.as_ref(), &line.thread, &newer)?;
+        line = thread_line_with(&view, &line.thread, &newer, uncommitted);
         shown.print(&view, &line, &newer, output)?;
         let is_unchanged = newer.version == row.version;
         if line.status == Status::Stopped && !is_unchanged && !is_ended(newer.status) {
@@ -291,7 +300,7 @@ fn record_text(line: &RecordLine) -> String {
         }
         RecordLine::Compaction(compaction) => {
             let CompactionLine { seq, role, lane, text, through_visit, note, .. } = &**compaction;
-            let spent = spending(note.usage, note.cost_usd);
+            let spent = Spending::from(note).text();
             let who = who(role, lane);
             let head = format!("\n{seq:>3}. history of {who} up to visit {through_visit} put into one text{spent}\n");
             text.lines().fold(head, |mut told, line| {
@@ -311,7 +320,10 @@ pub(super) fn thread_text(line: &ThreadLine) -> String {
         let _ = write!(text, "  ({})", line.tags.join(", "));
     }
     let totals = &line.totals;
-    let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), spending(Some(totals.usage()), totals.cost_usd));
+    let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), Spending::from(totals).text());
+    if let Some(in_flight) = &line.in_flight {
+        let _ = writeln!(text, "  not committed: {}", in_flight.text());
+    }
     if let Some(head) = line.head {
         let _ = writeln!(text, "head {head}");
     }
@@ -322,7 +334,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
     let mut text = format!("\n{:>3}. {}", step.seq, who(&step.role, &step.lane));
     let took_ms = step.note.ended_at_ms.saturating_sub(step.note.started_at_ms);
     let _ = write!(text, ", visit {}: {}", step.visit, step.status);
-    let _ = write!(text, "{}", spending(step.note.usage, step.note.cost_usd));
+    let _ = write!(text, "{}", Spending::from(&step.note).text());
     let _ = write!(text, "  {}", seconds(took_ms));
     text.push_str(&step.note.answered_by.as_ref().map_or_else(String::new, by));
     if let Some(person) = &step.note.person {
@@ -334,7 +346,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
     }
     step.observations.iter().for_each(|observation| lanes_text(&mut text, observation));
     for lost in &step.note.cancelled {
-        let spent = spending(lost.usage, lost.cost_usd);
+        let spent = Spending::from(lost).text();
         if !spent.is_empty() {
             let _ = writeln!(text, "     {} had used{spent}", who(&lost.role, &lost.lane));
         }
@@ -397,7 +409,7 @@ fn call_text(note: &ToolNote) -> String {
 /// How many lines of a tool's result are shown; `--json` has them all.
 const RESULT_LINES: usize = 12;
 
-fn beginning(result: &str) -> String {
+pub(super) fn beginning(result: &str) -> String {
     let lines = result.lines().count();
     if lines <= RESULT_LINES + 1 {
         return result.to_owned();
@@ -463,22 +475,6 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
 
 pub(super) fn pretty(value: &rondo_protocol::Value) -> String {
     serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
-}
-
-/// Tokens and dollars, each after two blanks; empty for what was not counted.
-pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
-    let mut text = String::new();
-    if let Some(usage) = usage.filter(|usage| *usage != Usage::default()) {
-        let _ = write!(text, "  {} in", usage.prompt_tokens);
-        if let Some(percent) = usage.cached_tokens.saturating_mul(100).checked_div(usage.prompt_tokens) {
-            let _ = write!(text, " ({percent}% cached)");
-        }
-        let _ = write!(text, ", {} out", usage.output_tokens);
-    }
-    if let Some(cost) = cost_usd {
-        let _ = write!(text, "  ${cost:.4}");
-    }
-    text
 }
 
 /// What answered in place of a provider or a tool, after two blanks; else empty.

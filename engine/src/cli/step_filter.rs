@@ -11,6 +11,7 @@ use rondo_protocol::object::Record;
 use rondo_protocol::workflow::Workflow;
 
 use super::failure::Failure;
+use crate::local::VisitInFlight;
 use crate::store::{Read, StoredRecord};
 
 /// How many steps are read at a time when the last ones are looked for.
@@ -131,6 +132,16 @@ impl StepFilter {
             && self.lane.as_ref().is_none_or(|wanted| lane.is_some_and(|lane| is_within(lane, wanted)))
             && self.status.as_ref().is_none_or(|wanted| status == Some(wanted))
             && self.grep.as_ref().is_none_or(|wanted| texts.iter().any(|text| contains(text, wanted)))
+    }
+
+    /// Whether a visit that is not committed is wanted: it has no status, texts or number yet.
+    pub fn wants_in_flight(&self, visit: &VisitInFlight) -> bool {
+        let Self { role, lane, status, grep, seqs, newest: _ } = self;
+        status.is_none()
+            && grep.is_none()
+            && *seqs.end() == u64::MAX
+            && role.as_ref().is_none_or(|wanted| visit.role.as_ref() == Some(wanted))
+            && lane.as_ref().is_none_or(|wanted| is_within(&visit.lane, wanted))
     }
 
     /// The numbers, up to `last`, between which all wanted steps are printed: with `-n`, from the first of the last

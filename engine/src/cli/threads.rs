@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::lines::{ThreadLine, origin, thread_line};
 use super::output::{Output, Style, word};
 use super::since::{Since, since};
-use super::store_access::{StoreView, view_store};
+use super::store_access::view_store;
 use super::table::{Column, table};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
@@ -75,13 +75,13 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     let view = view_store(&args.store)?;
     let (mut lines, mut after) = (VecDeque::new(), None);
     let mut id_chars = MIN_ID_CHARS;
-    while let Some(StoreView { store, driven }) = &view {
-        let page = store.rows(after.as_ref(), PAGE)?;
+    while let Some(view) = &view {
+        let page = view.store.rows(after.as_ref(), PAGE)?;
         for (thread, row) in &page {
             // Ids come in order, so that the most similar ones are neighbours.
             id_chars = after.as_ref().map_or(id_chars, |before| id_chars.max(common_chars(before, thread) + 1));
             after = Some(thread.clone());
-            let line = thread_line(thread, row, driven);
+            let line = thread_line(view, thread, row)?;
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
             if !args.wants(&line, begun, now_ms) {
                 continue;
@@ -142,6 +142,9 @@ pub(super) fn listed<'a>(
             column("STATUS", &|line, _| word(&line.status)),
             column("STEPS", &|line, _| line.totals.steps.to_string()).rank(4).right(),
             column("AGE", &|_, age_ms| age(age_ms)).rank(1).right(),
+            column("NOT COMMITTED", &|line, _| line.in_flight.map_or_else(String::new, |of| of.cell()))
+                .rank(5)
+                .shrink(),
             column("TAGS", &|line, _| line.tags.join(" ")).rank(5).shrink(),
         ],
         width,

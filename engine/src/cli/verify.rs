@@ -63,9 +63,8 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         })?;
     }
     outcome?;
-    let head = super::lines::thread_line(&thread, &row, &view.driven).head;
-    output.show(&SumLine { event: "verified", thread: &thread, head, requests, faults }, || {
-        let head = head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
+    output.show(&SumLine { event: "verified", thread: &thread, head: row.head, requests, faults }, || {
+        let head = row.head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
         format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n")
     })?;
     Ok(if faults == 0 { Exit::Done } else { Exit::Damaged })

@@ -183,10 +183,11 @@ fn ended(
         }
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
-    let Spent { usage, cost_usd, model_calls, tool_calls, .. } = spent_of(&row);
+    let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } = spent_of(&row);
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
     let usage = (usage != rondo_protocol::object::Usage::default()).then_some(usage);
-    let note = Note { usage, cost_usd, model_calls, tool_calls, ..Note::default() };
+    let unpriced_calls = cost_usd.map_or(0, |_| unpriced_calls);
+    let note = Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() };
     Ok(VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None })
 }
 

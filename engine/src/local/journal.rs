@@ -10,7 +10,7 @@ use rondo_agent_kit::effects::Sent;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{ModelAnswer, ToolReply};
 use rondo_protocol::canonical;
-use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use crate::store::{self, JournalRecord, Read};
@@ -48,6 +48,9 @@ pub(super) enum Record {
     Failed {
         /// How many.
         attempts: u64,
+        /// That answer, which was paid for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Box<ModelRecord>>,
     },
     /// A person said whether a tool call may be made.
     Decided {
@@ -127,6 +130,12 @@ pub(super) struct ModelRecord {
     pub model: String,
     /// The logical name of the model, when it is not the role's first.
     pub fallback: Option<String>,
+    /// Who was asked: the role and its visit. Earlier versions did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visit: Option<(RoleName, u64)>,
+    /// Why the answer was refused, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +163,8 @@ impl ModelRecord {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     models: BTreeMap<u32, ModelRecord>,
+    /// Answers that ended an earlier run of the visit, which asked again.
+    given_up: Vec<ModelRecord>,
     tools: BTreeMap<u32, ToolRecord>,
     /// Calls that an earlier process started: position and use.
     intents: BTreeMap<u32, String>,
@@ -217,7 +228,10 @@ impl Journal {
                     journal.decided.insert(position, decision);
                 }
                 Record::Child { thread } => journal.child = Some(thread),
-                Record::Failed { attempts } => journal.attempts += attempts,
+                Record::Failed { attempts, answer } => {
+                    journal.attempts += attempts;
+                    journal.given_up.extend(answer.map(|answer| *answer));
+                }
                 Record::Refused if part == JournalPart::Visit => {
                     journal = Self { has_refused: true, next: journal.next, ..Self::default() };
                 }
@@ -250,14 +264,40 @@ impl Journal {
         self.models.values()
     }
 
+    /// The answers that ended an earlier run of the visit: paid for, and not given again.
+    pub(super) fn given_up(&self) -> impl Iterator<Item = &ModelRecord> {
+        self.given_up.iter()
+    }
+
+    /// The results that an earlier process left.
+    pub(super) fn tools(&self) -> impl Iterator<Item = &ToolRecord> {
+        self.tools.values()
+    }
+
+    /// Marks the answer at `position` as refused, unless an earlier process wrote it.
+    pub(super) fn refuse(&mut self, position: u32, why: &str) {
+        for record in &mut self.pending {
+            if let Record::Model(model) = record
+                && model.position == position
+            {
+                model.refused = Some(why.to_owned());
+            }
+        }
+    }
+
     /// Whether a head has to be stored with the next answer, because no commit has stored it yet.
     pub(super) fn lacks_head(&mut self, head: Digest) -> bool {
         self.heads.insert(head)
     }
 
-    /// Calls that were started and have no result: it is unknown whether they had their effect.
+    /// Calls that were started and have no result, by position: it is unknown whether they had their effect.
+    pub(super) fn open_calls(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.open.iter().map(|(position, tool)| (*position, tool.as_str()))
+    }
+
+    /// The tools of these calls.
     pub(super) fn open_intents(&self) -> impl Iterator<Item = &str> {
-        self.open.values().map(String::as_str)
+        self.open_calls().map(|(_, tool)| tool)
     }
 
     /// What the journal holds about the tool call at `position`.
@@ -317,15 +357,14 @@ impl Journal {
     /// Counts a call that failed for good.
     pub(super) fn failed_attempt(&mut self) {
         self.attempts += 1;
-        self.add(Record::Failed { attempts: 1 });
+        self.add(Record::Failed { attempts: 1, answer: None });
     }
 
-    /// Replaces an answer that is not written yet by the number of its attempts: it must not be given again.
+    /// Turns an answer that is not written yet into a failed one: it must not be given again.
     pub(super) fn give_up_pending(&mut self) {
         for record in &mut self.pending {
             if let Record::Model(model) = record {
-                let attempts = model.attempts;
-                *record = Record::Failed { attempts };
+                *record = Record::Failed { attempts: model.attempts, answer: Some(model.clone()) };
             }
         }
     }

@@ -10,12 +10,12 @@ use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::{Deltas, redacting};
 use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::call::{
-    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolCall, ToolReply, TurnReply,
+    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
-use rondo_protocol::object::{AnsweredBy, Head, Request, Usage};
+use rondo_protocol::object::{AnsweredBy, Head, Note, Request, Usage};
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::journal::{JournaledObject, ModelRecord, Record};
@@ -35,11 +35,13 @@ pub(super) struct VisitEffects<'a> {
     pub(super) attempts: u64,
     /// The index of the role's head in use: a step stays with the model that answered it.
     model: usize,
-    pub(super) model_calls: u64,
+    model_calls: u64,
     /// Tool calls of a turn that a hook answered as a whole.
-    pub(super) tool_calls_given: u64,
-    pub(super) usage: Option<Usage>,
-    pub(super) cost_usd: Option<f64>,
+    tool_calls_given: u64,
+    usage: Option<Usage>,
+    cost_usd: Option<f64>,
+    /// Of `model_calls`, those without a known price.
+    unpriced_calls: u64,
     /// The last model call and its reply, until the loop settles it.
     last: Option<UnsettledCall>,
     pub(super) objects: Vec<Object>,
@@ -88,12 +90,15 @@ impl Effects for VisitEffects<'_> {
     fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(UnsettledCall { call, answer, answered_by, passed, served }) = self.last.take() else { return };
-            let visit = visit_of(&call.site);
+            let (visit, position) = (visit_of(&call.site), call.site.position);
             let Served { attempt, model, provider, duration_ms } = served;
             let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
             if let Some(path) = self.context.paths.get(&CallKind::Model).filter(|_| passed > 0) {
                 let verdict = if refused.is_some() { Verdict::Refused } else { Verdict::Accepted };
                 path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
+            }
+            if let Some(why) = &refused {
+                self.tool_runner.journal.refuse(position, why);
             }
             let cached_tokens = usage.map(|usage| usage.cached_tokens);
             self.context.sink.emit(What::CallSettled {
@@ -142,6 +147,7 @@ impl<'a> VisitEffects<'a> {
             tool_calls_given: 0,
             usage: None,
             cost_usd: None,
+            unpriced_calls: 0,
             last: None,
             objects: Vec::new(),
             turn_is_rewritten: false,
@@ -157,6 +163,31 @@ impl<'a> VisitEffects<'a> {
         self.tool_calls_given = self.tool_calls_given.saturating_add(uses);
         self.usage = turn.usage;
         self.cost_usd = turn.cost_usd;
+        self.unpriced_calls = turn.cost_usd.map_or(replies, |_| 0);
+    }
+
+    /// Counts the answers that ended earlier runs of the visit, which were paid for.
+    pub(super) fn count_given_up(&mut self, site: &Site) {
+        let answers: Vec<ModelAnswer> =
+            self.tool_runner.journal.given_up().map(|record| record.answer.clone()).collect();
+        for answer in &answers {
+            self.count(answer);
+            self.context.account(site).count(answer.usage, answer.cost_usd);
+        }
+    }
+
+    /// What the visit used so far, and how many attempts it made, with those of earlier processes.
+    pub(super) fn note(&self) -> Note {
+        let unpriced_calls = self.cost_usd.map_or(0, |_| self.unpriced_calls);
+        Note {
+            attempts: self.attempts,
+            model_calls: self.model_calls,
+            tool_calls: self.tool_calls_given,
+            usage: self.usage,
+            cost_usd: self.cost_usd,
+            unpriced_calls,
+            ..Note::default()
+        }
     }
 
     fn count(&mut self, answer: &ModelAnswer) {
@@ -164,8 +195,9 @@ impl<'a> VisitEffects<'a> {
         if let Some(usage) = answer.usage {
             *self.usage.get_or_insert_default() += usage;
         }
-        if let Some(cost) = answer.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
+        match answer.cost_usd {
+            Some(cost) => *self.cost_usd.get_or_insert_default() += cost,
+            None => self.unpriced_calls += 1,
         }
     }
 
@@ -198,7 +230,7 @@ impl<'a> VisitEffects<'a> {
         let AttemptResult { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
             Err(fault) => {
-                self.tool_runner.journal.add(Record::Failed { attempts });
+                self.tool_runner.journal.add(Record::Failed { attempts, answer: None });
                 return Err(fault);
             }
         };
@@ -220,6 +252,8 @@ impl<'a> VisitEffects<'a> {
             objects,
             model: sent.model.clone(),
             fallback: sent.fallback.clone(),
+            visit: Some((call.site.role.clone(), call.site.visit)),
+            refused: None,
         })));
         let served = Served { attempt, model: sent.model.clone(), provider: self.provider(), duration_ms };
         self.last =

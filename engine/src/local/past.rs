@@ -74,13 +74,14 @@ pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) ->
         return Ok(None);
     }
     let mut left = InFlight::default();
-    for record in compaction.models().chain(journal.models()) {
+    for record in [&compaction, &journal].into_iter().flat_map(|of| of.models().chain(of.given_up())) {
         left.model_calls += 1;
         if let Some(usage) = record.answer.usage {
             *left.usage.get_or_insert_default() += usage;
         }
-        if let Some(cost) = record.answer.cost_usd {
-            *left.cost_usd.get_or_insert_default() += cost;
+        match record.answer.cost_usd {
+            Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
+            None => left.unpriced_calls += 1,
         }
     }
     left.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));

@@ -35,7 +35,7 @@ impl Engine {
         }
         let asks = ready.run_config.in_doubt.is_none();
         let mut in_flight = BTreeMap::new();
-        for path in lanes.iter().map(|(path, _)| path.clone()).chain([LanePath::trunk()]) {
+        for path in store.journaled_lanes(&ready.thread)? {
             let found = left(&**store, &ready.thread, &path, asks)?;
             in_flight.extend(found.map(|found| (path, found)));
         }

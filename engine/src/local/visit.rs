@@ -126,7 +126,8 @@ pub(super) async fn visit(
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
     let mut effects = VisitEffects::new(context, model_context, tool_runner, attempts);
-    let result = until_stopped(context, turn(context, call, &mut effects)).await;
+    effects.count_given_up(&at);
+    let mut result = until_stopped(context, turn(context, call, &mut effects)).await;
     if let Err(fault) = &result
         && matches!(fault.class, FaultClass::Contract | FaultClass::Refused)
         && context.journal_part == JournalPart::Visit
@@ -134,11 +135,17 @@ pub(super) async fn visit(
         // A resumed run requests an unusable reply again; its script entries stay used.
         effects.tool_runner.journal.give_up_pending();
     }
-    let VisitEffects { attempts, model_calls, tool_calls_given, tool_runner, usage, cost_usd, objects, .. } = effects;
+    let used = effects.note();
+    if let Ok(reply) = &mut result {
+        // A turn knows nothing of the answers that ended earlier runs of the visit.
+        (reply.usage, reply.cost_usd) = (used.usage, used.cost_usd);
+    }
+    let VisitEffects { tool_runner, objects, .. } = effects;
     let mut visited = tool_runner.end(&at, result);
     visited.objects = objects;
-    visited.note.tool_calls = visited.note.tool_calls.saturating_add(tool_calls_given);
-    visited.note = Note { attempts, model_calls, usage, cost_usd, ..visited.note };
+    let Note { tools, tool_calls, person, .. } = visited.note;
+    let tool_calls = tool_calls.saturating_add(used.tool_calls);
+    visited.note = Note { tools, tool_calls, person, ..used };
     Ok(visited)
 }
 

@@ -233,6 +233,18 @@ pub(super) fn records(thread: &ThreadId, lane: &LanePath) -> Range<Vec<u8>> {
     below(record_prefix(thread, lane))
 }
 
+/// The journals of all lanes of a thread, in [`Family::Journal`].
+pub(super) fn records_of(thread: &ThreadId) -> Range<Vec<u8>> {
+    below(of_thread(RECORD, thread))
+}
+
+/// The lane in the key of a journal record.
+pub(super) fn lane_of_record(key: &[u8]) -> Option<LanePath> {
+    let rest = key.strip_prefix(&RECORD)?.get(16..)?;
+    let (lane, _position) = rest.split_last_chunk::<4>()?;
+    LanePath::new(std::str::from_utf8(lane.strip_suffix(&[0])?).ok()?).ok()
+}
+
 /// The position at the end of a record's key, or the number of a line.
 pub(super) fn position(key: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*key.last_chunk()?))

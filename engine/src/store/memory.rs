@@ -296,6 +296,12 @@ impl Read for MemoryStore {
             .collect())
     }
 
+    fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error> {
+        let contents = self.contents.lock();
+        let lanes = contents.journal.iter().filter(|((of, _), records)| of == thread && !records.is_empty());
+        Ok(lanes.map(|((_, lane), _)| lane.clone()).collect())
+    }
+
     fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.contents.lock().batches.get(batch).and_then(|batch| batch.record.clone()))
     }

@@ -112,6 +112,9 @@ pub trait Read: Send + Sync {
     /// The journal of a lane, in order of position.
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error>;
 
+    /// The lanes of a thread whose journal has records, in path order. One that has no step yet has no row.
+    fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error>;
+
     /// The record of a batch, as its owner wrote it.
     fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error>;
 

@@ -304,6 +304,18 @@ impl<T: Tables> Read for T {
         })
     }
 
+    fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error> {
+        let mut lanes: Vec<LanePath> = Vec::new();
+        self.range(Family::Journal, keys::records_of(thread), &mut |key, _| {
+            let lane = keys::lane_of_record(key).ok_or_else(|| strange(Family::Journal, key, "record"))?;
+            if lanes.last() != Some(&lane) {
+                lanes.push(lane);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(lanes)
+    }
+
     fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
         value(self, (Family::Threads, &keys::batch(batch)), None, |value| {
             codec::read_bytes(value, codec::BATCH).map(<[u8]>::to_vec)

@@ -23,6 +23,9 @@ pub struct Spent {
     pub usage: Usage,
     /// US dollars, if prices are known.
     pub cost_usd: Option<f64>,
+    /// Model replies without a known price.
+    #[serde(default)]
+    pub unpriced_calls: u64,
     /// Milliseconds with at least one active lane.
     pub active_ms: u64,
 }
@@ -97,6 +100,7 @@ impl Budget {
         self.under_way.remove(lane);
         self.spent.model_calls += note.model_calls;
         self.spent.tool_calls += note.tool_calls;
+        self.spent.unpriced_calls += note.unpriced();
         self.add(role, note.usage, note.cost_usd);
         for lost in &note.cancelled {
             self.lose(lost);
@@ -108,6 +112,7 @@ impl Budget {
         self.under_way.remove(&lost.lane);
         self.spent.model_calls += lost.model_calls;
         self.spent.tool_calls += lost.tool_calls;
+        self.spent.unpriced_calls += lost.unpriced();
         self.add(&lost.role, lost.usage, lost.cost_usd);
     }
 

@@ -64,7 +64,13 @@ enum EndFold {
 impl Checkpoint {
     /// Reads a checkpoint, or `None` if it is of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok().filter(|checkpoint: &Self| checkpoint.version == VERSION)
+        let mut checkpoint: Self = serde_json::from_slice(bytes).ok()?;
+        let spent = &mut checkpoint.spent;
+        if spent.cost_usd.is_none() {
+            // Checkpoints of earlier versions lack this count.
+            spent.unpriced_calls = spent.model_calls;
+        }
+        (checkpoint.version == VERSION).then_some(checkpoint)
     }
 
     /// What was spent.
@@ -304,4 +310,19 @@ impl LaneFold {
 
 fn unwritable(error: &serde_json::Error) -> Fault {
     Fault::new(Code::ContractBroken, FaultClass::Contract, format!("the thread's state has no JSON form: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
+        let spent = Spent { model_calls: 2, ..Spent::default() };
+        let (trunk, roles) = (LaneFold::default(), BTreeMap::new());
+        let mut stored = serde_json::to_value(Checkpoint { version: VERSION, trunk, spent, roles }).unwrap();
+        stored["spent"].as_object_mut().unwrap().remove("unpriced_calls").unwrap();
+        let read = Checkpoint::from_bytes(stored.to_string().as_bytes()).unwrap();
+        assert_eq!(read.spent(), Spent { unpriced_calls: 2, ..spent });
+    }
 }

@@ -434,6 +434,7 @@ pub(super) fn cancel(
             role: visit.role,
             usage: left.usage,
             cost_usd: left.cost_usd,
+            unpriced_calls: left.cost_usd.map_or(0, |_| left.unpriced_calls),
             model_calls: left.model_calls,
             tool_calls: 0,
             effect_unknown: None,

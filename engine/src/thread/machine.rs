@@ -648,6 +648,7 @@ pub(super) fn lost(path: &LanePath, role: &RoleName, note: &Note, effect_unknown
         role: role.clone(),
         usage: note.usage,
         cost_usd: note.cost_usd,
+        unpriced_calls: note.unpriced_calls,
         model_calls: note.model_calls,
         tool_calls: note.tool_calls,
         effect_unknown,

@@ -268,6 +268,8 @@ pub struct InFlight {
     pub usage: Option<Usage>,
     /// Their cost in US dollars.
     pub cost_usd: Option<f64>,
+    /// The number of replies without a known price.
+    pub unpriced_calls: u64,
     /// The number of replies.
     pub model_calls: u64,
     /// The fault to stop with if a tool call may have had its effect.

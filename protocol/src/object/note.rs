@@ -151,6 +151,9 @@ pub struct Note {
     pub usage: Option<Usage>,
     /// US dollars, or `None` if no price is known.
     pub cost_usd: Option<f64>,
+    /// The number of model replies without a known price, if others have one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
     /// What gave the last model reply of the step.
     pub answered_by: Option<AnsweredBy>,
     /// The person who answered, by the name of their account.
@@ -200,6 +203,13 @@ pub struct Note {
     pub cancelled: Vec<CancelledLane>,
 }
 
+impl Note {
+    /// The number of model replies that `cost_usd` leaves out.
+    pub fn unpriced(&self) -> u64 {
+        self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls)
+    }
+}
+
 /// A bounded edge that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundedEdge {
@@ -222,6 +232,9 @@ pub struct CancelledLane {
     pub usage: Option<Usage>,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
+    /// The number of model replies without a known price, if others have one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
     /// The number of model replies.
     pub model_calls: u64,
     /// The number of tool results.
@@ -229,4 +242,11 @@ pub struct CancelledLane {
     /// A tool that started a change and did not end in time: whether it took effect is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_unknown: Option<String>,
+}
+
+impl CancelledLane {
+    /// The number of model replies that `cost_usd` leaves out.
+    pub fn unpriced(&self) -> u64 {
+        self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls)
+    }
 }

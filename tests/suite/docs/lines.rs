@@ -255,10 +255,21 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     let whole = threads.iter().zip(&ids).filter(|(thread, _)| thread["name"] == "everything");
     let whole: Vec<&str> = whole.map(|(_, id)| *id).collect();
     place.file("faulty.yaml", "rondo: 1\nnme: x\n");
+    // A run that stops in a visit with refused answers and a tool call.
+    place.file("busy.yaml", BUSY);
+    let broken = [
+        "writer:",
+        "  - { raw: no front matter }",
+        "  - tools: [{ name: list_files, args: {} }]",
+        "    then: { raw: no }",
+    ];
+    place.file("broken.yaml", broken.join("\n"));
+    place.run(["run", "busy.yaml", "--script", "broken.yaml", "--trust", "--json"]).exits(5);
 
     let mut words: Vec<Vec<&str>> =
         vec![vec!["threads"], vec!["usage"], vec!["usage", "--by", "role"], vec!["validate", "faulty.yaml"]];
     words.extend(ids.iter().flat_map(|id| [vec!["show", id], vec!["messages", id]]));
+    words.extend([vec!["show", "last"], vec!["messages", "last"]]);
     words.push(vec!["diff", whole[0], whole[1]]);
     words.push(vec!["fork", whole[0], "--with", "edited.yaml", "--dry-run"]);
     words.push(vec!["rm", whole[whole.len() - 1], "--dry-run"]);

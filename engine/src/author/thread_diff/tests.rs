@@ -302,6 +302,10 @@ impl Read for Counting<'_> {
         self.count().journal(thread, lane)
     }
 
+    fn journaled_lanes(&self, thread: &ThreadId) -> Result<Vec<LanePath>, Error> {
+        self.count().journaled_lanes(thread)
+    }
+
     fn batch(&self, batch: &BatchId) -> Result<Option<Vec<u8>>, Error> {
         self.count().batch(batch)
     }

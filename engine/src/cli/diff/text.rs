@@ -10,7 +10,8 @@ use rondo_protocol::Value;
 
 use super::super::lines::{StepLine, ThreadLine, who};
 use super::super::output::{Style, one_line, plural, printable, word};
-use super::super::show::{block, spending};
+use super::super::show::block;
+use super::super::spending::Spending;
 use super::{DiffLine, KnownTotals, Sides, TotalsLine, names, tools_and_repairs};
 use crate::author::thread_diff::words::{Part, words};
 use crate::store::StoredStep;
@@ -92,8 +93,7 @@ impl DiffText {
             let [old, new] = [a, b].map(|step| step.map_or(0, |step| tools_and_repairs(step).count()));
             let _ = writeln!(text, "     its tool calls and repairs differ: {old} in a, {new} in b");
         }
-        let [of_a, of_b] =
-            [a, b].map(|step| step.map_or_else(String::new, |step| spending(step.note.usage, step.note.cost_usd)));
+        let [of_a, of_b] = [a, b].map(|step| step.map_or_else(String::new, |step| Spending::from(&step.note).text()));
         if of_a != of_b {
             for (name, spent) in [("a", of_a), ("b", of_b)].into_iter().filter(|(_, spent)| !spent.is_empty()) {
                 let _ = writeln!(text, "     {name}{spent}");
@@ -260,8 +260,9 @@ fn totals_text(totals: &TotalsLine) -> String {
         "", "steps", "calls", "tools", "prompt", "cached", "output", "cost"
     );
     for (name, totals) in [("a", totals.a), ("b", totals.b)] {
-        let KnownTotals { steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost_usd } =
-            totals;
+        let KnownTotals {
+            steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost_usd, ..
+        } = totals;
         let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string());
         let cost = cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
         let [prompt, cached, output] = [prompt_tokens, cached_tokens, output_tokens].map(tokens);
@@ -269,6 +270,13 @@ fn totals_text(totals: &TotalsLine) -> String {
             text,
             "{name:<4}{steps:>8} {model_calls:>8} {tool_calls:>8} {prompt:>10} {cached:>10} {output:>10} {cost:>10}"
         );
+    }
+    for (name, totals) in [("a", totals.a), ("b", totals.b)] {
+        let KnownTotals { model_calls, cost_usd, unpriced_calls, .. } = totals;
+        if cost_usd.is_some() && unpriced_calls > 0 {
+            let calls = plural(model_calls, "call");
+            let _ = writeln!(text, "{unpriced_calls} of {calls} in {name} have no known price");
+        }
     }
     text
 }

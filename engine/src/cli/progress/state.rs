@@ -13,7 +13,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::lines::who as who_in;
 use super::super::output::{plural, printable, word};
-use super::super::show::{by, seconds, spending};
+use super::super::show::{by, seconds};
+use super::super::spending::Spending;
 use super::line::{Line, Tone};
 use crate::local::WARNING;
 
@@ -54,7 +55,7 @@ struct RunState {
     voice: Option<Visit>,
     begun_ms: u64,
     speaking: BTreeMap<LanePath, ActiveVisit>,
-    spent: Spent,
+    spent: Spending,
     /// By node: calls it answered, and what they had cost in US dollars.
     hooks: BTreeMap<String, (u64, f64)>,
 }
@@ -80,30 +81,9 @@ struct ActiveVisit {
     calls: BTreeMap<String, String>,
     /// How many answers were refused.
     refused: u32,
-    spent: Spent,
+    spent: Spending,
     /// The hook that answered the last model call.
     hook: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    usage: Option<Usage>,
-    cost_usd: Option<f64>,
-}
-
-impl Spent {
-    fn add(&mut self, other: Self) {
-        if let Some(usage) = other.usage {
-            *self.usage.get_or_insert_default() += usage;
-        }
-        if let Some(cost) = other.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
-    }
-
-    fn text(self) -> String {
-        spending(self.usage, self.cost_usd)
-    }
 }
 
 impl ProgressState {
@@ -198,7 +178,7 @@ impl ActiveVisit {
             unfinished: String::new(),
             calls: BTreeMap::new(),
             refused: 0,
-            spent: Spent::default(),
+            spent: Spending::default(),
             hook: None,
         }
     }
@@ -226,8 +206,8 @@ impl ActiveVisit {
         if let Some(usage) = self.spent.usage.filter(|usage| *usage != Usage::default()) {
             let _ = write!(words, "{} in, {} out  ", usage.prompt_tokens, usage.output_tokens);
         }
-        if let Some(cost) = self.spent.cost_usd {
-            let _ = write!(words, "${cost:.4}  ");
+        if let Some(cost) = self.spent.cost_text() {
+            let _ = write!(words, "{cost}  ");
         }
         if self.refused > 0 {
             let _ = write!(words, "{} refused  ", plural(u64::from(self.refused), "answer"));
@@ -314,7 +294,7 @@ impl RunState {
             What::CallSettled { .. } => self.call_settled(&event.what),
             What::StepCommitted { site: CommittedSite { role, visit, lane: Some(lane) }, seq, status, .. } => {
                 let (spent, begun_ms, hook) =
-                    self.speaking.remove(lane).map_or((Spent::default(), event.at_ms, None), |speaking| {
+                    self.speaking.remove(lane).map_or((Spending::default(), event.at_ms, None), |speaking| {
                         (speaking.spent, speaking.begun_ms, speaking.hook)
                     });
                 let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
@@ -378,7 +358,7 @@ impl RunState {
     /// Counts an answer; tells of one that was refused, which was paid for like any other.
     fn call_settled(&mut self, what: &What) -> Option<Line> {
         let What::CallSettled { visit, usage, cost_usd, answered_by, refused, .. } = what else { return None };
-        let spent = Spent { usage: *usage, cost_usd: *cost_usd };
+        let spent = Spending::of_call(*usage, *cost_usd);
         self.spent.add(spent);
         let speaking = self.speaking.get_mut(&visit.lane)?;
         if *answered_by == AnsweredBy::Port {

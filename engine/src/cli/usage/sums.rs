@@ -10,6 +10,7 @@ use super::By;
 pub struct Used {
     usage: Option<Usage>,
     cost_usd: Option<f64>,
+    unpriced_calls: u64,
     model_calls: u64,
     tool_calls: u64,
 }
@@ -17,14 +18,14 @@ pub struct Used {
 impl From<&Note> for Used {
     fn from(note: &Note) -> Self {
         let Note { usage, cost_usd, model_calls, tool_calls, .. } = *note;
-        Self { usage, cost_usd, model_calls, tool_calls }
+        Self { usage, cost_usd, unpriced_calls: note.unpriced(), model_calls, tool_calls }
     }
 }
 
 impl From<&CancelledLane> for Used {
     fn from(lost: &CancelledLane) -> Self {
         let CancelledLane { usage, cost_usd, model_calls, tool_calls, .. } = *lost;
-        Self { usage, cost_usd, model_calls, tool_calls }
+        Self { usage, cost_usd, unpriced_calls: lost.unpriced(), model_calls, tool_calls }
     }
 }
 
@@ -75,13 +76,13 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// A note has one figure for its calls: they count as priced if one of them was, and likewise as counted.
+    /// A note has one figure for the tokens of its calls: they count as counted if one of them was.
     pub fn add(&mut self, used: Used) {
-        let Used { usage, cost_usd, model_calls, tool_calls } = used;
+        let Used { usage, cost_usd, unpriced_calls, model_calls, tool_calls } = used;
         self.model_calls += model_calls;
         self.tool_calls += tool_calls;
         self.uncounted_calls += if usage.is_none() { model_calls } else { 0 };
-        self.unpriced_calls += if cost_usd.is_none() { model_calls } else { 0 };
+        self.unpriced_calls += unpriced_calls;
         self.known.add(usage, cost_usd);
     }
 

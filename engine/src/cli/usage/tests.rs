@@ -173,6 +173,7 @@ async fn the_calls_of_a_child_are_counted_in_its_own_thread() {
         role: role(role_name),
         usage: Some(counted(5, 0, 1)),
         cost_usd: Some(0.5),
+        unpriced_calls: 0,
         model_calls: 1,
         tool_calls: 1,
         effect_unknown: None,

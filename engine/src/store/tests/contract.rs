@@ -353,6 +353,13 @@ pub(crate) async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>
     let lanes = ["a[1]", "a[10]", ""];
     let records = lanes.map(|lane| record(lane, 0, lane)).to_vec();
     store.record(trunk.thread.clone(), records, true).await.unwrap();
+    store.record(trunk.thread.clone(), vec![record("a[1]", 1, "")], true).await.unwrap();
+    store.record(thread(2), vec![record("b[1]", 0, "")], true).await.unwrap();
+    let journaled = || -> Vec<String> {
+        let lanes = store.journaled_lanes(&thread(1)).unwrap();
+        lanes.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(journaled(), ["", "a[10]", "a[1]"]);
     let lane = LanePath::new("a[1]").unwrap();
     let clearing = Commit { clear_journal: vec![lane.clone()], ..trunk.next("one") };
     store.commit(clearing).await.unwrap();
@@ -360,6 +367,7 @@ pub(crate) async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>
     for lane in ["a[10]", ""] {
         assert_eq!(store.journal(&trunk.thread, &LanePath::new(lane).unwrap()), Ok(vec![record(lane, 0, lane)]));
     }
+    assert_eq!(journaled(), ["", "a[10]"]);
 }
 
 pub(crate) async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {

@@ -1,0 +1,163 @@
+//! Visits whose step is not committed: the answers that they have, which were paid for, and what refused them.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::id::ThreadId;
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::lines::who;
+use super::output::{Output, plural};
+use super::show::{beginning, block, seconds};
+use super::spending::Spending;
+use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
+use crate::store::{Read, Row, Status};
+
+/// What the calls of such visits used; the totals of the thread leave them out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct InFlightTotals {
+    pub model_calls: u64,
+    /// Of these, the answers that were refused.
+    pub refused: u64,
+    pub tool_calls: u64,
+    /// Tokens; `None` if no call has counts.
+    pub prompt_tokens: Option<u64>,
+    pub cached_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    /// US dollars, if a price is known.
+    pub cost_usd: Option<f64>,
+    /// Of `model_calls`, those without a known price, which `cost_usd` leaves out.
+    pub unpriced_calls: u64,
+    #[serde(skip)]
+    spending: Spending,
+}
+
+impl InFlightTotals {
+    /// `None` if there are no calls.
+    pub fn of(visits: &[VisitInFlight]) -> Option<Self> {
+        let mut totals = Self::default();
+        for call in visits.iter().flat_map(|visit| &visit.calls) {
+            match call {
+                CallInFlight::Model(model) => {
+                    totals.model_calls += 1;
+                    totals.refused += u64::from(model.refused.is_some());
+                    totals.spending.add(Spending::of_call(model.usage, model.cost_usd));
+                }
+                CallInFlight::Tool(_) => totals.tool_calls += 1,
+            }
+        }
+        let Spending { usage, unpriced_calls, .. } = totals.spending;
+        let cost_usd = totals.spending.known_usd();
+        let (prompt_tokens, cached_tokens) = (usage.map(|of| of.prompt_tokens), usage.map(|of| of.cached_tokens));
+        let output_tokens = usage.map(|of| of.output_tokens);
+        (totals.model_calls + totals.tool_calls > 0).then_some(Self {
+            prompt_tokens,
+            cached_tokens,
+            output_tokens,
+            cost_usd,
+            unpriced_calls,
+            ..totals
+        })
+    }
+
+    /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.calls_text(), self.spending.text())
+    }
+
+    /// The same in one column of a table, whose cells may lose their ends.
+    pub fn cell(&self) -> String {
+        let Some(cost) = self.cost_usd else { return self.calls_text() };
+        let unpriced = match self.unpriced_calls {
+            0 => String::new(),
+            calls => format!(" + {calls} unpriced"),
+        };
+        format!("${cost:.4}{unpriced}, {}", self.calls_text())
+    }
+
+    fn calls_text(&self) -> String {
+        let refused = if self.refused > 0 { format!(", {} refused", self.refused) } else { String::new() };
+        let tools = match self.tool_calls {
+            0 => String::new(),
+            calls => format!(", {}", plural(calls, "tool call")),
+        };
+        format!("{}{refused}{tools}", plural(self.model_calls, "call"))
+    }
+}
+
+/// The visits of a thread that are not committed. One that has come to its end has none: its last commit took them in.
+pub fn visits(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Vec<VisitInFlight>, Failure> {
+    Ok(if row.status == Status::Done { Vec::new() } else { in_flight(store, thread)? })
+}
+
+#[derive(Debug, Serialize)]
+struct VisitLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    visit: &'a VisitInFlight,
+    totals: Option<InFlightTotals>,
+}
+
+/// Prints these visits.
+pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mut Output) -> Result<(), Failure> {
+    visits.try_for_each(|visit| {
+        let totals = InFlightTotals::of(std::slice::from_ref(visit));
+        let line = VisitLine { event: "in_flight", visit, totals };
+        output.show(&line, || visit_text(visit, totals.as_ref()))
+    })
+}
+
+fn visit_text(visit: &VisitInFlight, totals: Option<&InFlightTotals>) -> String {
+    let VisitInFlight { role, visit: number, lane, child, calls } = visit;
+    let mut text = String::from("\n  -. ");
+    match role {
+        Some(role) => text.push_str(&who(role, lane)),
+        None if lane.is_trunk() => text.push_str("a step"),
+        None => text.push_str(lane.as_str()),
+    }
+    if let Some(number) = number {
+        let _ = write!(text, ", visit {number}");
+    }
+    let figures = totals.map_or_else(String::new, |totals| format!(", {}", totals.text()));
+    let _ = writeln!(text, ": not committed{figures}");
+    if let Some(child) = child {
+        let _ = writeln!(text, "     thread {child}");
+    }
+    for call in calls {
+        match call {
+            CallInFlight::Model(model) => model_text(&mut text, model),
+            CallInFlight::Tool(tool) => tool_text(&mut text, tool),
+        }
+    }
+    text
+}
+
+fn model_text(text: &mut String, model: &ModelInFlight) {
+    let spent = Spending::of_call(model.usage, model.cost_usd).text();
+    let refused = match (&model.refused, model.given_up) {
+        (None, _) => "",
+        (Some(_), false) => " refused",
+        (Some(_), true) => " refused, and the run stopped",
+    };
+    let _ = writeln!(text, "     answer{refused}{spent}");
+    block(text, "", &beginning(&model.reply.parts.text()));
+    for tool in model.reply.parts.tool_calls() {
+        block(text, &format!("asks for {}", tool.name), &tool.arguments);
+    }
+    match &model.repair {
+        Some(repair) => block(text, "repair >", repair),
+        None => block(text, "because", model.refused.as_deref().unwrap_or_default()),
+    }
+}
+
+fn tool_text(text: &mut String, tool: &ToolInFlight) {
+    let ToolInFlight { name, text: output, failed, duration_ms, .. } = tool;
+    let name = name.as_deref().unwrap_or("call");
+    let Some(output) = output else {
+        let _ = writeln!(text, "     tool {name}: whether it had its effect is not known");
+        return;
+    };
+    let mark = if *failed { ", failed" } else { "" };
+    let lasted = duration_ms.map_or_else(String::new, |lasted| format!(", {}", seconds(lasted)));
+    block(text, &format!("tool {name}{mark}{lasted} >"), &beginning(output));
+}
