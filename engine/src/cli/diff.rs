@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Entry, Usage};
+use rondo_protocol::object::{Entry, KnownCost, Usage};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -12,7 +12,6 @@ use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use super::output::{Output, Style};
-use super::spending::Spending;
 use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
@@ -96,7 +95,8 @@ struct StepSide<'a> {
     output: &'a Value,
     answer: &'a str,
     usage: Option<Usage>,
-    cost_usd: Option<f64>,
+    #[serde(flatten)]
+    cost: KnownCost,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,9 +115,8 @@ struct KnownTotals {
     prompt_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    cost_usd: Option<f64>,
-    /// Of `model_calls`, those that `cost_usd` leaves out.
-    unpriced_calls: u64,
+    #[serde(flatten)]
+    cost: KnownCost,
 }
 
 impl KnownTotals {
@@ -132,8 +131,7 @@ impl KnownTotals {
             prompt_tokens: known(totals.prompt_tokens),
             cached_tokens: known(totals.cached_tokens),
             output_tokens: known(totals.output_tokens),
-            cost_usd: Spending::from(totals).known_usd(),
-            unpriced_calls: totals.unpriced_calls,
+            cost: totals.cost,
         }
     }
 }
@@ -267,7 +265,7 @@ fn step_side(step: &StepLine) -> StepSide<'_> {
         output: &step.output,
         answer: &step.answer,
         usage: step.note.usage,
-        cost_usd: step.note.cost_usd,
+        cost: step.note.cost,
     }
 }
 

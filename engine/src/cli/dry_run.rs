@@ -17,7 +17,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
-use rondo_protocol::object::{Head, Usage};
+use rondo_protocol::object::{Dollars, Head, Usage};
 use rondo_protocol::workflow::{Checked, Limits, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use serde::Serialize;
@@ -228,7 +228,7 @@ fn worst_text(worst: &WorstCase) -> String {
         plural(*steps, "step")
     );
     if let Some(cost) = cost_usd {
-        let _ = writeln!(text, ", ${cost:.4} if no prompt cache hits");
+        let _ = writeln!(text, ", {} if no prompt cache hits", Dollars(*cost));
     } else {
         let roles: Vec<&str> = unpriced.iter().map(RoleName::as_str).collect();
         let _ = writeln!(text, "; the price is not known for {}", roles.join(", "));

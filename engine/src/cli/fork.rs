@@ -7,7 +7,7 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Start;
+use rondo_protocol::object::{KnownCost, Start};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -20,6 +20,7 @@ use super::resume::{ContinueArgs, Continued, Meant, prepare_for, resume_thread};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
+use super::spending::cost_text;
 use super::store_access::view_store;
 use super::{workflow, working_folder};
 use crate::conversation::rebuild;
@@ -179,7 +180,8 @@ struct AgainLine {
     tool_calls: u64,
     prompt_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    cost_usd: Option<f64>,
+    #[serde(flatten)]
+    cost: KnownCost,
 }
 
 fn line<'a>(thread: &'a ThreadId, plan: &'a ForkPlan) -> ForkLine<'a> {
@@ -191,7 +193,7 @@ fn line<'a>(thread: &'a ThreadId, plan: &'a ForkPlan) -> ForkLine<'a> {
         tool_calls: again.tool_calls,
         prompt_tokens: again.usage.map(|usage| usage.prompt_tokens),
         output_tokens: again.usage.map(|usage| usage.output_tokens),
-        cost_usd: again.cost_usd,
+        cost: again.cost,
     };
     ForkLine { thread, at: plan.at, changed, again }
 }
@@ -222,7 +224,7 @@ pub(super) fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answer
         let tokens = again.usage.map_or_else(String::new, |usage| {
             format!(", {} prompt and {} output tokens", usage.prompt_tokens, usage.output_tokens)
         });
-        let cost = again.cost_usd.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
+        let cost = cost_text(again.cost).map_or_else(String::new, |cost| format!(", {cost}"));
         let _ = writeln!(
             text,
             "{} would run again; the last time they took {}{tokens}{cost}",

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::{KnownCost, Usage};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -24,55 +25,44 @@ pub struct InFlightTotals {
     pub prompt_tokens: Option<u64>,
     pub cached_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
-    /// US dollars, if a price is known.
-    pub cost_usd: Option<f64>,
-    /// Of `model_calls`, those without a known price, which `cost_usd` leaves out.
-    pub unpriced_calls: u64,
+    #[serde(flatten)]
+    pub cost: KnownCost,
     #[serde(skip)]
-    spending: Spending,
+    usage: Option<Usage>,
 }
 
 impl InFlightTotals {
     /// `None` if there are no calls.
     pub fn of(visits: &[VisitInFlight]) -> Option<Self> {
-        let mut totals = Self::default();
+        let (mut totals, mut spending) = (Self::default(), Spending::default());
         for call in visits.iter().flat_map(|visit| &visit.calls) {
             match call {
                 CallInFlight::Model(model) => {
                     totals.model_calls += 1;
                     totals.refused += u64::from(model.refused.is_some());
-                    totals.spending.add(Spending::of_call(model.usage, model.cost_usd));
+                    spending += Spending::of_call(model.usage, model.cost_usd);
                 }
                 CallInFlight::Tool(_) => totals.tool_calls += 1,
             }
         }
-        let Spending { usage, unpriced_calls, .. } = totals.spending;
-        let cost_usd = totals.spending.known_usd();
-        let (prompt_tokens, cached_tokens) = (usage.map(|of| of.prompt_tokens), usage.map(|of| of.cached_tokens));
-        let output_tokens = usage.map(|of| of.output_tokens);
-        (totals.model_calls + totals.tool_calls > 0).then_some(Self {
-            prompt_tokens,
-            cached_tokens,
-            output_tokens,
-            cost_usd,
-            unpriced_calls,
-            ..totals
-        })
+        (totals.usage, totals.cost) = (spending.usage, spending.cost);
+        if let Some(usage) = spending.usage {
+            totals.prompt_tokens = Some(usage.prompt_tokens);
+            totals.cached_tokens = Some(usage.cached_tokens);
+            totals.output_tokens = Some(usage.output_tokens);
+        }
+        (totals.model_calls + totals.tool_calls > 0).then_some(totals)
     }
 
     /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
     pub fn text(&self) -> String {
-        format!("{}{}", self.calls_text(), self.spending.text())
+        format!("{}{}", self.calls_text(), Spending { usage: self.usage, cost: self.cost }.text())
     }
 
     /// The same in one column of a table, whose cells may lose their ends.
     pub fn cell(&self) -> String {
-        let Some(cost) = self.cost_usd else { return self.calls_text() };
-        let unpriced = match self.unpriced_calls {
-            0 => String::new(),
-            calls => format!(" + {calls} unpriced"),
-        };
-        format!("${cost:.4}{unpriced}, {}", self.calls_text())
+        let cost = self.cost.usd().map_or_else(String::new, |_| format!("{}, ", self.cost));
+        cost + &self.calls_text()
     }
 
     fn calls_text(&self) -> String {

@@ -4,15 +4,14 @@
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{
-    AnsweredBy, CancelledLane, Compaction, EdgeTaken, HookNote, Note, Observation, Rebind, Record, Step, ToolNote,
-    Transcript, Usage,
+    AnsweredBy, CancelledLane, Compaction, EdgeTaken, HookNote, KnownCost, Note, Observation, Rebind, Record, Step,
+    ToolNote, Transcript, Usage,
 };
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::in_flight::{self, InFlightTotals};
-use super::spending::known_usd;
 use super::store_access::{DrivenThreads, StoreView};
 use crate::conversation::rebuild;
 use crate::local::VisitInFlight;
@@ -44,10 +43,8 @@ pub struct Totals {
     pub prompt_tokens: u64,
     pub cached_tokens: u64,
     pub output_tokens: u64,
-    /// US dollars, if a price is known.
-    pub cost_usd: Option<f64>,
-    /// Of `model_calls`, those without a known price, which `cost_usd` leaves out.
-    pub unpriced_calls: u64,
+    #[serde(flatten)]
+    pub cost: KnownCost,
 }
 
 impl Totals {
@@ -89,8 +86,7 @@ pub fn thread_line_with(view: &StoreView, thread: &ThreadId, row: &Row, visits: 
             prompt_tokens: spent.usage.prompt_tokens,
             cached_tokens: spent.usage.cached_tokens,
             output_tokens: spent.usage.output_tokens,
-            cost_usd: known_usd(spent.cost_usd, spent.unpriced_calls),
-            unpriced_calls: spent.unpriced_calls,
+            cost: spent.cost(),
         },
         in_flight: InFlightTotals::of(visits),
     }
@@ -166,10 +162,8 @@ pub struct EdgeLine {
 pub struct NoteLine {
     /// Tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, if a price is known.
-    pub cost_usd: Option<f64>,
-    /// Model calls without a known price, which `cost_usd` leaves out.
-    pub unpriced_calls: u64,
+    #[serde(flatten)]
+    pub cost: KnownCost,
     pub answered_by: Option<AnsweredBy>,
     /// The person who filled in the form.
     pub person: Option<String>,
@@ -282,8 +276,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
 fn note_line(note: Note) -> NoteLine {
     NoteLine {
         usage: note.usage,
-        cost_usd: known_usd(note.cost_usd, note.unpriced()),
-        unpriced_calls: note.unpriced(),
+        cost: note.cost(),
         answered_by: note.answered_by,
         person: note.person,
         model: note.model,

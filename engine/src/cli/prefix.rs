@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rondo_agent_kit::prefix::tokens;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::Usage;
+use rondo_protocol::object::{Dollars, KnownCost, Usage};
 use rondo_protocol::workflow::History;
 use serde::Serialize;
 
@@ -16,6 +16,7 @@ use super::lines::who;
 use super::output::{Output, plural, word};
 use super::run_config::price_of;
 use super::settings_files::settings;
+use super::spending::cost_cell;
 use super::store_access::view_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Shared, Visit, VisitPair};
@@ -72,7 +73,8 @@ struct Figures {
     prompt_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     expected_share: Option<f64>,
-    cost_usd: Option<f64>,
+    #[serde(flatten)]
+    cost: KnownCost,
 }
 
 /// A broken prefix within its visit's line.
@@ -238,27 +240,27 @@ fn visit_line<'a>(visit: &'a Visit, against: Option<AgainstLine<'a>>) -> VisitLi
         lost_tokens: broke.lost_tokens,
         lost_usd: broke.lost_usd,
     });
-    let Visit { role, lane, visit: number, seq, shared, usage, cost_usd, .. } = visit;
-    let figures = Figures::of(*shared, *usage, *cost_usd);
+    let Visit { role, lane, visit: number, seq, shared, usage, cost, .. } = visit;
+    let figures = Figures::of(*shared, *usage, *cost);
     VisitLine { role, lane, visit: *number, seq: *seq, figures, broke, against }
 }
 
 impl Figures {
-    fn of(shared: Shared, usage: Option<Usage>, cost_usd: Option<f64>) -> Self {
+    fn of(shared: Shared, usage: Option<Usage>, cost: KnownCost) -> Self {
         Self {
             shared,
             shared_tokens: tokens(shared.shared_bytes),
             prompt_tokens: usage.map(|usage| usage.prompt_tokens),
             cached_tokens: usage.map(|usage| usage.cached_tokens),
             expected_share: shared.share(),
-            cost_usd,
+            cost,
         }
     }
 }
 
 fn role_line(sum: &RoleSum) -> RoleLine<'_> {
-    let RoleSum { role, history, visits, shared, usage, cost_usd, breaks, lost_tokens, lost_usd, costs: _ } = sum;
-    let figures = Figures::of(*shared, *usage, *cost_usd);
+    let RoleSum { role, history, visits, shared, usage, cost, breaks, lost_tokens, lost_usd, costs: _ } = sum;
+    let figures = Figures::of(*shared, *usage, *cost);
     let (history, visits, breaks) = (*history, *visits, *breaks);
     RoleLine { role, history, visits, figures, breaks, lost_tokens: *lost_tokens, lost_usd: *lost_usd }
 }
@@ -297,7 +299,7 @@ fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
     format!(
         "{name:<columns$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
         visit.visit,
-        dollars(visit.cost_usd)
+        cost_cell(visit.cost)
     )
 }
 
@@ -327,7 +329,7 @@ fn broke_text(visit: &Visit, broke: &PrefixBreak) -> String {
         let _ = writeln!(text, "      {}", at.detail);
     }
     if broke.lost_tokens > 0 {
-        let cost = broke.lost_usd.map_or_else(String::new, |lost| format!(", ${lost:.4} more"));
+        let cost = broke.lost_usd.map_or_else(String::new, |lost| format!(", {} more", Dollars(lost)));
         let _ = writeln!(text, "      about {} tokens could not be served{cost}", broke.lost_tokens);
     }
     text
@@ -348,14 +350,10 @@ fn sum_text(sum: &RoleSum) -> String {
         let _ = writeln!(
             text,
             "    {mark} {name:<10} {sent:>9} tokens, {served:>9} served  {share} {:>10}",
-            dollars(cost.cost_usd)
+            cost_cell(KnownCost::new(cost.cost_usd, 0))
         );
     }
     text
-}
-
-fn dollars(amount: Option<f64>) -> String {
-    amount.map_or_else(|| "-".to_owned(), |amount| format!("${amount:.4}"))
 }
 
 /// The end of a name that fits its column: the end of a lane path is most informative.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, Step, ToolNote};
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, Step, ToolNote};
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use super::exit::Exit;
@@ -172,7 +172,7 @@ pub(super) struct HookFigures {
 #[derive(Debug, Default)]
 struct OfNode {
     answered: u64,
-    saved_usd: f64,
+    saved: KnownCost,
     saved_tokens: u64,
     /// The numbers among the node's own metrics, by name.
     metrics: BTreeMap<String, i128>,
@@ -183,7 +183,7 @@ impl HookFigures {
         let of_node = self.by_node.entry(note.node.clone()).or_default();
         for answer in &note.answered {
             of_node.answered += 1;
-            of_node.saved_usd += answer.saved_usd.unwrap_or_default();
+            of_node.saved += answer.saved_cost();
             let saved = answer.saved.unwrap_or_default();
             of_node.saved_tokens += saved.prompt_tokens.saturating_add(saved.output_tokens);
         }
@@ -204,8 +204,8 @@ impl HookFigures {
             let mut said = Vec::new();
             if of_node.answered > 0 {
                 let mut answered = format!("answered {}", plural(of_node.answered, "call"));
-                if of_node.saved_usd > 0.0 {
-                    let _ = write!(answered, ", saved ${:.4}", of_node.saved_usd);
+                if of_node.saved.usd().is_some_and(|usd| usd > 0.0) {
+                    let _ = write!(answered, ", saved {}", of_node.saved);
                 }
                 if of_node.saved_tokens > 0 {
                     let _ = write!(answered, ", {} tokens", of_node.saved_tokens);

@@ -1,9 +1,8 @@
-//! What model calls used, for people: an unknown price is never shown as zero, and a sum without some of its calls never
-//! as whole.
+//! What model calls used, in words for people.
 
 use std::fmt::Write as _;
 
-use rondo_protocol::object::{CancelledLane, Usage};
+use rondo_protocol::object::{CancelledLane, KnownCost, Usage};
 
 use super::lines::{NoteLine, Totals};
 use super::output::plural;
@@ -13,39 +12,21 @@ use super::output::plural;
 pub struct Spending {
     /// Tokens; `None` if no call has counts.
     pub usage: Option<Usage>,
-    /// US dollars of the calls whose price is known; `None` if there are none.
-    pub cost_usd: Option<f64>,
-    /// The number of the other calls.
-    pub unpriced_calls: u64,
+    pub cost: KnownCost,
+}
+
+impl std::ops::AddAssign for Spending {
+    fn add_assign(&mut self, other: Self) {
+        if let Some(usage) = other.usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        self.cost += other.cost;
+    }
 }
 
 impl Spending {
     pub fn of_call(usage: Option<Usage>, cost_usd: Option<f64>) -> Self {
-        Self { usage, cost_usd, unpriced_calls: u64::from(cost_usd.is_none()) }
-    }
-
-    pub fn add(&mut self, other: Self) {
-        if let Some(usage) = other.usage {
-            *self.usage.get_or_insert_default() += usage;
-        }
-        if let Some(cost) = other.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
-        self.unpriced_calls += other.unpriced_calls;
-    }
-
-    /// The known cost in US dollars.
-    pub fn known_usd(&self) -> Option<f64> {
-        known_usd(self.cost_usd, self.unpriced_calls)
-    }
-
-    /// Dollars, such as `$0.0030 + 2 calls of unknown price`.
-    pub fn cost_text(&self) -> Option<String> {
-        let mut text = format!("${:.4}", self.known_usd()?);
-        if self.unpriced_calls > 0 {
-            let _ = write!(text, " + {} of unknown price", plural(self.unpriced_calls, "call"));
-        }
-        Some(text)
+        Self { usage, cost: KnownCost::of_call(cost_usd) }
     }
 
     /// Tokens and dollars, each after two blanks; empty for what is not known.
@@ -58,36 +39,42 @@ impl Spending {
             }
             let _ = write!(text, ", {} out", usage.output_tokens);
         }
-        if let Some(cost) = self.cost_text() {
+        if let Some(cost) = cost_text(self.cost) {
             let _ = write!(text, "  {cost}");
         }
         text
     }
 }
 
-/// A cost beside that of calls whose price is not known. A zero would be that of hooks' free answers alone: it is unknown
-/// too.
-pub fn known_usd(cost_usd: Option<f64>, unpriced_calls: u64) -> Option<f64> {
-    cost_usd.filter(|cost| *cost > 0.0 || unpriced_calls == 0)
+/// Dollars, such as `≥ $0.0030, 2 calls without a price`; `None` if no price is known.
+pub fn cost_text(cost: KnownCost) -> Option<String> {
+    cost.usd()?;
+    Some(match cost.unpriced_calls() {
+        0 => cost.to_string(),
+        calls => format!("{cost}, {} without a price", plural(calls, "call")),
+    })
+}
+
+/// Dollars in a cell of a table.
+pub fn cost_cell(cost: KnownCost) -> String {
+    cost.usd().map_or_else(|| "-".to_owned(), |_| cost.to_string())
 }
 
 impl From<&Totals> for Spending {
     fn from(totals: &Totals) -> Self {
-        let Totals { cost_usd, unpriced_calls, .. } = *totals;
-        Self { usage: Some(totals.usage()), cost_usd, unpriced_calls }
+        Self { usage: Some(totals.usage()), cost: totals.cost }
     }
 }
 
 impl From<&NoteLine> for Spending {
     fn from(note: &NoteLine) -> Self {
-        let NoteLine { usage, cost_usd, unpriced_calls, .. } = *note;
-        Self { usage, cost_usd, unpriced_calls }
+        Self { usage: note.usage, cost: note.cost }
     }
 }
 
 impl From<&CancelledLane> for Spending {
     fn from(lost: &CancelledLane) -> Self {
-        Self { usage: lost.usage, cost_usd: lost.cost_usd, unpriced_calls: lost.unpriced() }
+        Self { usage: lost.usage, cost: lost.cost() }
     }
 }
 
@@ -95,27 +82,25 @@ impl From<&CancelledLane> for Spending {
 mod tests {
     use super::*;
 
-    fn sum(costs: &[Option<f64>]) -> Spending {
+    fn text(costs: &[Option<f64>]) -> String {
         let mut sum = Spending::default();
         for cost in costs {
-            sum.add(Spending::of_call(None, *cost));
+            sum += Spending::of_call(None, *cost);
         }
-        sum
+        sum.text()
     }
 
     #[test]
-    fn a_sum_without_some_of_its_calls_does_not_look_whole() {
-        assert_eq!(sum(&[Some(0.001), Some(0.002)]).text(), "  $0.0030");
-        assert_eq!(sum(&[Some(0.001), None, Some(0.002), None]).text(), "  $0.0030 + 2 calls of unknown price");
-        assert_eq!(sum(&[None, Some(0.001)]).text(), "  $0.0010 + 1 call of unknown price");
+    fn a_sum_without_some_of_its_calls_says_how_many() {
+        assert_eq!(text(&[Some(0.001), Some(0.002)]), "  $0.0030");
+        assert_eq!(text(&[Some(0.001), None, Some(0.002), None]), "  ≥ $0.0030, 2 calls without a price");
+        assert_eq!(text(&[None, Some(0.001)]), "  ≥ $0.0010, 1 call without a price");
     }
 
     #[test]
-    fn an_unknown_cost_is_not_zero() {
-        assert_eq!(sum(&[None, None]).text(), "");
-        // A hook's answer costs nothing; that says nothing of the other call.
-        assert_eq!(sum(&[Some(0.0), None]).known_usd(), None);
-        assert_eq!(sum(&[Some(0.0), None]).text(), "");
-        assert_eq!(sum(&[Some(0.0)]).text(), "  $0.0000");
+    fn an_unknown_cost_is_left_out() {
+        assert_eq!(text(&[None, None]), "");
+        assert_eq!(text(&[Some(0.0), None]), "");
+        assert_eq!(text(&[Some(0.0)]), "  $0.0000");
     }
 }

@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
-use rondo_protocol::object::{LAYOUT, Note, Observation, Record, Start, Usage};
+use rondo_protocol::object::{KnownCost, LAYOUT, Note, Observation, Record, Start, Usage};
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
@@ -80,8 +80,8 @@ pub struct Unshared {
     pub tool_calls: u64,
     /// Their tokens, if counted.
     pub usage: Option<Usage>,
-    /// US dollars, if a price was known.
-    pub cost_usd: Option<f64>,
+    /// Their cost.
+    pub cost: KnownCost,
 }
 
 impl Unshared {
@@ -92,9 +92,7 @@ impl Unshared {
         if let Some(usage) = note.usage {
             *self.usage.get_or_insert_default() += usage;
         }
-        if let Some(cost) = note.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
+        self.cost += note.cost();
     }
 }
 

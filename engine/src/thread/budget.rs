@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::call::{Fault, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::{CancelledLane, Note, Usage};
+use rondo_protocol::object::{CancelledLane, Dollars, KnownCost, Note, Usage};
 use rondo_protocol::workflow::{Limits, RoleLimits};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,13 @@ pub struct Spent {
     pub unpriced_calls: u64,
     /// Milliseconds with at least one active lane.
     pub active_ms: u64,
+}
+
+impl Spent {
+    /// The cost of its model replies.
+    pub fn cost(&self) -> KnownCost {
+        KnownCost::new(self.cost_usd, self.unpriced_calls)
+    }
 }
 
 /// Tokens and US dollars.
@@ -100,7 +107,7 @@ impl Budget {
         self.under_way.remove(lane);
         self.spent.model_calls += note.model_calls;
         self.spent.tool_calls += note.tool_calls;
-        self.spent.unpriced_calls += note.unpriced();
+        self.spent.unpriced_calls += note.cost().unpriced_calls();
         self.add(role, note.usage, note.cost_usd);
         for lost in &note.cancelled {
             self.lose(lost);
@@ -112,7 +119,7 @@ impl Budget {
         self.under_way.remove(&lost.lane);
         self.spent.model_calls += lost.model_calls;
         self.spent.tool_calls += lost.tool_calls;
-        self.spent.unpriced_calls += lost.unpriced();
+        self.spent.unpriced_calls += lost.cost().unpriced_calls();
         self.add(&lost.role, lost.usage, lost.cost_usd);
     }
 
@@ -173,7 +180,8 @@ impl Budget {
                 return Some(fault(used.cost_usd.next_up(), String::new()));
             }
             let more = more.filter(|more| used.cost_usd + more.cost_usd > most)?;
-            let rest = format!("{:.4} are used or reserved, and it may cost {:.4} more", used.cost_usd, more.cost_usd);
+            let [of, most_more] = [used.cost_usd, more.cost_usd].map(Dollars);
+            let rest = format!("{of} are used or reserved, and it may cost {most_more} more");
             Some(fault(used.cost_usd + more.cost_usd, rest))
         })
     }

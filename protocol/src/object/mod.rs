@@ -5,6 +5,7 @@
 //! heads. The fields of a struct are declared in the byte order of their names, in which they are written. The workflow
 //! and its policy are in [`crate::workflow`].
 
+mod cost;
 mod head;
 mod note;
 mod record;
@@ -15,6 +16,7 @@ mod targets;
 mod transcript;
 mod visit;
 
+pub use cost::{Dollars, KnownCost};
 pub use head::{Head, Parameters, ToolSpec};
 pub use note::{AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage};
 pub use record::Record;

@@ -4,7 +4,7 @@ use crate::call_kind::CallKind;
 use crate::canonical::Value;
 use crate::id::{LanePath, RoleName};
 
-use super::{LaneEnd, Target, Visit, targets};
+use super::{KnownCost, LaneEnd, Target, Visit, targets};
 
 /// Tokens as counted by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +112,16 @@ pub struct HookAnswer {
     pub saved: Option<Usage>,
 }
 
+impl HookAnswer {
+    /// The original cost of the answer; that of a tool has none.
+    pub fn saved_cost(&self) -> KnownCost {
+        match (self.at, self.saved_usd) {
+            (CallKind::Tool, None) => KnownCost::default(),
+            (_, saved_usd) => KnownCost::of_call(saved_usd),
+        }
+    }
+}
+
 /// What followed from a step or from the start, as its events report it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -204,9 +214,9 @@ pub struct Note {
 }
 
 impl Note {
-    /// The number of model replies that `cost_usd` leaves out.
-    pub fn unpriced(&self) -> u64 {
-        self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls)
+    /// The cost of its model replies.
+    pub fn cost(&self) -> KnownCost {
+        KnownCost::new(self.cost_usd, self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls))
     }
 }
 
@@ -245,8 +255,8 @@ pub struct CancelledLane {
 }
 
 impl CancelledLane {
-    /// The number of model replies that `cost_usd` leaves out.
-    pub fn unpriced(&self) -> u64 {
-        self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls)
+    /// The cost of its model replies.
+    pub fn cost(&self) -> KnownCost {
+        KnownCost::new(self.cost_usd, self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls))
     }
 }

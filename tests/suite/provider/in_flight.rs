@@ -103,7 +103,7 @@ fn refused_answers_are_shown_while_the_run_goes_on_and_when_it_was_killed() {
     assert_eq!(client.run(&["messages", "--role", "writer", "--visit", "2"]).code, Some(2));
     insta::assert_snapshot!(shown(&client, &["show"]));
     let listed = client.run(&["threads"]).exits(0).text();
-    assert!(listed.contains("$0.1000 + 1 unpriced, 2 calls, 2 refused"), "{listed}");
+    assert!(listed.contains("≥ $0.1000, 2 calls, 2 refused"), "{listed}");
     assert!(client.run(&["show", "--status", "drafted"]).exits(0).text().contains("no step is like that"));
 
     client.run(&["resume", "--json"]).exits(0);
@@ -114,7 +114,7 @@ fn refused_answers_are_shown_while_the_run_goes_on_and_when_it_was_killed() {
         assert_eq!(figures["unpriced_calls"], 1);
     }
     let text = client.run(&["show"]).exits(0).text();
-    assert_eq!(text.matches("$0.2000 + 1 call of unknown price").count(), 2, "{text}");
+    assert_eq!(text.matches("≥ $0.2000, 1 call without a price").count(), 2, "{text}");
     assert_eq!(client.lines(&["usage", "--json"])[0]["unpriced_calls"], 1);
 }
 

@@ -115,3 +115,39 @@ fn a_tree_of_threads_is_counted_once() {
     assert_eq!(of(&by_workflow, &json!("report"))["threads"], 1);
     assert_eq!(by_workflow.iter().filter_map(|line| line["model_calls"].as_u64()).sum::<u64>(), calls as u64);
 }
+
+#[test]
+fn a_sum_over_calls_with_and_without_a_price_is_never_shown_as_whole() {
+    let server = Server::new(|number| {
+        let status = if number % 2 == 0 { "drafted" } else { "approved" };
+        answer(status, r#"{"prompt_tokens":1000,"completion_tokens":10}"#)
+    });
+    let client = server.client(PAIR);
+    client.settings(PRICES);
+    client.file("in.jsonl", "{}\n");
+    client.file("edited.yaml", &PAIR.replace("prompt: Write.", "prompt: Write it."));
+    let run = client.run(&["run", "workflow.yaml"]).exits(0);
+    let batch = client.run(&["run", "workflow.yaml", "--input-file", "in.jsonl"]).exits(0);
+    let [old, new] = client.lines(&["threads", "--json"]).try_into().unwrap();
+    let [old, new] = [&old, &new].map(|line| line["thread"].as_str().unwrap());
+    let words: [&[&str]; 4] =
+        [&["show", old], &["usage"], &["fork", old, "--with", "edited.yaml", "--dry-run"], &["diff", old, new]];
+    let shown = words.map(|words| client.run(words).exits(0).text());
+    for (text, cost) in [&run.stderr, &batch.stderr].into_iter().chain(&shown).zip([0.11, 0.11, 0.11, 0.22, 0.11, 0.11])
+    {
+        assert!(text.contains(&format!("≥ ${cost:.4}")), "{text}");
+        assert!(!text.contains("$0.0000"), "{text}");
+    }
+    for text in [&run.stderr, &batch.stderr, &shown[0], &shown[2]] {
+        assert!(text.contains("≥ $0.1100, 1 call without a price"), "{text}");
+    }
+    for totals in [
+        &client.lines(&["diff", old, new, "--json"]).pop().unwrap()["a"],
+        &client.lines(&["show", old, "--json"])[0]["totals"],
+    ] {
+        assert_eq!(totals["unpriced_calls"], 1);
+    }
+    let visits = client.lines(&["prefix", old, "--json"]);
+    let costs = visits.iter().map(|visit| (visit["cost_usd"].as_f64(), visit["unpriced_calls"].clone()));
+    assert_eq!(costs.collect::<Vec<_>>(), [(Some(0.11), json!(0)), (None, json!(1))]);
+}

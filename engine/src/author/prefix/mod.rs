@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use rondo_agent_kit::prefix::{self, Break};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::Usage;
+use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
 
@@ -48,8 +48,8 @@ pub struct Visit {
     pub shared: Shared,
     /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// Its cost in US dollars, if a price was known.
-    pub cost_usd: Option<f64>,
+    /// Its cost.
+    pub cost: KnownCost,
     /// The first prefix that broke in it.
     pub broke: Option<PrefixBreak>,
 }
@@ -58,8 +58,8 @@ impl Visit {
     fn of(visited: &RebuiltVisit<'_>, shared: Shared, broke: Option<PrefixBreak>) -> Self {
         let (stored, note) = (visited.stored, visited.note);
         let (role, lane) = (stored.step.role.clone(), stored.step.lane.clone());
-        let (usage, cost_usd) = (note.usage, note.cost_usd);
-        Self { seq: stored.seq, role, lane, visit: stored.visit, shared, usage, cost_usd, broke }
+        let (usage, cost) = (note.usage, note.cost());
+        Self { seq: stored.seq, role, lane, visit: stored.visit, shared, usage, cost, broke }
     }
 }
 
@@ -125,8 +125,8 @@ pub struct RoleSum {
     pub shared: Shared,
     /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// Their cost in US dollars, if a price was known.
-    pub cost_usd: Option<f64>,
+    /// Their cost.
+    pub cost: KnownCost,
     /// The number of visits with a broken prefix.
     pub breaks: u64,
     /// Estimated tokens that a provider could no longer serve.
@@ -145,7 +145,7 @@ impl RoleSum {
             visits: 0,
             shared: Shared::default(),
             usage: None,
-            cost_usd: None,
+            cost: KnownCost::default(),
             breaks: 0,
             lost_tokens: 0,
             lost_usd: None,
@@ -159,9 +159,7 @@ impl RoleSum {
         if let Some(usage) = visit.usage {
             *self.usage.get_or_insert_default() += usage;
         }
-        if let Some(cost) = visit.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
+        self.cost += visit.cost;
         if let Some(broke) = &visit.broke {
             self.breaks += 1;
             self.lost_tokens = self.lost_tokens.saturating_add(broke.lost_tokens);

@@ -6,6 +6,7 @@ use std::fmt;
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
+use rondo_protocol::object::KnownCost;
 
 use super::path::{self, Path};
 use super::play::{RunResult, Step};
@@ -173,14 +174,7 @@ impl Expectation {
                 let made: usize = played.requests.values().map(|requests| requests.sent.len()).sum();
                 unequal("model calls", &count.to_string(), &made.to_string())
             }
-            Self::CostUnder(most) => {
-                let actual = match played.cost_usd {
-                    Some(cost) => format!("{cost} USD"),
-                    None => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
-                };
-                let is_met = played.cost_usd.is_some_and(|cost| cost < *most);
-                (!is_met).then(|| Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
-            }
+            Self::CostUnder(most) => cost_under(*most, played.cost),
             Self::PromptTokensUnder(most) => {
                 let tokens = played.prompt_tokens();
                 (tokens >= *most).then(|| Mismatch {
@@ -192,6 +186,17 @@ impl Expectation {
         };
         single.into_iter().collect()
     }
+}
+
+/// A bound on the cost is not met while the price of a call is unknown.
+fn cost_under(most: f64, cost: KnownCost) -> Option<Mismatch> {
+    let actual = match (cost.usd(), cost.unpriced_calls()) {
+        (Some(usd), 0) if usd < most => return None,
+        (Some(usd), 0) => format!("{usd} USD"),
+        (Some(usd), unpriced) => format!("at least {usd} USD; calls without a known price: {unpriced}"),
+        (None, _) => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
+    };
+    Some(Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
 }
 
 fn unequal(what: &str, expected: &str, actual: &str) -> Option<Mismatch> {
@@ -340,5 +345,17 @@ mod tests {
         let told = told(&list(1), &list(2));
         assert_eq!(told.len(), MAX_DIFFERENCES + 1);
         assert!(told.last().unwrap().starts_with("7 more differences in $.result: [1,1,"), "{:?}", told.last());
+    }
+
+    #[test]
+    fn a_cost_that_lacks_calls_is_under_no_bound() {
+        let told = |sum, unpriced| cost_under(0.5, KnownCost::new(sum, unpriced)).map(|mismatch| mismatch.actual);
+        assert_eq!(told(Some(0.25), 0), None);
+        assert_eq!(told(Some(0.5), 0).unwrap(), "0.5 USD");
+        assert_eq!(told(Some(0.25), 2).unwrap(), "at least 0.25 USD; calls without a known price: 2");
+        // A hook's free answers alone.
+        for nothing_known in [told(None, 1), told(Some(0.0), 1)] {
+            assert!(nothing_known.unwrap().starts_with("no cost is known"));
+        }
     }
 }

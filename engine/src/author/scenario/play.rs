@@ -14,7 +14,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
-use rondo_protocol::object::{EdgeTaken, Head, Note, Record};
+use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
@@ -52,8 +52,8 @@ pub struct RunResult {
     /// The exit code that `rondo run` would have.
     pub exit: u8,
     pub tool_calls: BTreeMap<String, u64>,
-    /// US dollars, if a recording has them.
-    pub cost_usd: Option<f64>,
+    /// As far as a recording has it.
+    pub cost: KnownCost,
     pub input: Value,
     /// Tool calls that the scenario does not answer.
     pub unanswered: Vec<String>,
@@ -192,7 +192,7 @@ impl RunSetup {
             route: Vec::new(),
             end: None,
             tool_calls: BTreeMap::new(),
-            cost_usd: None,
+            cost: KnownCost::default(),
         };
         reading.steps(&graph)?;
         let requests = reading.requests()?;
@@ -203,7 +203,7 @@ impl RunSetup {
         };
         said.sort_by_key(|(visit, _)| place(visit));
         let said = said.into_iter().map(|(_, text)| text).collect();
-        let Committed { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
+        let Committed { steps, route, end, tool_calls, cost, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
         let mut trace = RunTrace { route, said, ..RunTrace::default() };
         let fault = match ended {
@@ -230,7 +230,7 @@ impl RunSetup {
             fault,
             exit,
             tool_calls,
-            cost_usd,
+            cost,
             input: beginning.start.input,
             unanswered: self.fixtures.unanswered(),
             notices: notices.into_iter().chain(self.fixtures.left_over()).collect(),
@@ -296,7 +296,7 @@ struct Committed<'s> {
     route: Vec<RouteStep>,
     end: Option<String>,
     tool_calls: BTreeMap<String, u64>,
-    cost_usd: Option<f64>,
+    cost: KnownCost,
 }
 
 impl Committed<'_> {
@@ -308,7 +308,7 @@ impl Committed<'_> {
         let limits = graph.policy().limits.clone();
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
         let mut machine = Machine::new(definition, self.row.version);
-        let Self { tool_calls, cost_usd, .. } = self;
+        let Self { tool_calls, cost, .. } = self;
         let mut unread = None;
         let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredRecord, note: Note| {
@@ -323,7 +323,7 @@ impl Committed<'_> {
             let followed = PastStep { seq: stored.seq, digest: stored.digest, body: body.clone(), note: note.clone() };
             let StoredRecord { seq, visit, record, .. } = stored;
             let Record::Step(step) = record else {
-                *cost_usd = note.cost_usd.map_or(*cost_usd, |cost| Some(cost_usd.unwrap_or_default() + cost));
+                *cost += note.cost();
                 return machine.follow_record(&record, followed, &thread::Definitions::new(), &past).is_ok();
             };
             // A step always follows from those before it; the store verified that they are what was committed.
@@ -335,9 +335,8 @@ impl Committed<'_> {
             for tool in &note.tools {
                 *tool_calls.entry(tool.tool.clone()).or_default() += 1;
             }
-            for cost in note.cost_usd.into_iter().chain(note.cancelled.iter().filter_map(|lost| lost.cost_usd)) {
-                *cost_usd.get_or_insert_default() += cost;
-            }
+            *cost += note.cost();
+            note.cancelled.iter().for_each(|lost| *cost += lost.cost());
             let place = RouteStep { step: format!("{}.{}", step.lane.role_in_lane(&step.role), step.status), edge };
             let step = Step {
                 seq,

@@ -10,7 +10,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
 use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_protocol::object::Usage;
 use serde::Serialize;
 
 use super::super::exit::Exit;
@@ -18,6 +17,7 @@ use super::super::failure::Failure;
 use super::super::output::{Output, Style, plural, tell};
 use super::super::result::View;
 use super::super::runner::Update;
+use super::super::spending::{Spending, cost_text};
 use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
@@ -71,37 +71,20 @@ pub(super) struct Display<'a> {
     running: BTreeMap<u32, Option<LineError>>,
     finished: BTreeMap<u32, Outcome>,
     tally: Tally,
-    spent: Spent,
+    /// What the calls of this process took.
+    spent: Spending,
 }
 
-/// What the calls of this process took.
-#[derive(Default)]
-struct Spent {
-    usage: Usage,
-    cost_usd: Option<f64>,
-    /// Whether a call had a cost that is not known.
-    is_unpriced: bool,
-}
-
-impl Spent {
-    fn add(&mut self, usage: Option<Usage>, cost_usd: Option<f64>, is_free: bool) {
-        self.usage += usage.unwrap_or_default();
-        match cost_usd {
-            Some(cost) => *self.cost_usd.get_or_insert_default() += cost,
-            None => self.is_unpriced |= usage.is_some() && !is_free,
-        }
-    }
-
-    fn words(&self) -> Option<String> {
-        let tokens = self.usage.prompt_tokens.saturating_add(self.usage.output_tokens);
-        let known = match (self.cost_usd, self.is_unpriced) {
-            (Some(cost), false) => format!(", ${cost:.4}"),
-            (Some(cost), true) => format!(", ${cost:.4} and calls without a known price"),
-            (None, true) => ", price unknown".to_owned(),
-            (None, false) => String::new(),
-        };
-        (tokens > 0).then(|| format!("{tokens} tokens{known}"))
-    }
+/// Tokens and money of the calls of this process, in words; free calls are those of a script.
+fn spent_words(spent: Spending, is_free: bool) -> Option<String> {
+    let usage = spent.usage?;
+    let tokens = usage.prompt_tokens.saturating_add(usage.output_tokens);
+    let cost = match cost_text(spent.cost) {
+        None if !is_free => Some("price unknown".to_owned()),
+        cost => cost,
+    };
+    let cost = cost.map_or_else(String::new, |cost| format!(", {cost}"));
+    (tokens > 0).then(|| format!("{tokens} tokens{cost}"))
 }
 
 impl<'a> Display<'a> {
@@ -139,7 +122,7 @@ impl<'a> Display<'a> {
             running: BTreeMap::new(),
             finished: BTreeMap::new(),
             tally: Tally::default(),
-            spent: Spent::default(),
+            spent: Spending::default(),
         })
     }
 
@@ -202,7 +185,7 @@ impl<'a> Display<'a> {
                 self.finished.insert(line, *outcome);
             }
             What::CallSettled { usage, cost_usd, .. } => {
-                self.spent.add(*usage, *cost_usd, self.is_played);
+                self.spent += Spending::of_call(*usage, *cost_usd);
             }
             _ => {}
         }
@@ -266,7 +249,7 @@ impl<'a> Display<'a> {
         let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
         words.extend(self.tally.others());
         words.push(format!("{} running", self.running.len()));
-        words.extend(self.spent.words());
+        words.extend(spent_words(self.spent, self.is_played));
         words.extend(self.left().map(|left| format!("{} left", words_of(left))));
         bar.set_message(words.join(", "));
         bar.tick();
@@ -292,7 +275,7 @@ impl<'a> Display<'a> {
         let mut words = vec![format!("{} done", self.tally.done)];
         words.extend(self.tally.others());
         words.extend((unbegun > 0).then(|| format!("{unbegun} not begun")));
-        words.extend(self.spent.words());
+        words.extend(spent_words(self.spent, self.is_played));
         let total = plural(self.lines.into(), "line");
         tell(&format!("{total} in {}: {}\n{}", words_of(self.since.elapsed()), words.join(", "), self.tally.table()));
         if unbegun > 0 || self.tally.stopped > 0 {

@@ -260,11 +260,9 @@ fn totals_text(totals: &TotalsLine) -> String {
         "", "steps", "calls", "tools", "prompt", "cached", "output", "cost"
     );
     for (name, totals) in [("a", totals.a), ("b", totals.b)] {
-        let KnownTotals {
-            steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost_usd, ..
-        } = totals;
+        let KnownTotals { steps, model_calls, tool_calls, prompt_tokens, cached_tokens, output_tokens, cost } = totals;
         let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "unknown".to_owned(), |tokens| tokens.to_string());
-        let cost = cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
+        let cost = cost.to_string();
         let [prompt, cached, output] = [prompt_tokens, cached_tokens, output_tokens].map(tokens);
         let _ = writeln!(
             text,
@@ -272,10 +270,10 @@ fn totals_text(totals: &TotalsLine) -> String {
         );
     }
     for (name, totals) in [("a", totals.a), ("b", totals.b)] {
-        let KnownTotals { model_calls, cost_usd, unpriced_calls, .. } = totals;
-        if cost_usd.is_some() && unpriced_calls > 0 {
+        let KnownTotals { model_calls, cost, .. } = totals;
+        if cost.usd().is_some() && cost.unpriced_calls() > 0 {
             let calls = plural(model_calls, "call");
-            let _ = writeln!(text, "{unpriced_calls} of {calls} in {name} have no known price");
+            let _ = writeln!(text, "{} of {calls} in {name} have no known price", cost.unpriced_calls());
         }
     }
     text

@@ -7,14 +7,14 @@ use rondo_agent_kit::answer::StreamedAnswer;
 use rondo_protocol::Value;
 use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{AnsweredBy, Usage};
+use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::lines::who as who_in;
 use super::super::output::{plural, printable, word};
 use super::super::show::{by, seconds};
-use super::super::spending::Spending;
+use super::super::spending::{Spending, cost_text};
 use super::line::{Line, Tone};
 use crate::local::WARNING;
 
@@ -206,7 +206,7 @@ impl ActiveVisit {
         if let Some(usage) = self.spent.usage.filter(|usage| *usage != Usage::default()) {
             let _ = write!(words, "{} in, {} out  ", usage.prompt_tokens, usage.output_tokens);
         }
-        if let Some(cost) = self.spent.cost_text() {
+        if let Some(cost) = cost_text(self.spent.cost) {
             let _ = write!(words, "{cost}  ");
         }
         if self.refused > 0 {
@@ -359,13 +359,13 @@ impl RunState {
     fn call_settled(&mut self, what: &What) -> Option<Line> {
         let What::CallSettled { visit, usage, cost_usd, answered_by, refused, .. } = what else { return None };
         let spent = Spending::of_call(*usage, *cost_usd);
-        self.spent.add(spent);
+        self.spent += spent;
         let speaking = self.speaking.get_mut(&visit.lane)?;
         if *answered_by == AnsweredBy::Port {
             speaking.hook = None;
         }
         speaking.is_silent();
-        speaking.spent.add(spent);
+        speaking.spent += spent;
         let refused = refused.as_ref()?;
         speaking.refused = speaking.refused.saturating_add(1);
         let told = format!(": answer refused: {}", reason(refused));
@@ -388,7 +388,7 @@ impl RunState {
         for (node, (calls, saved_usd)) in &self.hooks {
             let _ = write!(figures, "\n     {node} answered {}", plural(*calls, "call"));
             if *saved_usd > 0.0 {
-                let _ = write!(figures, ", ${saved_usd:.4} saved");
+                let _ = write!(figures, ", {} saved", Dollars(*saved_usd));
             }
         }
         Line::default().and(tone, outcome.name()).and(Tone::Plain, reason).and(Tone::Faint, figures)

@@ -7,6 +7,7 @@ use rondo_protocol::object::Usage;
 use super::Groups;
 use super::sums::{Sums, cached_share};
 use crate::cli::output::{one_line, plural};
+use crate::cli::spending::cost_cell;
 
 /// The longest key that is shown whole, in characters.
 const MAX_KEY: usize = 40;
@@ -25,7 +26,7 @@ const COLUMNS: [Column; 8] = [
     ("PROMPT", |sums| tokens(sums.known().usage, |usage| usage.prompt_tokens)),
     ("CACHED", |sums| cached_share(sums.known().usage).map_or_else(unknown, |share| format!("{:.0}%", share * 100.0))),
     ("OUTPUT", |sums| tokens(sums.known().usage, |usage| usage.output_tokens)),
-    ("COST", |sums| dollars(sums.known().cost_usd)),
+    ("COST", |sums| cost_cell(sums.known().cost)),
 ];
 
 /// Shown only if a hook answered a call.
@@ -34,7 +35,7 @@ const SAVED_COLUMNS: [Column; 3] = [
     ("SAVED TOKENS", |sums| {
         tokens(sums.saved().usage, |usage| usage.prompt_tokens.saturating_add(usage.output_tokens))
     }),
-    ("SAVED", |sums| dollars(sums.saved().cost_usd)),
+    ("SAVED", |sums| cost_cell(sums.saved().cost)),
 ];
 
 /// A line for each group, and notes on calls whose tokens or price are unknown; `by` is the title of the keys.
@@ -86,7 +87,7 @@ fn unknown_calls(groups: &Groups) -> String {
     let mut text = String::new();
     for (count, what) in [
         (sum(|sums| sums.uncounted_calls), "have no token counts"),
-        (sum(|sums| sums.unpriced_calls), "have no known price"),
+        (sum(|sums| sums.known().cost.unpriced_calls()), "have no known price"),
     ] {
         if count > 0 {
             let _ = writeln!(text, "{count} of {calls} {what}");
@@ -97,10 +98,6 @@ fn unknown_calls(groups: &Groups) -> String {
 
 fn tokens(usage: Option<Usage>, of: fn(Usage) -> u64) -> String {
     usage.map_or_else(unknown, |usage| of(usage).to_string())
-}
-
-fn dollars(cost_usd: Option<f64>) -> String {
-    cost_usd.map_or_else(unknown, |cost| format!("${cost:.4}"))
 }
 
 fn unknown() -> String {
