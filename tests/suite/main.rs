@@ -19,6 +19,7 @@ mod docs;
 mod durable_first;
 mod events;
 mod forks;
+mod from_threads;
 mod frozen;
 mod grants;
 mod hooks;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::model::script::{Part, Roles, Script};
 use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::read::FileError;
 use rondo_protocol::workflow::{AnswerFormat, Checked, Files, RoleKind, Workflow, read};
@@ -136,8 +137,12 @@ fn every_script_answers_for_each_role_by_its_contract() {
         let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
         assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
         // A tool role that the script does not answer for runs its tool.
-        for (role, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, Part::Tool)) {
-            assert!(script.attempt(role, None, 0).is_some(), "{name}: {role} has nothing to say");
+        for (key, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, Part::Tool)) {
+            let role = key.rsplit('/').next().unwrap_or_default();
+            let within = key.strip_suffix(role).unwrap_or_default();
+            let role = RoleName::new(role).expect("a key ends with a role");
+            let attempt = script.attempt(within, &role, &LanePath::trunk(), 0);
+            assert!(attempt.is_some(), "{name}: {key} has nothing to say");
         }
     }
 }

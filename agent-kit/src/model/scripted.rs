@@ -42,7 +42,7 @@ impl Scripted {
 
     /// Whether the script answers for the role at `site`; a tool role without answers runs its tool.
     pub fn speaks_for(&self, site: &Site) -> bool {
-        self.script.speaks_for(&self.name(site), site.lane.last_index())
+        self.script.speaks_for(&self.within, &site.role, &site.lane)
     }
 
     /// Returns the script's answer to attempt `ordinal` (from 0) of the role at `site`, after its pause. For a person
@@ -78,7 +78,7 @@ impl Scripted {
     }
 
     fn attempt(&self, site: &Site, ordinal: u64) -> Option<&Attempt> {
-        self.script.attempt(&self.name(site), site.lane.last_index(), ordinal)
+        self.script.attempt(&self.within, &site.role, &site.lane, ordinal)
     }
 
     fn end(&self, site: &Site) -> Fault {

@@ -1,16 +1,20 @@
 //! Finds the thread that a command line names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::MAX_CHILD_DEPTH;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
 
 use super::failure::Failure;
 use super::output::word;
 use super::store_access::{DrivenThreads, StoreView};
-use crate::store::{Read, Row, Status};
+use crate::store::{Parent, Read, Row, Status};
 
 /// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;
+/// How many rows are read at a time to find children.
+const CHILDREN_PAGE: usize = 1000;
 
 /// Finds a thread by its id, by its name, by a prefix of its id, or by the word `last`: the youngest that is no child.
 /// No name looks like the beginning of an id.
@@ -54,6 +58,39 @@ pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView,
     let view = view.ok_or_else(no_threads)?;
     let (id, row) = find_thread(view.store.as_ref(), word)?;
     Ok((view, id, row))
+}
+
+/// The child threads of a thread and of those it was forked from, by the visit that started each.
+///
+/// # Errors
+/// A fault of the store.
+pub fn child_threads(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    workflow: &Workflow,
+) -> Result<BTreeMap<(RoleName, LanePath, u64), ThreadId>, Failure> {
+    let mut children = BTreeMap::new();
+    if !workflow.roles.iter().any(|(_, role)| matches!(role.kind, RoleKind::Workflow(_))) {
+        return Ok(children);
+    }
+    let (mut parents, mut base) = (BTreeSet::from([thread.clone()]), row.base.clone());
+    while let Some(before) = base {
+        base = store.row(&before.thread)?.and_then(|row| row.base);
+        parents.insert(before.thread);
+    }
+    // A child is younger than its parent, and ids sort by age.
+    let mut last = parents.first().cloned();
+    loop {
+        let page = store.rows(last.as_ref(), CHILDREN_PAGE)?;
+        let Some((newest, _)) = page.last() else { return Ok(children) };
+        last = Some(newest.clone());
+        for (id, row) in page {
+            if let Some(Parent { role, lane, visit, .. }) = row.parent.filter(|of| parents.contains(&of.thread)) {
+                children.insert((role, lane, visit), id);
+            }
+        }
+    }
 }
 
 /// The only thread that has not ended.

@@ -1,18 +1,17 @@
 //! `rondo show`: the answers in a thread, step by step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, Step, ToolNote};
-use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::find_thread_in;
+use super::find_thread::{child_threads, find_thread_in};
 use super::follow::Follower;
 use super::in_flight;
 use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line_with, who};
@@ -23,7 +22,7 @@ use super::store_access::{StoreView, store_folder, view_store_at};
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::{Bindings, rebuild};
 use crate::local::VisitInFlight;
-use crate::store::{Parent, Read, Row, Status};
+use crate::store::{Read, Row, Status};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -154,9 +153,6 @@ impl ShownSteps<'_> {
     }
 }
 
-/// How many rows are read at a time to find children.
-const CHILDREN_PAGE: usize = 1000;
-
 /// How many lanes of a join are listed; `--json` has them all.
 const SHOWN_LANES: usize = 8;
 
@@ -244,7 +240,7 @@ fn steps(
         let binding = bindings.as_ref().and_then(|bindings| bindings.of(step.start, store).ok());
         binding.map(|binding| binding.body(&step.role, &step.answer)).unwrap_or_default()
     };
-    let children = children(store, &line.thread, row, &beginning.workflow)?;
+    let children = child_threads(store, &line.thread, row, &beginning.workflow)?;
     let mut outcome = Ok(true);
     store.scan(&line.thread, seqs, &mut |stored, note| {
         if !filter.wants(&stored) {
@@ -260,36 +256,6 @@ fn steps(
         matches!(outcome, Ok(true))
     })?;
     outcome.map(|_| ())
-}
-
-/// The child threads of a thread and of those it was forked from, by the visit that started each.
-fn children(
-    store: &dyn Read,
-    thread: &ThreadId,
-    row: &Row,
-    workflow: &Workflow,
-) -> Result<BTreeMap<(RoleName, LanePath, u64), ThreadId>, Failure> {
-    let mut children = BTreeMap::new();
-    if !workflow.roles.iter().any(|(_, role)| matches!(role.kind, RoleKind::Workflow(_))) {
-        return Ok(children);
-    }
-    let (mut parents, mut base) = (BTreeSet::from([thread.clone()]), row.base.clone());
-    while let Some(before) = base {
-        base = store.row(&before.thread)?.and_then(|row| row.base);
-        parents.insert(before.thread);
-    }
-    // A child is younger than its parent, and ids sort by age.
-    let mut last = parents.first().cloned();
-    loop {
-        let page = store.rows(last.as_ref(), CHILDREN_PAGE)?;
-        let Some((newest, _)) = page.last() else { return Ok(children) };
-        last = Some(newest.clone());
-        for (id, row) in page {
-            if let Some(Parent { role, lane, visit, .. }) = row.parent.filter(|of| parents.contains(&of.thread)) {
-                children.insert((role, lane, visit), id);
-            }
-        }
-    }
 }
 
 fn record_text(line: &RecordLine) -> String {

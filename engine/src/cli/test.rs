@@ -85,7 +85,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let (mut runs, mut unread) = (Vec::new(), Vec::new());
     for target in targets {
-        match run(&target, args, output) {
+        match run(&target, args.filter.as_deref(), output) {
             Ok(run) => runs.push(run),
             // A workflow that cannot be read does not hide the results of the others.
             Err(failure) => {
@@ -138,7 +138,7 @@ fn exit(reports: &[&Report], broken: usize) -> Exit {
     }
 }
 
-fn run(target: &Target, args: &TestArgs, output: &Output) -> Result<Run, Failure> {
+fn run(target: &Target, filter: Option<&str>, output: &Output) -> Result<Run, Failure> {
     let suite = Suite::read(&target.file).map_err(|error| Failure::new(Code::FileRefused, error.to_string()))?;
     let definition = definition(&target.file)?;
     let style = Style::stderr();
@@ -147,7 +147,7 @@ fn run(target: &Target, args: &TestArgs, output: &Output) -> Result<Run, Failure
     };
     let is_watched = style.is_terminal && !output.is_json();
     let options = Options {
-        filter: args.filter.clone(),
+        filter: filter.map(str::to_owned),
         only: target.only.clone(),
         workers: None,
         progress: is_watched.then_some(&progress as &(dyn Fn(&ScenarioResult) + Sync)),

@@ -47,6 +47,7 @@ pub use hub::{SubscribeError, Subscription};
 pub use in_flight::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
 pub use limits::{RaisedLimit, RaisedLimits, limited};
 pub use past::StoredPast;
+pub(crate) use retry::attempts_of;
 pub use retry::{Deadline, Waiting, Waits};
 pub use run_config::{Labels, NewThread, RunConfig};
 pub(crate) use sink::WARNING;

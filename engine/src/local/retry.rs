@@ -204,6 +204,13 @@ pub fn is_worth_another_model(fault: &Fault) -> bool {
         )
 }
 
+/// How many attempts a call makes when each of them ends in `fault`, with `fallbacks` other models to ask.
+pub fn attempts_of(fault: &Fault, retry: &Retry, fallbacks: usize) -> usize {
+    let of_one_model = if is_worth_another(fault, retry) { retry.attempts.max(1) } else { 1 };
+    let models = if is_worth_another_model(fault) { 1 + fallbacks } else { 1 };
+    usize::try_from(of_one_model).unwrap_or(usize::MAX).saturating_mul(models)
+}
+
 /// The delay before attempt number `next` (1 for the second): `backoff` doubled for each further attempt, half of it
 /// random, or what the provider asks for; at most [`MAX_PAUSE`].
 pub fn pause(retry: &Retry, next: u32, fault: &Fault, random: u128) -> Duration {
@@ -254,6 +261,16 @@ mod tests {
             assert_eq!(pause(&retry, next, &fault(None), 0).as_millis(), low);
             assert_eq!(pause(&retry, next, &fault(None), u128::MAX).as_millis(), high);
         }
+    }
+
+    #[test]
+    fn every_model_is_asked_as_often_as_the_fault_is_worth_it() {
+        let retry = Retry { attempts: 3, backoff_ms: 0, faults: vec![RetryFault::RateLimit] };
+        let refused = Fault::new(Code::RequestRefused, FaultClass::Refused, "no");
+        let broken = Fault::new(Code::ContractBroken, FaultClass::Contract, "no form");
+        assert_eq!([0, 2].map(|fallbacks| attempts_of(&fault(None), &retry, fallbacks)), [3, 9]);
+        assert_eq!([0, 2].map(|fallbacks| attempts_of(&refused, &retry, fallbacks)), [1, 3]);
+        assert_eq!([0, 2].map(|fallbacks| attempts_of(&broken, &retry, fallbacks)), [1, 1]);
     }
 
     #[test]

@@ -12,11 +12,11 @@ impl Script {
     pub fn check(&self, file: &Source, roles: &Roles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
         for (key, list) in &self.lists {
-            let (role, _) = role_of(key);
-            let Some(part) = roles.get(role) else {
+            let role = role_of(key);
+            let Some(part) = roles.get(&role) else {
                 let message = format!("the workflow has no role `{role}` that a script answers for");
                 let fault = file.diagnostic(Code::ScriptRole, list.place, message);
-                faults.push(match nearest(role, roles.keys().map(String::as_str)) {
+                faults.push(match nearest(&role, roles.keys().map(String::as_str)) {
                     Some(near) => fault.with_hint(format!("write `{near}`")),
                     None => fault,
                 });

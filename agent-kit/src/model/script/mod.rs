@@ -1,6 +1,7 @@
 //! Scripts: answers without a model.
 //!
-//! A script holds a list of attempts for each role, and optionally for a role in the lane of one index. It keeps no
+//! A script holds a list of attempts for each role, and optionally for a role in the lane of one index or in one nested
+//! lane. It keeps no
 //! position: the caller passes how many attempts were made before, so that a resumed run continues where it stopped
 //! and another process can play the same script.
 //!
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::{Code, Span};
-use rondo_protocol::id::Status;
+use rondo_protocol::id::{LanePath, RoleName, Status};
 use serde::{Deserialize, Serialize};
 
 use super::status;
@@ -28,7 +29,7 @@ pub const MAX_DELAY_MS: u64 = 600_000;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// The lists, by role as written in the file: `writer`, `reviewer[2]`, `section/writer`.
+    /// The lists, by role as written in the file: `writer`, `reviewer[2]`, `lead[0]/reviewer[2]`, `section/writer`.
     lists: BTreeMap<String, List>,
 }
 
@@ -93,17 +94,20 @@ pub struct ToolRequest {
 }
 
 /// How a scripted attempt fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The cause.
     pub cause: Cause,
+    /// The message of the fault; `None` for one that names the script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The provider's `Retry-After`, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
 /// The cause of a scripted failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
     /// The provider answers with this HTTP status.
@@ -114,27 +118,49 @@ pub enum Cause {
     Cut,
     /// The provider sends nothing for too long.
     Timeout,
+    /// The fault of this code, such as `RN1108`.
+    Code(String),
 }
 
 impl Failure {
     /// The fault that such a failure of a provider results in.
     pub fn fault(&self) -> Fault {
-        let fault = match self.cause {
-            Cause::Http(code) => status::fault(code, "so says the script"),
+        const SCRIPT: &str = "so says the script";
+        let fault = match &self.cause {
+            Cause::Http(code) => status::fault(*code, SCRIPT),
             Cause::Network => {
-                let words = "the provider cannot be reached: so says the script";
+                let words = format!("the provider cannot be reached: {SCRIPT}");
                 Fault::new(Code::ProviderUnreachable, FaultClass::Network, words)
             }
             Cause::Cut => {
-                let words = "the reply was cut before its finish reason: so says the script";
+                let words = format!("the reply was cut before its finish reason: {SCRIPT}");
                 Fault::new(Code::ReplyCut, FaultClass::Network, words)
             }
             Cause::Timeout => {
-                let words = "the provider was silent for too long: so says the script";
+                let words = format!("the provider was silent for too long: {SCRIPT}");
                 Fault::new(Code::ProviderSilent, FaultClass::Timeout, words)
             }
+            Cause::Code(code) => {
+                // Only known codes are read.
+                let code = Code::find(code).unwrap_or(Code::ProviderFailed);
+                Fault::new(code, class_of(code), format!("{}: {SCRIPT}", code.title()))
+            }
         };
-        Fault { retry_after_ms: self.retry_after_ms, ..fault }
+        let message = self.message.clone().unwrap_or(fault.message);
+        Fault { message, retry_after_ms: self.retry_after_ms, ..fault }
+    }
+}
+
+/// The class of a fault of a visit: it decides whether another attempt may help, and which status routes it.
+fn class_of(code: Code) -> FaultClass {
+    match code {
+        Code::ProviderBusy => FaultClass::RateLimit,
+        Code::ProviderFailed | Code::ReplyUnreadable => FaultClass::Server,
+        Code::ProviderSilent | Code::StepTimeout | Code::FormExpired => FaultClass::Timeout,
+        Code::ProviderUnreachable | Code::ReplyCut => FaultClass::Network,
+        Code::ContractBroken => FaultClass::Contract,
+        Code::StepLimit | Code::ThreadLimit | Code::VisitLimit => FaultClass::Limit,
+        _ => FaultClass::Refused,
     }
 }
 
@@ -178,15 +204,15 @@ impl Part {
 }
 
 impl Script {
-    /// The answer to attempt `ordinal` (from 0) of `role` in the lane of that index. A list for `role[lane]` replaces
-    /// the one for `role`.
-    pub fn attempt(&self, role: &str, lane: Option<u32>, ordinal: u64) -> Option<&Attempt> {
-        self.list(role, lane)?.attempts.get(usize::try_from(ordinal).ok()?)
+    /// The answer to attempt `ordinal` (from 0) of `role` in a lane. `within` is the prefix of its name in a child
+    /// workflow, such as `section/`. The list of the lane replaces that of its index, which replaces the role's.
+    pub fn attempt(&self, within: &str, role: &RoleName, lane: &LanePath, ordinal: u64) -> Option<&Attempt> {
+        self.list(within, role, lane)?.attempts.get(usize::try_from(ordinal).ok()?)
     }
 
-    /// Whether it has answers for `role`.
-    pub fn speaks_for(&self, role: &str, lane: Option<u32>) -> bool {
-        self.list(role, lane).is_some()
+    /// Whether it has answers for `role` in a lane.
+    pub fn speaks_for(&self, within: &str, role: &RoleName, lane: &LanePath) -> bool {
+        self.list(within, role, lane).is_some()
     }
 
     /// Removes the pauses, for tests of the answers that do not depend on timing.
@@ -201,20 +227,28 @@ impl Script {
         self
     }
 
-    fn list(&self, role: &str, lane: Option<u32>) -> Option<&List> {
-        let of_lane = lane.and_then(|index| self.lists.get(&format!("{role}[{index}]")));
-        of_lane.or_else(|| self.lists.get(role))
+    fn list(&self, within: &str, role: &RoleName, lane: &LanePath) -> Option<&List> {
+        let of_lane = || self.lists.get(&format!("{within}{}", lane.role_in_lane(role)));
+        let of_index = |index| self.lists.get(&format!("{within}{role}[{index}]"));
+        let of_role = || self.lists.get(&format!("{within}{role}"));
+        of_lane().or_else(|| lane.last_index().and_then(of_index)).or_else(of_role)
     }
 }
 
-/// The role and the lane index of a script's key.
-fn role_of(key: &str) -> (&str, Option<u32>) {
-    let lane = key.strip_suffix(']').and_then(|key| key.rsplit_once('['));
-    match lane.and_then(|(role, index)| Some((role, index, index.parse::<u32>().ok()?))) {
-        // Each lane has exactly one spelling.
-        Some((role, written, index)) if index.to_string() == written => (role, Some(index)),
-        _ => (key, None),
-    }
+/// The role that a script's key names, without its lane: `writer` for `lead[0]/writer[2]`, `section/writer` for a role of
+/// a child workflow.
+fn role_of(key: &str) -> String {
+    let (outer, last) = key.rsplit_once('/').map_or((None, key), |(outer, last)| (Some(outer), last));
+    let children = outer.into_iter().flat_map(|outer| outer.split('/')).filter(|part| without_index(part).is_none());
+    children.chain([without_index(last).unwrap_or(last)]).collect::<Vec<_>>().join("/")
+}
+
+/// The role of `role[2]`; `None` if `part` has no index.
+fn without_index(part: &str) -> Option<&str> {
+    let (role, index) = part.strip_suffix(']')?.rsplit_once('[')?;
+    // Each lane has exactly one spelling.
+    let is_index = index.parse::<u32>().is_ok_and(|number| number.to_string() == index);
+    is_index.then_some(role)
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::source::{self, Key, Kind, Node, Source};
 
-use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest, role_of};
+use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest, without_index};
 
 const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then", "error", "delay_ms"];
 const TOOL_KEYS: [&str; 2] = ["name", "args"];
-const ERROR_KEYS: [&str; 5] = ["http", "network", "cut", "timeout", "retry_after"];
+const ERROR_KEYS: [&str; 7] = ["http", "network", "cut", "timeout", "code", "message", "retry_after"];
 
 /// The maximum `retry_after` in seconds: a day.
 const MAX_RETRY_AFTER_S: u64 = 86_400;
@@ -81,9 +81,12 @@ impl Reader<'_> {
             return Script::default();
         };
         for (key, node) in members {
-            let (role, _) = role_of(&key.name);
-            if role.split('/').any(|name| RoleName::new(name).is_err()) {
-                let message = format!("`{}` is not a role, `role[index]` or `workflow_role/role`", key.name);
+            let is_name = |part: &str| RoleName::new(without_index(part).unwrap_or(part)).is_ok();
+            if !key.name.split('/').all(is_name) {
+                let message = format!(
+                    "`{}` is not a role, `role[index]`, `other[index]/role[index]` or `workflow_role/role`",
+                    key.name
+                );
                 self.fault(Code::ScriptRole, key.span, message);
                 continue;
             }
@@ -225,7 +228,7 @@ impl Reader<'_> {
         };
         let before = self.faults.len();
         let mut causes = Vec::new();
-        let mut retry_after_ms = None;
+        let (mut message, mut retry_after_ms) = (None, None);
         for (key, node) in members {
             match (key.name.as_str(), &node.kind) {
                 ("http", _) => {
@@ -238,6 +241,9 @@ impl Reader<'_> {
                 ("network" | "cut" | "timeout", _) => {
                     self.shape(node.place(key.span), format!("`{}` can only be true", key.name));
                 }
+                ("code", Kind::Str(code)) if Code::find(code).is_some() => causes.push(Cause::Code(code.clone())),
+                ("code", _) => self.shape(node.place(key.span), "`code` must be a code of rondo, such as `RN1108`"),
+                ("message", _) => message = self.string(key, node),
                 ("retry_after", _) => {
                     let seconds = self.integer(key, node, 0, MAX_RETRY_AFTER_S);
                     retry_after_ms = seconds.map(|seconds| seconds * 1000);
@@ -246,11 +252,11 @@ impl Reader<'_> {
             }
         }
         match causes.as_slice() {
-            [cause] => Some(Failure { cause: *cause, retry_after_ms }),
+            [cause] => Some(Failure { cause: cause.clone(), message, retry_after_ms }),
             // The fault was already reported.
             _ if self.faults.len() > before => None,
             _ => {
-                self.shape(place, "an error has one of `http`, `network`, `cut` and `timeout`");
+                self.shape(place, "an error has one of `http`, `network`, `cut`, `timeout` and `code`");
                 None
             }
         }

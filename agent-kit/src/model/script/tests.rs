@@ -21,6 +21,7 @@ writer:
   - { error: { cut: true }, delay_ms: 1 }
 reviewer: [ { status: ok }, { status: bad } ]
 "reviewer[2]": [ { status: bad } ]
+"lead[1]/reviewer[2]": [ { status: ok } ]
 section/writer: [ { raw: child } ]
 person: [ { status: yes_please, fields: { why: "x" }, body: b } ]
 lint: [ { fields: { warnings: 2 } }, { raw: text } ]
@@ -111,6 +112,7 @@ fn a_lane_without_a_list_of_its_own_plays_the_common_one_from_its_beginning() {
     let model = scripted();
     let ok = |lane| text(&model, "reviewer", lane, 0).contains("ok");
     assert_eq!([ok(""), ok("reviewer[0]"), ok("a[2]/reviewer[1]"), ok("reviewer[2]")], [true, true, true, false]);
+    assert_eq!([ok("lead[0]/reviewer[2]"), ok("lead[1]/reviewer[2]")], [false, true], "a nested lane has its own list");
     assert_eq!(play(&model, &call("reviewer", "reviewer[2]", 1)).unwrap_err().class, FaultClass::ScriptEnd);
     assert_eq!(text(&model.within("section"), "writer", "", 0), "child");
 }
@@ -122,6 +124,27 @@ fn failures_are_those_of_a_provider() {
     assert_eq!((busy.code, busy.class, busy.retry_after_ms), (Code::ProviderBusy, FaultClass::RateLimit, Some(2000)));
     let cut = play(&model, &call("writer", "", 5)).unwrap_err();
     assert_eq!((cut.code, cut.class), (Code::ReplyCut, FaultClass::Network));
+}
+
+#[test]
+fn a_failure_can_be_any_fault_of_a_visit_in_its_own_words() {
+    let script = r"
+writer:
+  - { error: { code: RN1108, message: The answer has no title. } }
+  - { error: { code: rn1204 } }
+  - { error: { code: RN1201 } }
+  - { error: { http: 403, message: No. } }
+";
+    let script = Script::read(&yaml(script)).unwrap();
+    let model = Scripted::new(Arc::new(script), Arc::new(roles()));
+    let fault = |ordinal| play(&model, &call("writer", "", ordinal)).unwrap_err();
+    let told = |ordinal| (fault(ordinal).code, fault(ordinal).class, fault(ordinal).message);
+    assert_eq!(told(0), (Code::ContractBroken, FaultClass::Contract, "The answer has no title.".to_owned()));
+    assert_eq!((told(1).0, told(1).1), (Code::StepTimeout, FaultClass::Timeout));
+    assert_eq!((told(2).0, told(2).1), (Code::StepLimit, FaultClass::Limit));
+    assert_eq!(told(3), (Code::KeyRefused, FaultClass::Refused, "No.".to_owned()));
+    let faults = Script::read(&yaml("writer: [ { error: { code: RN9999 } } ]")).unwrap_err();
+    assert!(faults[0].message.contains("must be a code of rondo"), "{faults:?}");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use rondo_protocol::id::RoleName;
+
 use super::*;
 
 const WORKFLOW: &str = r#"
@@ -61,7 +63,9 @@ fn a_scenario_without_faults_is_read_whole() {
     assert_eq!(scenario.workspace.as_deref(), Some("fixture"));
     assert_eq!(scenario.tools["run_tests"].results.len(), 3);
     assert_eq!(scenario.expect.len(), 12);
-    assert!(matches!(&scenario.answers, AnswerSource::Script(script) if script.speaks_for("writer", None)));
+    assert!(
+        matches!(&scenario.answers, AnswerSource::Script(script) if script.speaks_for("", &RoleName::new("writer").unwrap(), &LanePath::trunk()))
+    );
 }
 
 #[test]

@@ -1,0 +1,412 @@
+//! What a scenario repeats of a stored thread: the answers of its roles and tools, and those of its child threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rondo_agent_kit::conversation::{Position, Round, StepLocation};
+use rondo_agent_kit::model::script::{self, Cause};
+use rondo_agent_kit::prefix;
+use rondo_agent_kit::tool::means;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Outcome, Record, Step, Transcript};
+use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow};
+use rondo_protocol::{Value, canonical};
+
+use crate::cli::failure::Failure;
+use crate::cli::find_thread::child_threads;
+use crate::conversation::rebuild;
+use crate::local::attempts_of;
+use crate::store::{Read, Row, StoredRecord};
+use crate::thread::{Ending, Origin};
+
+/// The most attempts that are repeated of one visit.
+const MAX_ATTEMPTS: usize = 100;
+
+/// The script entries of one role, by lane.
+type ByLane = BTreeMap<LanePath, Vec<Value>>;
+
+/// What a thread and its children were told.
+pub struct Told<'s> {
+    store: &'s dyn Read,
+    /// By the name of the role in scripts without its lane: `writer`, `section/writer`.
+    script: BTreeMap<String, Vec<ByLane>>,
+    tools: BTreeMap<String, Vec<Value>>,
+    route: Vec<(Position, Value)>,
+    /// Visits that wait for a person and have no answer.
+    waiting: u64,
+    /// What the scenario cannot repeat.
+    pub notes: Vec<String>,
+}
+
+/// The thread that is read, with what its steps are read by.
+struct Reading<'r> {
+    workflow: &'r Workflow,
+    policy: &'r Policy,
+    children: BTreeMap<(RoleName, LanePath, u64), ThreadId>,
+    /// The prefix of its roles in scripts: empty, or `section/` for a child.
+    within: String,
+    script: BTreeMap<RoleName, ByLane>,
+}
+
+impl<'s> Told<'s> {
+    /// Reads a thread with its children.
+    ///
+    /// # Errors
+    /// If a record or an object is missing or damaged.
+    pub fn read(store: &'s dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Failure> {
+        let (script, tools) = (BTreeMap::new(), BTreeMap::new());
+        let mut told = Self { store, script, tools, route: Vec::new(), waiting: 0, notes: Vec::new() };
+        told.thread(thread, row, String::new())?;
+        Ok(told)
+    }
+
+    fn thread(&mut self, thread: &ThreadId, row: &Row, within: String) -> Result<(), Failure> {
+        let workflow = rebuild::beginning(self.store, row)?.workflow;
+        let policy = rebuild::policy(self.store, row)?;
+        let mut reading = Reading {
+            workflow: &workflow,
+            policy: &policy,
+            children: child_threads(self.store, thread, row, &workflow)?,
+            within,
+            script: BTreeMap::new(),
+        };
+        let origin = super::origin(thread, row)?;
+        self.waiting += origin.after.iter().map(waits).sum::<u64>();
+        let mut outcome = Ok(());
+        if row.seq > 0 {
+            self.store.scan(thread, 1..=row.seq, &mut |stored, note| {
+                outcome = self.record(&mut reading, stored, &note);
+                outcome.is_ok()
+            })?;
+        }
+        outcome?;
+        // A child that has not ended has no step in its parent.
+        for ((role, ..), child) in std::mem::take(&mut reading.children) {
+            self.child(&reading, &role, &child, Some(thread))?;
+        }
+        if row.seq > 0
+            && workflow.roles.iter().any(|(_, role)| role.kind.model().is_some_and(|model| model.compact.is_some()))
+        {
+            self.refused_compactions(&mut reading, thread, row)?;
+        }
+        let Reading { within, script, .. } = reading;
+        for (role, lanes) in script {
+            self.script.entry(format!("{within}{role}")).or_default().push(lanes);
+        }
+        Ok(())
+    }
+
+    /// Reads a child that `role` started, if it is one of `parent`, or of any thread.
+    fn child(
+        &mut self,
+        reading: &Reading<'_>,
+        role: &RoleName,
+        child: &ThreadId,
+        parent: Option<&ThreadId>,
+    ) -> Result<(), Failure> {
+        let Some(row) = self.store.row(child)? else { return Ok(()) };
+        if parent.is_some_and(|parent| row.parent.as_ref().is_none_or(|of| of.thread != *parent)) {
+            return Ok(());
+        }
+        self.thread(child, &row, format!("{}{role}/", reading.within))
+    }
+
+    fn record(&mut self, reading: &mut Reading<'_>, stored: StoredRecord, note: &Note) -> Result<(), Failure> {
+        self.waiting += note.after.iter().map(waits).sum::<u64>();
+        let (seq, visit) = (stored.seq, stored.visit);
+        let step = match stored.record {
+            Record::Step(step) => step,
+            Record::Compaction(compaction) => return self.compaction(reading, &compaction, note),
+            Record::Rebind(_) => return Ok(()),
+        };
+        if reading.within.is_empty() {
+            let round = Round { lane: step.lane.clone(), opened_by: note.opened_by.clone() };
+            let position = StepLocation { seq, round }.position();
+            self.route.push((position, format!("{}.{}", step.lane.role_in_lane(&step.role), step.status).into()));
+        }
+        let is_given = step.observations.contains(&Observation::Given {});
+        match reading.workflow.role(step.role.as_str()).map(|role| &role.kind) {
+            Some(RoleKind::Workflow(_)) => {
+                if let Some(child) = reading.children.remove(&(step.role.clone(), step.lane.clone(), visit)) {
+                    self.child(reading, &step.role, &child, None)?;
+                }
+            }
+            Some(kind) if is_of_person(kind) => {
+                // A form that nobody answered has none.
+                self.waiting = self.waiting.saturating_sub(u64::from(!step.answer.is_empty()));
+                match form(&step.answer) {
+                    Some(entry) => reading.say(&step, entry),
+                    None => self.unsaid(seq, "nobody answered the form in time"),
+                }
+            }
+            Some(RoleKind::Rule(_)) => {}
+            Some(RoleKind::Selector(selector)) if selector.by != SelectBy::Model => {}
+            _ if is_given => reading.say(&step, raw(&step.answer)),
+            _ => match step.transcript {
+                Some(digest) => {
+                    let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, digest)?;
+                    self.transcript(reading, (&step.role, &step.lane, visit), &transcript, note);
+                }
+                None => self.fault(reading, &step, seq, note),
+            },
+        }
+        Ok(())
+    }
+
+    /// The text of a compaction is an answer of the role that writes it.
+    fn compaction(&mut self, reading: &mut Reading<'_>, compaction: &Compaction, note: &Note) -> Result<(), Failure> {
+        let Compaction { role, lane, through_visit, transcript, .. } = compaction;
+        let model = reading.workflow.role(role.as_str()).and_then(|role| role.kind.model());
+        let by = model.and_then(|model| model.compact.as_ref()).map(|compact| compact.by.clone());
+        let Some(by) = by else { return Ok(()) };
+        match transcript {
+            Some(digest) => {
+                let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, *digest)?;
+                self.transcript(reading, (&by, lane, *through_visit), &transcript, note);
+            }
+            None => self.notes.push(format!("{by}: how it put older visits of {role} together is not known")),
+        }
+        Ok(())
+    }
+
+    /// Adds a refused text for each role that puts older visits together, in each lane where a request was sent that is
+    /// longer than allowed. Refused texts are not kept. One is enough: each later try asks for the same entry again.
+    fn refused_compactions(&self, reading: &mut Reading<'_>, thread: &ThreadId, row: &Row) -> Result<(), Failure> {
+        let compact_of = |role: &RoleName| reading.workflow.role(role.as_str())?.kind.model()?.compact.clone();
+        let is_compacted = |stored: &StoredRecord| match &stored.record {
+            Record::Step(step) => compact_of(&step.role).is_some(),
+            Record::Compaction(_) | Record::Rebind(_) => false,
+        };
+        let mut refused = BTreeSet::new();
+        rebuild::requests(self.store, thread, row, &is_compacted, &mut |request| {
+            let bytes = prefix::bytes_of_head(&request.head)
+                + request.messages.iter().map(prefix::bytes_of_message).sum::<u64>();
+            if let Some(compact) = compact_of(&request.role).filter(|compact| prefix::tokens(bytes) > compact.at) {
+                refused.insert((compact.by, request.lane));
+            }
+            true
+        })?;
+        for (by, lane) in refused {
+            reading.fail(&by, &lane, Cause::Code(Code::ContractBroken.to_string()), None);
+        }
+        Ok(())
+    }
+
+    fn transcript(
+        &mut self,
+        reading: &mut Reading<'_>,
+        (role, lane, visit): (&RoleName, &LanePath, u64),
+        transcript: &Transcript,
+        note: &Note,
+    ) {
+        for entry in &transcript.entries {
+            match entry {
+                Entry::Model { reply, .. } if !reply.parts.asks_for_tools() => {
+                    reading.say_at(role, lane, raw(&reply.parts.text()));
+                }
+                Entry::Model { reply, .. } => {
+                    if !reply.parts.text().is_empty() {
+                        let seat = lane.role_in_lane(role);
+                        self.notes.push(format!("{seat} visit {visit}: what was said beside calls is left out"));
+                    }
+                    let uses = reply.parts.tool_calls();
+                    let uses = uses.map(|call| tool_use(&call.name, arguments(&call.arguments)));
+                    reading.say_at(role, lane, Value::from_iter([("tools", Value::List(uses.collect()))]));
+                }
+                Entry::Tool { arguments: args, failed, id, name, text } => {
+                    let noted = note.tools.iter().find(|tool| tool.call == *id);
+                    let tool = noted.map_or(name, |noted| &noted.tool);
+                    // A scenario repeats by itself how the loop refuses what is no call of a known tool. But it grants
+                    // everything: of a call that a grant or a person refused, it needs the text.
+                    let kind = reading.workflow.role(role.as_str()).map(|role| &role.kind);
+                    let has_tool = kind.is_some_and(|kind| kind.tools().iter().any(|pattern| means(pattern, tool)));
+                    let args = arguments(args);
+                    if !has_tool || args.as_str().is_some() {
+                        continue;
+                    }
+                    let mut result = vec![("args", args), ("text", text.as_str().into())];
+                    result.extend(failed.then_some(("failed", Value::Bool(true))));
+                    self.tools.entry(tool.clone()).or_default().push(result.into_iter().collect());
+                }
+                Entry::Repair { .. } => {}
+            }
+        }
+    }
+
+    /// Adds what makes a visit end in the same fault: its answers are not kept.
+    fn fault(&mut self, reading: &mut Reading<'_>, step: &Step, seq: u64, note: &Note) {
+        let code = step.observations.iter().find_map(|observation| match observation {
+            Observation::Error { code } | Observation::Timeout { code } | Observation::Limit { code } => Some(code),
+            _ => None,
+        });
+        let kind = reading.workflow.role(step.role.as_str()).map(|role| &role.kind);
+        match code.filter(|_| kind.is_some_and(|kind| kind.model().is_some())) {
+            // What kept the model from being asked, such as the limit on its visits, does so again.
+            Some(_) if note.attempts == 0 => {}
+            Some(code) => {
+                let message = step.output.get("message").and_then(Value::as_str).map(str::to_owned);
+                reading.fail(&step.role, &step.lane, Cause::Code(code.clone()), message);
+            }
+            None => self.unsaid(seq, "what failed there cannot be said in a script"),
+        }
+    }
+
+    fn unsaid(&mut self, seq: u64, why: &str) {
+        self.notes.push(format!("step {seq}: {why}"));
+    }
+
+    /// The sections of the scenario, in the order of the file.
+    pub fn scenario(&mut self, thread: &str, input: &Value, origin: &Origin) -> Vec<(&'static str, Value)> {
+        let by_name = |lists: BTreeMap<String, Vec<Value>>| {
+            lists.into_iter().map(|(name, list)| (name, Value::List(list))).collect()
+        };
+        let mut expect: BTreeMap<String, Value> = BTreeMap::new();
+        self.route.sort_by(|(a, _), (b, _)| a.cmp(b));
+        expect.insert("route".to_owned(), Value::List(self.route.iter().map(|(_, step)| step.clone()).collect()));
+        let ending = origin.ending.as_ref().filter(|ending| ending.outcome != Outcome::Cancelled);
+        if let Some(Ending { outcome, reason, result, .. }) = ending {
+            expect.insert("outcome".to_owned(), outcome.name().into());
+            expect.extend(reason.as_ref().map(|reason| ("reason".to_owned(), reason.as_str().into())));
+            if !result.is_null() {
+                expect.insert("result".to_owned(), result.clone());
+            }
+        } else {
+            // Where the answers end, a person is waited for, or the script has no entry left.
+            let outcome = if self.waiting > 0 { "waiting" } else { "stopped" };
+            expect.insert("outcome".to_owned(), outcome.into());
+        }
+        let mut whole = vec![("description", Value::from(format!("What thread {thread} was told.")))];
+        if *input != Value::empty_object() {
+            whole.push(("input", input.clone()));
+        }
+        whole.push(("script", by_name(self.lists())));
+        if !self.tools.is_empty() {
+            whole.push(("tools", by_name(self.tools.clone())));
+        }
+        whole.push(("expect", Value::Object(expect)));
+        whole
+    }
+
+    /// The lists of a script: one for each role, or one for each lane where lanes were told different things.
+    fn lists(&mut self) -> BTreeMap<String, Vec<Value>> {
+        let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for (name, threads) in std::mem::take(&mut self.script) {
+            let mut lanes = ByLane::new();
+            for (lane, said) in threads.into_iter().flatten() {
+                let known = lanes.entry(lane).or_default();
+                match longer(known, &said) {
+                    Some(merged) => *known = merged.clone(),
+                    // A script answers for every child thread of a role from its first entry.
+                    None => self.notes.push(format!("{name}: two child threads were told different things")),
+                }
+            }
+            let (within, role) = name
+                .rsplit_once('/')
+                .map_or(("", name.as_str()), |(_, role)| (name.strip_suffix(role).unwrap_or_default(), role));
+            let all = |is_meant: &dyn Fn(&LanePath) -> bool| {
+                let meant = lanes.iter().filter(|(lane, _)| is_meant(lane)).map(|(_, said)| Some(said));
+                meant.reduce(|known, said| longer(known?, said?)).flatten().cloned()
+            };
+            if let Some(same) = all(&|_| true) {
+                lists.insert(name, same);
+                continue;
+            }
+            for (lane, said) in &lanes {
+                match all(&|other| other.last_index() == lane.last_index()) {
+                    Some(same) => {
+                        let index = lane.last_index().map_or_else(String::new, |index| format!("[{index}]"));
+                        lists.insert(format!("{name}{index}"), same);
+                    }
+                    None => drop(lists.insert(format!("{within}{}", in_lane(lane, role)), said.clone())),
+                }
+            }
+        }
+        lists
+    }
+}
+
+impl Reading<'_> {
+    fn say(&mut self, step: &Step, entry: Value) {
+        self.say_at(&step.role, &step.lane, entry);
+    }
+
+    fn say_at(&mut self, role: &RoleName, lane: &LanePath, entry: Value) {
+        self.script.entry(role.clone()).or_default().entry(lane.clone()).or_default().push(entry);
+    }
+
+    /// Adds as many failed attempts as end a visit.
+    fn fail(&mut self, role: &RoleName, lane: &LanePath, cause: Cause, message: Option<String>) {
+        let mut written = vec![match &cause {
+            Cause::Http(status) => ("http", Value::Int((*status).into())),
+            Cause::Network => ("network", Value::Bool(true)),
+            Cause::Cut => ("cut", Value::Bool(true)),
+            Cause::Timeout => ("timeout", Value::Bool(true)),
+            Cause::Code(code) => ("code", Value::from(code.as_str())),
+        }];
+        written.extend(message.as_ref().map(|message| ("message", message.as_str().into())));
+        let entry = Value::from_iter([("error", written.into_iter().collect::<Value>())]);
+        let policy = self.policy.roles.get(role.as_str()).cloned().unwrap_or_default();
+        let fault = script::Failure { cause, message, retry_after_ms: None }.fault();
+        for _ in 0..attempts_of(&fault, &policy.retry, policy.fallback.len()).min(MAX_ATTEMPTS) {
+            self.say_at(role, lane, entry.clone());
+        }
+    }
+}
+
+/// 1 for a form that the thread began to wait for.
+fn waits(followed: &Followed) -> u64 {
+    u64::from(matches!(followed, Followed::Waiting { .. }))
+}
+
+fn is_of_person(kind: &RoleKind) -> bool {
+    match kind {
+        RoleKind::Human => true,
+        RoleKind::Selector(selector) => selector.by == SelectBy::Human,
+        _ => false,
+    }
+}
+
+/// The script entry for a completed form, which is canonical JSON of `{status, fields.., body}`.
+fn form(answer: &str) -> Option<Value> {
+    let Ok(Value::Object(mut members)) = canonical::parse(answer.as_bytes()) else { return None };
+    let (status, body) = (members.remove("status")?, members.remove("body"));
+    let mut entry = vec![("status", status)];
+    if !members.is_empty() {
+        entry.push(("fields", Value::Object(members)));
+    }
+    entry.extend(body.filter(|body| body.as_str() != Some("")).map(|body| ("body", body)));
+    Some(entry.into_iter().collect())
+}
+
+fn raw(text: &str) -> Value {
+    Value::from_iter([("raw", Value::from(text))])
+}
+
+fn tool_use(name: &str, args: Value) -> Value {
+    Value::from_iter([("name", name.into()), ("args", args)])
+}
+
+/// The longer of two lists, if it begins with the other.
+fn longer<'l>(a: &'l Vec<Value>, b: &'l Vec<Value>) -> Option<&'l Vec<Value>> {
+    if a.starts_with(b) {
+        Some(a)
+    } else if b.starts_with(a) {
+        Some(b)
+    } else {
+        None
+    }
+}
+
+/// The name of a role in a lane.
+fn in_lane(lane: &LanePath, role: &str) -> String {
+    RoleName::new(role).map_or_else(|_| role.to_owned(), |role| lane.role_in_lane(&role))
+}
+
+/// Arguments as YAML structure; text that is not an object stays text.
+fn arguments(text: &str) -> Value {
+    match canonical::parse(text.as_bytes()) {
+        Ok(Value::Object(members)) => Value::Object(members),
+        _ => Value::from(text),
+    }
+}
