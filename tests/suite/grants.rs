@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
 use crate::binary::{Finished, Place, Running};
 
 const WORKFLOW: &str = r"
@@ -14,6 +16,19 @@ graph:
   start: { to: clerk, prompt: File it. }
   clerk: { done: { to: end } }
 ";
+
+/// A role that reads, and one that runs a workflow.
+const SECTION: &str = r#"
+rondo: 1
+name: section
+roles:
+  reader: { tools: [read_file] }
+  part: { kind: workflow, workflow: section.yaml }
+graph:
+  start: { to: reader, prompt: Read it. }
+  reader: { done: { to: part, prompt: "" } }
+  part: { done: { to: end }, failed: { to: fail, reason: nothing } }
+"#;
 
 const SCRIPT: &str = r#"
 clerk:
@@ -243,6 +258,69 @@ fn tools_are_listed_with_who_grants_them() {
     assert!(of("write_file")["why"].as_str().unwrap().contains("rondo trust"), "{}", of("write_file"));
     let all = office.run(&["tools", "--json"]).exits(0).json();
     assert!(all.iter().any(|line| line["tool"] == "count" && line["origin"] == "[tool.count]"), "{all:?}");
+}
+
+#[test]
+fn tools_are_listed_with_what_they_have_an_effect_on() {
+    let office = Office::new("");
+    office.0.file("section/workflow.yaml", SECTION);
+    office
+        .0
+        .file("section/section.yaml", WORKFLOW.replace("read_file, write_file", "write_file, http_get, shell, count"));
+    let settings = office.0.home().join(".config/rondo/config.toml");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let listed = |grant: &str| {
+        let text = format!(
+            "[tool.count]\nargv = [\"wc\", \"{{file}}\"]\neffect = \"reads\"\npaths = [\"{{file}}\"]\n\
+             schema = {{ type = \"object\", properties = {{ file = {{ type = \"string\" }} }} }}\n[grant]\n{grant}"
+        );
+        std::fs::write(&settings, text).unwrap();
+        let lines = office.run(&["tools", "section", "--json"]).exits(0).json();
+        let of = |line: &Value| {
+            let members = ["role", "tool", "effect", "paths", "hosts"].map(|member| line[member].clone());
+            (line["event"] == "tool").then_some(Value::from(members.to_vec()))
+        };
+        lines.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        listed("write = [\"notes\"]\nhosts = [\"docs.rs\", \"clerk/crates.io\", \"reader/example.org\"]\n"),
+        [
+            json!(["reader", "read_file", "reads", ["."], []]),
+            json!(["part/clerk", "count", "reads", ["{file}"], []]),
+            json!(["part/clerk", "http_get", "external", [], ["docs.rs", "crates.io"]]),
+            json!(["part/clerk", "shell", "external", ["notes"], []]),
+            json!(["part/clerk", "write_file", "writes", ["notes"], []]),
+        ]
+    );
+    assert_eq!(listed("sandbox = \"off\"\n")[3], json!(["part/clerk", "shell", "external", null, null]));
+    let text = office.run(&["tools", "section"]).exits(0).text();
+    for part in [
+        "part/clerk\n",
+        "count       reads {file}  ",
+        "http_get    external, nothing granted  ",
+        "external, without a sandbox  ",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}
+
+#[test]
+fn consent_to_a_workflow_grants_what_roles_of_its_children_ask_for() {
+    let office = Office::new("");
+    office.0.file("section/workflow.yaml", SECTION);
+    office.0.file("section/section.yaml", WORKFLOW);
+    office.0.file(
+        "section/script.yaml",
+        format!("reader: [ {{ body: read }} ]\n{}", SCRIPT.replace("clerk:", "part/clerk:")),
+    );
+    let line = |lines: Vec<Value>| lines.into_iter().find(|line| line["tool"] == "write_file").unwrap();
+    let refused = line(office.run(&["tools", "section", "--json"]).exits(0).json());
+    assert_eq!((&refused["role"], &refused["granted"]), (&json!("part/clerk"), &json!(false)));
+    office.0.trust(&["section"]);
+    let granted = line(office.run(&["tools", "section", "--json"]).exits(0).json());
+    assert_eq!((&granted["granted"], &granted["why"]), (&json!(true), &json!("granted by trust")));
+    office.run(&["run", "section", "--offline"]).exits(0);
+    assert_eq!(office.note().as_deref(), Some("a note"));
 }
 
 #[test]

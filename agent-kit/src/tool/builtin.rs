@@ -23,6 +23,11 @@ pub trait BuiltIn: Send + Sync {
     /// The effect of a call.
     fn effect(&self, arguments: &Self::Arguments) -> Effect;
 
+    /// As [`Tool::declared_effect`].
+    fn declared_effect(&self) -> Effect {
+        Effect::External
+    }
+
     /// Runs the tool.
     ///
     /// # Errors
@@ -74,6 +79,10 @@ impl<T: BuiltIn> Tool for Typed<T> {
         // Arguments that the type rejects are refused before anything is done with them; until then the worst effect is
         // assumed.
         typed(arguments.clone()).map_or(Effect::External, |arguments| self.tool.effect(&arguments))
+    }
+
+    fn declared_effect(&self) -> Effect {
+        self.tool.declared_effect()
     }
 
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {

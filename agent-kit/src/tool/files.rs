@@ -80,6 +80,10 @@ impl<C: FileCall> BuiltIn for FileTool<C> {
         call.effect(&self.workspace)
     }
 
+    fn declared_effect(&self) -> Effect {
+        if C::ONLY_READS { Effect::Reads(Vec::new()) } else { Effect::Writes(Vec::new()) }
+    }
+
     fn run<'a>(&'a self, call: C, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let redactor = invocation.redactor.clone();
         let watch = C::ONLY_READS.then(|| invocation.watch.clone());

@@ -54,6 +54,12 @@ pub trait Tool: Send + Sync {
     /// between their parts.
     fn effect(&self, arguments: &Value) -> Effect;
 
+    /// The effect of its calls in general, with the paths that its declaration names, in which `{NAME}` is an argument.
+    /// Without paths it reaches what is granted.
+    fn declared_effect(&self) -> Effect {
+        Effect::External
+    }
+
     /// What to do on resume when it is unknown whether a call took effect.
     fn in_doubt(&self) -> InDoubt {
         InDoubt::Ask

@@ -200,7 +200,10 @@ impl ConsentRequest {
         let ungranted = asked.filter(|ask| !covers(&granted, &ask.name));
         let of_roles = ungranted.flat_map(|ask| {
             let roles = ask.value.as_str().and_then(|value| value.strip_prefix(FOR_ROLES)).unwrap_or_default();
-            roles.split(", ").filter_map(|role| format!("{role}/{}", ask.name).parse::<Rule>().ok()).collect::<Vec<_>>()
+            // A role of a child workflow stands behind those that lead to it; in its own thread it has its name alone. Every
+            // role of that name that lists the tool is among those that were agreed to.
+            let names = roles.split(", ").map(|role| role.rsplit('/').next().unwrap_or(role));
+            names.filter_map(|role| format!("{role}/{}", ask.name).parse::<Rule>().ok()).collect::<Vec<_>>()
         });
         grants.tools.extend(of_roles);
         grants

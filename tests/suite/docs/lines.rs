@@ -272,6 +272,7 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     words.extend([vec!["show", "last"], vec!["messages", "last"]]);
     words.push(vec!["diff", whole[0], whole[1]]);
     words.push(vec!["fork", whole[0], "--with", "edited.yaml", "--dry-run"]);
+    words.push(vec!["tools", "busy.yaml"]);
     words.push(vec!["rm", whole[whole.len() - 1], "--dry-run"]);
     let mut seen = BTreeSet::new();
     for words in words {

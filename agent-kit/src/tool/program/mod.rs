@@ -259,6 +259,16 @@ impl Tool for Program {
         }
     }
 
+    fn declared_effect(&self) -> Effect {
+        let paths = self.settings.paths.clone();
+        match self.settings.effect {
+            EffectWord::Pure => Effect::Pure,
+            EffectWord::Reads => Effect::Reads(paths),
+            EffectWord::Writes => Effect::Writes(paths),
+            EffectWord::External => Effect::External,
+        }
+    }
+
     fn in_doubt(&self) -> InDoubt {
         self.settings.in_doubt
     }
