@@ -298,6 +298,36 @@ fn snapshots_of_nothing_are_told_and_removed_by_accepting() {
 }
 
 #[test]
+fn no_snapshot_that_waits_to_be_looked_at_outlives_its_reason() {
+    let place = accepted();
+    let all = |place: &Place| names(&snapshots(place));
+    // An edit that was taken back.
+    replaced(&place, "pair/writer.md", "You write.", "You write well.");
+    place.start(["test", "pair"]).finish().exits(1);
+    assert!(all(&place).contains(&"round__writer.snap.new".to_owned()));
+    replaced(&place, "pair/writer.md", "You write well.", "You write.");
+    place.start(["test", "pair/tests/round.yaml"]).finish().exits(0);
+    assert_eq!(all(&place), SNAPSHOTS);
+    place.file("pair/tests/other.yaml", SCENARIO);
+    place.start(["test", "pair", "--accept"]).finish().exits(0);
+    // A scenario that was renamed before anybody looked, and one of a role that is not asked any more.
+    for left in ["gone.snap.new", "gone__writer.snap.new", "round__editor.snap.new"] {
+        place.file(&format!("pair/tests/snapshots/{left}"), "");
+    }
+    place.start(["test", "pair", "--check"]).finish().exits(0);
+    assert_eq!(all(&place).len(), 9, "--check removes nothing");
+    place.start(["test", "pair/tests/round.yaml"]).finish().exits(0);
+    assert_eq!(all(&place).len(), 8, "a run of one scenario removes only what is its own");
+    place.start(["test", "pair"]).finish().exits(0);
+    assert_eq!(all(&place).len(), 6);
+    // A scenario that fails may still write what waits.
+    place.file("pair/tests/snapshots/round__editor.snap.new", "");
+    replaced(&place, "pair/tests/round.yaml", "outcome: done", "outcome: failed");
+    place.start(["test", "pair"]).finish().exits(1);
+    assert!(all(&place).contains(&"round__editor.snap.new".to_owned()));
+}
+
+#[test]
 fn a_person_reviews_line_by_line() {
     let place = place();
     let mut command = place.command(["test", "pair", "--review"]);

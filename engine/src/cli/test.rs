@@ -115,6 +115,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     if args.review {
         review::review(runs.iter_mut().map(|run| (&run.suite, &mut run.report)), output)?;
+        runs.iter_mut().try_for_each(|run| snapshots::remove_left_over(&run.suite, &mut run.report))?;
     }
     let reports: Vec<&Report> = runs.iter().map(|run| &run.report).collect();
     if let Some(file) = &args.junit {

@@ -17,8 +17,11 @@ pub struct Report {
     pub file: String,
     /// The scenarios that were run, by name.
     pub scenarios: Vec<ScenarioResult>,
-    /// Snapshots that are no longer written, by name. Only searched for when all scenarios were run.
+    /// Accepted snapshots that are no longer written, by name. Those of no scenario are only searched for when all were
+    /// run.
     pub stale: Vec<Stale>,
+    /// The same of snapshots that were never looked at: their names without the suffix.
+    pub left_over: Vec<String>,
 }
 
 /// A snapshot that is no longer written.

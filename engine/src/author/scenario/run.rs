@@ -35,9 +35,11 @@ pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Rep
     let all = parts::of(definition);
     let tested =
         side_by_side(&chosen, options, |written| ScenarioTest { suite, definition, all: &all, written }.tested());
-    let stale = if chosen.len() == suite.scenarios.len() { stale(suite, &tested) } else { Vec::new() };
+    let stale = unwritten(suite, &tested, suite.snapshots().keys().map(String::as_str));
+    let stale = stale.map(|name| Stale { name: name.to_owned(), file: suite.shown_snapshot(name) }).collect();
+    let left_over = unwritten(suite, &tested, suite.pending()).map(str::to_owned).collect();
     let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
-    Report { workflow, file, scenarios: tested, stale }
+    Report { workflow, file, scenarios: tested, stale, left_over }
 }
 
 /// Tests each of `chosen`, in parallel on the available workers; results are in the order of `chosen`.
@@ -64,20 +66,26 @@ fn side_by_side(
     done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
 }
 
-/// The snapshots that were not written. Those of a scenario that failed may still be in use.
-fn stale(suite: &Suite, tested: &[ScenarioResult]) -> Vec<Stale> {
-    let written: BTreeSet<&str> =
-        tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
-    let is_unknown = |tested: &&ScenarioResult| {
-        matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) || tested.snapshots.is_empty()
+/// Those of the snapshots `names` that belong to nothing: to no scenario, or to a role that its scenario, which was run,
+/// did not ask. Those of a scenario that failed may still be in use. If only some scenarios were run, only theirs.
+fn unwritten<'n>(
+    suite: &Suite,
+    tested: &[ScenarioResult],
+    names: impl Iterator<Item = &'n str>,
+) -> impl Iterator<Item = &'n str> {
+    let written: BTreeSet<String> =
+        tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.clone()).collect();
+    let is_known = |tested: &&ScenarioResult| {
+        !matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) && !tested.snapshots.is_empty()
     };
-    let unknown: BTreeSet<&str> = tested.iter().filter(is_unknown).map(|tested| tested.name.as_str()).collect();
-    let of_scenario = |name: &str| {
-        let name = name.strip_suffix(ACCEPTED).unwrap_or(name);
-        unknown.contains(name.split_once(BETWEEN).map_or(name, |(scenario, _)| scenario))
-    };
-    let names = suite.snapshots().keys().filter(|name| !written.contains(name.as_str()) && !of_scenario(name));
-    names.map(|name| Stale { name: name.clone(), file: suite.shown_snapshot(name) }).collect()
+    let known: BTreeSet<String> = tested.iter().filter(is_known).map(|tested| tested.name.clone()).collect();
+    let existing: BTreeSet<String> = suite.names().map(str::to_owned).collect();
+    let is_whole = tested.len() == suite.len();
+    names.filter(move |name| {
+        let scenario = name.strip_suffix(ACCEPTED).unwrap_or(name);
+        let scenario = scenario.split_once(BETWEEN).map_or(scenario, |(scenario, _)| scenario);
+        !written.contains(*name) && (known.contains(scenario) || is_whole && !existing.contains(scenario))
+    })
 }
 
 struct ScenarioTest<'a> {

@@ -35,23 +35,26 @@ pub enum Mode {
 pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
     match mode {
         Mode::Check => Ok(()),
-        Mode::Pend => report.scenarios.iter().try_for_each(|tested| pend(suite, tested)),
+        Mode::Pend => {
+            report.scenarios.iter().try_for_each(|tested| pend(suite, tested))?;
+            remove_left_over(suite, report)
+        }
         Mode::Accept => {
             report.scenarios.iter_mut().try_for_each(|tested| accept(suite, tested))?;
             for stale in report.stale.drain(..) {
                 remove(&accepted_file(suite, &stale.name))?;
-                remove(&pending_file(suite, &stale.name))?;
             }
-            // A run of some scenarios does not affect the pending snapshots of the others, nor does one without
-            // snapshots.
-            let written: Vec<&str> =
-                report.scenarios.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
-            let is_whole = report.scenarios.len() == suite.len()
-                && report.scenarios.iter().all(|tested| tested.verdict == Verdict::Passed);
-            let is_left = |name: &&str| is_whole && !written.contains(name);
-            suite.pending().filter(is_left).try_for_each(|name| remove(&pending_file(suite, name)))
+            remove_left_over(suite, report)
         }
     }
+}
+
+/// Removes the snapshots that were never looked at and that nothing writes any more.
+///
+/// # Errors
+/// If a file cannot be removed.
+pub fn remove_left_over(suite: &Suite, report: &mut Report) -> Result<(), Failure> {
+    report.left_over.drain(..).try_for_each(|name| remove(&pending_file(suite, &name)))
 }
 
 fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {

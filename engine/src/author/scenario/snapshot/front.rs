@@ -81,13 +81,13 @@ mod tests {
         description: "a: \"b\"\nc"
         expression: "writer"
         info:
-          format: 1
+          format: 2
           workflow: "w"
         ---
         head
         "#);
         assert_eq!(text.get(body(&text).unwrap()..), Some("head\n"));
-        let other = "---\nexpression: writer\ninfo: {workflow: w, format: 1}\nsource: x\n---\nbody";
+        let other = "---\nexpression: writer\ninfo: {workflow: w, format: 2}\nsource: x\n---\nbody";
         assert_eq!(other.get(body(other).unwrap()..), Some("body"));
     }
 
@@ -100,7 +100,7 @@ mod tests {
             ("---\n---\n", Code::SnapshotSyntax),
             ("---\nsource: [a\n---\n", Code::SnapshotSyntax),
             ("---\nsource: a\n---\n", Code::SnapshotSyntax),
-            ("---\ninfo: { format: 2 }\n---\n", Code::SnapshotFormat),
+            ("---\ninfo: { format: 1 }\n---\n", Code::SnapshotFormat),
         ] {
             assert_eq!(body(text).unwrap_err().code, code, "{text:?}");
         }

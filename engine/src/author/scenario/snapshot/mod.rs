@@ -23,10 +23,13 @@ pub use json::pretty;
 pub use requests::{MAX_MESSAGES, Request, Requests};
 pub use trace::{RouteStep, RunTrace};
 
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// How many digits of a digest a snapshot shows.
 const DIGITS: usize = 16;
+
+/// What is said of a text that does not fit its digests.
+const EDITED: &str = "the snapshot does not fit its digests: it was edited";
 
 /// Why a text is not a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +65,7 @@ fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Error> {
     let mut at = from;
     for line in body.split('\n') {
         if expected.next() != Some(line) {
-            let message = "the snapshot does not fit its digests: it was edited";
-            return Err(Error::new(Code::SnapshotEdited, at..at + line.len(), message));
+            return Err(Error::new(Code::SnapshotEdited, at..at + line.len(), EDITED));
         }
         at += line.len() + 1;
     }

@@ -1,13 +1,15 @@
 //! Every request sent to one role in one run.
 //!
-//! The head is first, and again wherever it changes. Each request follows: its number, visit and digest, how much of
-//! the previous request it continues, and its new messages. A text that moves a prefix shows in a diff as the line
+//! The head is first, and again wherever it changes. Each request follows: its number and visit, how much of the
+//! previous request it continues, and its new messages. A text that moves a prefix shows in a diff as the line
 //! `does not continue`. Lanes are in declared order. Each request is compared with the one before it in its lane; the
-//! first of a lane is complete. The last line has the digest of the whole body, which also reveals text that was
-//! removed or moved to another visit.
+//! first of a lane is complete. The last line holds the digests of the heads and requests in the order of their
+//! headings, so that a diff has one such line however many of them change, and that of the whole body, which also
+//! reveals text that was removed or moved to another visit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rondo_protocol::diagnostic::Code;
@@ -18,13 +20,15 @@ use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::text::{Parser, block, heading, read_word, word};
-use super::{Error, check_unedited, digest_of, json, short};
+use super::{EDITED, Error, check_unedited, digest_of, json, short};
 
 /// The most messages of all requests of one snapshot, shared ones counted in each: this bounds the references held.
 pub const MAX_MESSAGES: usize = 1 << 22;
 
+/// The text before the digests of the heads and requests.
+const END: &str = "digests ";
 /// The text before the digest of the whole body.
-const END: &str = "end · digest ";
+const WHOLE: &str = " · whole ";
 
 /// The text before the id of the call that a tool message answers.
 const ANSWERS: &str = "answers";
@@ -70,11 +74,14 @@ impl Requests {
         let mut of_lanes: BTreeMap<&LanePath, (u64, &Request)> = BTreeMap::new();
         let mut conversations: BTreeMap<&LanePath, Conversation> = BTreeMap::new();
         let mut head_digest = None;
+        let mut digests: Vec<String> = Vec::new();
         for (request, number) in self.sent.iter().zip(1_u64..) {
-            let digest = match head_digest.filter(|_| before.is_some_and(|before| before.head == request.head)) {
-                Some(digest) => digest,
-                None => write_head(&mut out, &request.head),
-            };
+            let same = head_digest.filter(|_| before.is_some_and(|before| before.head == request.head));
+            let digest = same.unwrap_or_else(|| {
+                let digest = write_head(&mut out, &request.head);
+                digests.push(short(digest));
+                digest
+            });
             head_digest = Some(digest);
             let last = of_lanes.get(&request.lane).copied();
             let shared = last.map_or(0, |(_, last)| request.shared(last));
@@ -82,9 +89,9 @@ impl Requests {
             conversation.truncate(shared);
             let new = request.messages.get(shared..).unwrap_or_default();
             conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
-            let (visit, digest) = (request.visit, short(conversation.request(digest)));
+            digests.push(short(conversation.request(digest)));
             let lane = if request.lane.is_trunk() { String::new() } else { format!("lane {} · ", request.lane) };
-            heading(&mut out, &format!("request {number} · {lane}visit {visit} · digest {digest}"));
+            heading(&mut out, &format!("request {number} · {lane}visit {}", request.visit));
             if let Some((last, before)) = last {
                 let all = before.messages.len();
                 heading(
@@ -103,8 +110,8 @@ impl Requests {
             before = Some(request);
             of_lanes.insert(&request.lane, (number, request));
         }
-        let digest = digest_of(&out);
-        heading(&mut out, &format!("{END}{digest}"));
+        let whole = digest_of(&out);
+        heading(&mut out, &format!("{END}{}{WHOLE}{whole}", digests.join(" ")));
         out
     }
 
@@ -117,12 +124,18 @@ impl Requests {
         let mut sent: Vec<Request> = Vec::new();
         let mut head: Option<Arc<Head>> = None;
         let mut left = MAX_MESSAGES;
-        while parser.heading(END).is_none() {
+        // The places of the headings of heads and requests.
+        let mut places: Vec<Range<usize>> = Vec::new();
+        let digests = loop {
+            if let Some(digests) = parser.heading(END) {
+                break digests;
+            }
             let place = parser.place();
             if place.is_empty() {
-                let message = "the snapshot does not end with its digest: it was cut";
+                let message = "the snapshot does not end with its digests: it was cut";
                 return Err(Error::new(Code::SnapshotSyntax, place, message));
             }
+            places.push(place.clone());
             if let Some(read) = read_head(&mut parser)? {
                 head = Some(Arc::new(read));
                 continue;
@@ -132,7 +145,7 @@ impl Requests {
             };
             let number = sent.len() + 1;
             let Some((lane, visit)) = rest.strip_prefix(&format!("{number} · ")).and_then(lane_and_visit) else {
-                let message = format!("expected `request {number} · [lane .. ·] visit .. · digest ..`");
+                let message = format!("expected `request {number} · [lane .. ·] visit ..`");
                 return Err(Error::new(Code::SnapshotSyntax, place, message));
             };
             let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
@@ -148,14 +161,25 @@ impl Requests {
                 Error::new(Code::TooLarge, place.clone(), message)
             })?;
             sent.push(Request { lane, visit, head: Arc::clone(head), messages });
-        }
+        };
         let requests = Self { sent };
-        check_unedited(text, from, &requests.to_text())?;
+        let written = requests.to_text();
+        let last = written.trim_end().rsplit_once('\n').map_or(written.as_str(), |(_, last)| last).strip_prefix(END);
+        let pairs = digests_of(digests).zip(digests_of(last.unwrap_or_default()));
+        if let Some((place, _)) = places.into_iter().zip(pairs).find(|(_, (stated, real))| stated != real) {
+            return Err(Error::new(Code::SnapshotEdited, place, EDITED));
+        }
+        check_unedited(text, from, &written)?;
         Ok(requests)
     }
 }
 
-/// Reads what follows the number of a request, up to its digest.
+/// The digests of heads and requests in the last line.
+fn digests_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split_once(WHOLE).map_or(line, |(digests, _)| digests).split(' ')
+}
+
+/// Reads what follows the number of a request.
 fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
     let (lane, rest) = match rest.strip_prefix("lane ") {
         Some(rest) => {
@@ -164,8 +188,7 @@ fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
         }
         None => (LanePath::trunk(), rest),
     };
-    let (visit, _) = rest.strip_prefix("visit ")?.split_once(" · digest ")?;
-    Some((lane, visit.parse().ok()?))
+    Some((lane, rest.strip_prefix("visit ")?.parse().ok()?))
 }
 
 /// The messages of the previous request that this one continues.
@@ -187,7 +210,7 @@ fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<V
 fn write_head(out: &mut String, head: &Head) -> Digest {
     // A head consists of texts and of parameters from a checked workflow.
     let digest = Digest::of(Kind::Head, head).map_or_else(|_| Digest::of_bytes(Kind::Head, &[]), |(digest, _)| digest);
-    heading(out, &format!("head · digest {}", short(digest)));
+    heading(out, "head");
     heading(out, &format!("model {}", word(&head.model)));
     if !head.parameters.0.is_empty() {
         heading(out, "parameters");
@@ -238,9 +261,10 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
     let expected = |parser: &mut Parser<'_>, words: &str| {
         Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{words}`"))
     };
-    if parser.heading("head · digest ").is_none() {
+    if parser.peek() != Some("head") {
         return Ok(None);
     }
+    parser.heading("head");
     let Some((model, "")) = parser.heading("model ").and_then(read_word) else {
         return Err(expected(parser, "model NAME"));
     };

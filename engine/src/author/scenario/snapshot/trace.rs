@@ -9,7 +9,7 @@ use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 
 use super::text::{Parser, block, heading};
-use super::{Error, digest_of, json};
+use super::{EDITED, Error, digest_of, json};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunTrace {
@@ -38,6 +38,8 @@ pub struct RouteStep {
 }
 
 const BY: &str = " by ";
+/// Separates the parts of the definition, whose paths hold no blank.
+const PART: &str = "  ";
 
 impl RunTrace {
     /// The body of a snapshot.
@@ -76,8 +78,9 @@ impl RunTrace {
             out.push('\n');
         }
         heading(&mut out, "definition");
+        // One line, so that a diff has one however many parts change.
         let parts: Vec<String> = self.parts.iter().map(|(path, digest)| format!("{digest} {path}")).collect();
-        block(&mut out, &parts.join("\n"));
+        block(&mut out, &parts.join(PART));
         out
     }
 
@@ -91,7 +94,7 @@ impl RunTrace {
         let digest = expect(&mut parser, DIGEST)?;
         let content = parser.place().start;
         if text.get(content..).is_none_or(|content| digest_of(content) != digest) {
-            return Err(Error::new(Code::SnapshotEdited, at, "the snapshot does not fit its digest: it was edited"));
+            return Err(Error::new(Code::SnapshotEdited, at, EDITED));
         }
         let mut trace = Self::default();
         expect_line(&mut parser, "route")?;
@@ -117,8 +120,9 @@ impl RunTrace {
             trace.said.push(parser.block()?);
         }
         expect_line(&mut parser, "definition")?;
-        for line in parser.block()?.lines() {
-            let (digest, path) = line.split_once(' ').ok_or_else(|| expected(&mut parser, "digest and part"))?;
+        let parts = parser.block()?;
+        for part in parts.split(PART).filter(|part| !part.is_empty()) {
+            let (digest, path) = part.split_once(' ').ok_or_else(|| expected(&mut parser, "digest and part"))?;
             trace.parts.insert(path.to_owned(), digest.to_owned());
         }
         Ok(trace)

@@ -64,9 +64,12 @@ fn what_was_edited_is_found_at_its_place() {
     let text = conversation().to_text();
     for (old, new, code, at) in [
         ("    Done.", "    Dome.", Code::SnapshotEdited, "request 3"),
+        ("whole ", "whole 0", Code::SnapshotEdited, "digests "),
+        ("digests ", "digests 0", Code::SnapshotEdited, "head\n"),
+        ("digests ", "digest ", Code::SnapshotSyntax, "digest "),
         ("    Look.", "    Look", Code::SnapshotEdited, "request 1"),
-        ("You read.", "You write.", Code::SnapshotEdited, "head · "),
-        ("\"temperature\": 0", "\"temperature\": 1", Code::SnapshotEdited, "head · "),
+        ("You read.", "You write.", Code::SnapshotEdited, "head\n"),
+        ("\"temperature\": 0", "\"temperature\": 1", Code::SnapshotEdited, "head\n"),
         ("\"temperature\": 0", "\"temperature\": ", Code::SnapshotSyntax, "parameters"),
         ("message 2 · assistant", "message 3 · assistant", Code::SnapshotSyntax, "message 3 · assistant"),
         ("message 2 · assistant", "message 2 · nobody", Code::SnapshotSyntax, "message 2 · nobody"),
