@@ -11,17 +11,18 @@ use super::output::Output;
 /// Print the page of a diagnostic code, or a part of the reference
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// A code such as RN0101, a page (workflow, settings, scripts, scenarios, batches, events, lines, exit-codes), or a key, filter or test such
+    /// A code such as RN0101, a page (workflow, settings, scripts, scenarios, testing, batches, events, lines, exit-codes), or a key, filter or test such
     /// as `join`; without one, the pages and every code with its title
     topic: Option<String>,
 }
 
 /// The pages of the reference, by name.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("workflow", include_str!("../../docs/workflow.md")),
     ("settings", include_str!("../../docs/settings.md")),
     ("scripts", include_str!("../../docs/scripts.md")),
-    ("scenarios", include_str!("../../docs/testing.md")),
+    ("scenarios", include_str!("../../docs/scenarios.md")),
+    ("testing", include_str!("../../docs/testing.md")),
     ("batches", include_str!("../../docs/batches.md")),
     ("events", include_str!("../../docs/events.md")),
     ("lines", include_str!("../../docs/lines.md")),

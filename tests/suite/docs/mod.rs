@@ -2,6 +2,7 @@
 
 mod lines;
 mod reference;
+mod scenarios;
 mod variables;
 
 use std::path::Path;

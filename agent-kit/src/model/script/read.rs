@@ -9,9 +9,9 @@ use rondo_protocol::source::{self, Key, Kind, Node, Source};
 
 use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest, without_index};
 
-const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then", "error", "delay_ms"];
+pub(super) const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then", "error", "delay_ms"];
 const TOOL_KEYS: [&str; 2] = ["name", "args"];
-const ERROR_KEYS: [&str; 7] = ["http", "network", "cut", "timeout", "code", "message", "retry_after"];
+pub(super) const ERROR_KEYS: [&str; 7] = ["http", "network", "cut", "timeout", "code", "message", "retry_after"];
 
 /// The maximum `retry_after` in seconds: a day.
 const MAX_RETRY_AFTER_S: u64 = 86_400;

@@ -223,3 +223,17 @@ rule: []
     assert!(Script::read(&yaml("- a")).unwrap_err()[0].message.starts_with("a script is a map"));
     assert!(!Script::read(&yaml("")).unwrap_err().is_empty());
 }
+
+#[test]
+fn the_reference_has_a_row_for_each_key_of_an_entry_and_of_an_error() {
+    let page = include_str!("../../../../engine/docs/scripts.md");
+    for (title, keys) in [("entry", read::ENTRY_KEYS.as_slice()), ("key of `error`", read::ERROR_KEYS.as_slice())] {
+        let (_, table) = page.split_once(&format!("\n| {title} | ")).unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
+        let first: Vec<&str> = rows.filter_map(|row| row.split('|').nth(1)).collect();
+        for key in keys {
+            let is_named = |cell: &&str| cell.contains(&format!("`{key}`")) || cell.contains(&format!("`{key}: "));
+            assert!(first.iter().any(is_named), "{title}: {key}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::author::role_of;
 use crate::author::scenario::expect::{Direction, Expectation, Predicate, RoleSelector};
 use crate::author::scenario::path::Path;
 
-const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 14] = [
     "path",
     "equals",
     "contains",
@@ -29,7 +29,7 @@ const KEYS: [&str; 14] = [
 ];
 
 /// The first names of a path.
-const FACTS: [&str; 8] = ["outcome", "exit", "reason", "result", "route", "said", "input", "steps"];
+pub(super) const FACTS: [&str; 8] = ["outcome", "exit", "reason", "result", "route", "said", "input", "steps"];
 
 /// The keys of one assertion that are not read yet.
 type Given<'n> = BTreeMap<&'n str, (&'n Key, &'n Node)>;

@@ -129,3 +129,31 @@ fn a_path_counts_from_the_folder_of_scenarios() {
         assert_eq!(within("tests", path).as_deref(), wanted, "{path}");
     }
 }
+
+/// The names in the first cells of the table of `page` whose title is `title`.
+fn rows<'p>(page: &'p str, title: &str) -> Vec<&'p str> {
+    let (_, table) = page.split_once(&format!("\n| {title} | ")).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
+    rows.filter_map(|row| row.split('`').nth(1)).collect()
+}
+
+#[test]
+fn the_reference_has_a_row_for_each_key_and_for_nothing_else() {
+    let page = include_str!("../../../../docs/scenarios.md");
+    for (title, keys) in [
+        ("key", KEYS.as_slice()),
+        ("key of `expect`", EXPECT_KEYS.as_slice()),
+        ("key of a tool", TOOL_KEYS.as_slice()),
+        ("key of a result", RESULT_KEYS.as_slice()),
+        ("key of an assertion", assertion::KEYS.as_slice()),
+    ] {
+        let (mut told, mut known) = (rows(page, title), keys.to_vec());
+        told.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(told, known, "{title}");
+    }
+    let paths: Vec<&str> = page.lines().filter(|line| line.starts_with("| `$")).collect();
+    for fact in assertion::FACTS {
+        assert!(paths.iter().any(|row| row.contains(&format!("`$.{fact}"))), "{fact}");
+    }
+}
