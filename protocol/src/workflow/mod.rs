@@ -568,7 +568,7 @@ impl Edge {
     }
 
     /// This edge, then its `on_max` edges.
-    pub(crate) fn with_on_max(&self) -> impl Iterator<Item = &Self> {
+    pub fn with_on_max(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
     }
 }

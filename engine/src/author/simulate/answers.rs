@@ -11,6 +11,7 @@ use rondo_protocol::object::FaultKind;
 use rondo_protocol::workflow::types::sample::{Objects, objects, words};
 use rondo_protocol::workflow::{Field, ModelRole, Ordered, Role, RoleKind, Workflow};
 
+use super::child;
 use super::reads::Reads;
 use crate::graph::Graph;
 use crate::resolved_roles;
@@ -82,6 +83,7 @@ impl AnswerSet {
         for (name, role) in &workflow.roles {
             let mut statuses = Vec::new();
             for (status, fields) in &role.output {
+                let fields = &child::fields(&role.kind, fields);
                 let made = objects(fields, reads.fields_of(name), &reads.constants);
                 let unmade = made.unmade.iter().map(|field| (name.clone(), status.clone(), field.clone()));
                 answer_set.unmade.extend(unmade);

@@ -11,6 +11,7 @@
 //! It must never know models, tools, files, clocks or terminals.
 
 mod answers;
+mod child;
 mod cost;
 mod faults;
 mod reads;

@@ -564,3 +564,49 @@ graph:
     assert!(report.worst.has_weighed_all && report.has_all_routes, "{report:#?}");
     assert_eq!(report.worst.steps, 5);
 }
+
+/// A child that gives its counter's number, and its own input where it stops early.
+const CHILD: &str = r#"
+rondo: 1
+name: counting
+input: { least: integer }
+roles:
+  counter: { system: Count., output: { counted: { number: { type: integer, minimum: 1 } }, none: {} } }
+graph:
+  start: { to: counter, prompt: Count. }
+  counter:
+    counted: { to: end, result: { number: "{{ output.number }}", least: "{{ input.least }}", said: "{{ body }}" } }
+    none: { to: fail, reason: nothing }
+"#;
+
+const PARENT: &str = r#"
+rondo: 1
+name: parent
+roles:
+  child: { kind: workflow, workflow: counting.yaml, input: { least: 3 } }
+graph:
+  start: { to: child, prompt: Go. }
+  child:
+    done: { to: end, say: "{{ 10 / output.number + output.least }}: {{ output.said | upper }}" }
+    failed: { to: fail, reason: "{{ output.reason }}" }
+"#;
+
+#[test]
+fn the_result_of_a_child_holds_what_the_child_declares() {
+    let of = |child: &str| {
+        let files: BTreeMap<String, String> = [("counting.yaml".to_owned(), child.to_owned())].into();
+        let checked = rondo_protocol::workflow::read("workflow.yaml", PARENT, &files).unwrap();
+        let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
+        let graph = Arc::new(Graph::new(&checked.workflow, &checked.policy, nodes).unwrap());
+        let subject =
+            Subject { checked: &checked, graph: &graph, inputs: Vec::new(), tools: BTreeMap::new(), routes: 10 };
+        simulate(&subject, &mut |_| {}).unwrap()
+    };
+    assert_eq!(faults(&of(CHILD)), Vec::<String>::new());
+    // What the child declares may still fail, and what it computes may be anything.
+    for (old, new) in [("minimum: 1", "minimum: 0"), ("{{ output.number }}", "{{ output.number + 0 }}")] {
+        let child = CHILD.replacen(old, new, 1);
+        assert_ne!(child, CHILD);
+        assert_ne!(faults(&of(&child)), Vec::<String>::new(), "{new}");
+    }
+}
