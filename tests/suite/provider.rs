@@ -4,6 +4,7 @@
 pub mod client;
 mod faults;
 mod in_flight;
+mod progress;
 mod recorded;
 mod secret;
 mod server;

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rondo_protocol::event::Event;
 
 use self::state::{ProgressState, Speaker};
 use super::output::{Style, tell_styled};
 
 /// How often the live line is redrawn while nothing happens.
-const TICK: Duration = Duration::from_millis(120);
+pub(super) const TICK: Duration = Duration::from_millis(120);
 
 /// How many speakers have a live line at the same time; the others are counted.
 const MAX_LIVE: usize = 6;
@@ -73,16 +73,16 @@ impl Progress {
             return;
         }
         let told: String = self.state.event(event).iter().map(|line| line.text(self.has_colour)).collect();
-        match &mut self.live {
-            Some(live) => {
-                if !told.is_empty() {
-                    live.all.suspend(|| tell_styled(&told));
-                }
-                // The terminal may have another size by now.
-                live.show(&self.state, Style::stderr().width);
-            }
-            None if !told.is_empty() => tell_styled(&told),
-            None => {}
+        if !told.is_empty() {
+            self.suspend(|| tell_styled(&told));
+        }
+        self.redraw();
+    }
+
+    /// Fits the live lines to the terminal, which may have another size by now.
+    pub fn redraw(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.show(&self.state, Style::stderr().width);
         }
     }
 
@@ -128,8 +128,9 @@ impl Live {
         for (place, (speaker, words)) in speakers.into_iter().enumerate() {
             let all = &self.all;
             let line = self.lines.entry(speaker).or_insert_with(|| begun(all, place));
-            line.set_prefix(words.who);
-            line.set_message(words.words);
+            // One text, of which a terminal that has just become narrower is shown the beginning: nothing ever wraps.
+            let elapsed = format!("{:#}", HumanDuration(line.elapsed()));
+            line.set_message(format!("{} {elapsed:>4} {}", words.who, words.words));
         }
         match (more, self.more.take()) {
             (Some(words), line) => {
@@ -149,7 +150,7 @@ impl Live {
 /// Inserts a live line.
 fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
     let line = all.insert(place, ProgressBar::new_spinner());
-    let template = "{spinner} {prefix} {elapsed:>4} {wide_msg}";
+    let template = "{spinner} {wide_msg}";
     line.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
     line.enable_steady_tick(TICK);
     line

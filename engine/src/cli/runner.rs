@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, Style, tell};
-use super::progress::{Mode, Progress};
+use super::progress::{Mode, Progress, TICK};
 use super::report;
 use super::result::View;
 use super::signals::Signals;
@@ -162,7 +162,15 @@ pub fn show_task(
         let mut display = Display { output, progress, view };
         let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
         let mut shown = Ok(None);
-        while let Some((_, update)) = updates.recv().await {
+        loop {
+            let update = match tokio::time::timeout(TICK, updates.recv()).await {
+                Ok(Some((_, update))) => update,
+                Ok(None) => break,
+                Err(_) => {
+                    display.progress.redraw();
+                    continue;
+                }
+            };
             match display.update(update) {
                 Ok(exit) => shown = shown.map(|earlier| exit.or(earlier)),
                 Err(failure) => {

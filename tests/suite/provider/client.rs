@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rondo_tests::terminal::Terminal;
 use serde_json::Value;
 
-use crate::binary::{Finished, Place, Running};
+use crate::binary::{Finished, Place, Running, binary};
 
 /// The most memory that a command may take, whatever it is sent.
 const MAX_PEAK_KIB: u64 = 256 << 10;
@@ -53,6 +54,15 @@ impl Client {
     /// The folder of the store.
     pub fn store(&self) -> PathBuf {
         self.place.store()
+    }
+
+    /// A terminal of that many rows and columns in the folder, whose shell finds `rondo`.
+    pub fn terminal(&self, size: (u16, u16)) -> Terminal {
+        let path = format!("{}:/usr/bin:/bin", binary().parent().unwrap().display());
+        let home = self.place.home();
+        let own = [("HOME", home.to_str().unwrap()), ("PATH", &path)];
+        let given = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Terminal::start(&self.place.path(), &own.into_iter().chain(given).collect::<Vec<_>>(), size)
     }
 
     /// Starts a command.

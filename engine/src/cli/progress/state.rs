@@ -14,7 +14,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::super::lines::who as who_in;
 use super::super::output::{plural, printable, word};
 use super::super::show::{by, seconds};
-use super::super::spending::{Spending, cost_text};
+use super::super::spending::Spending;
 use super::line::{Line, Tone};
 use crate::local::WARNING;
 
@@ -206,8 +206,8 @@ impl ActiveVisit {
         if let Some(usage) = self.spent.usage.filter(|usage| *usage != Usage::default()) {
             let _ = write!(words, "{} in, {} out  ", usage.prompt_tokens, usage.output_tokens);
         }
-        if let Some(cost) = cost_text(self.spent.cost) {
-            let _ = write!(words, "{cost}  ");
+        if self.spent.cost.usd().is_some() {
+            let _ = write!(words, "{}  ", self.spent.cost);
         }
         if self.refused > 0 {
             let _ = write!(words, "{} refused  ", plural(u64::from(self.refused), "answer"));
@@ -238,9 +238,13 @@ impl RunState {
         if let What::ModelDelta { text, .. } = &event.what {
             speaking.hears(text);
         }
-        let is_whole = is_end || speaking.unfinished.len() > MAX_HELD_BYTES;
-        let until =
-            if is_whole { speaking.unfinished.len() } else { speaking.unfinished.rfind('\n').map_or(0, |at| at + 1) };
+        let length = speaking.unfinished.len();
+        let until = match speaking.unfinished.rfind('\n') {
+            _ if is_end => length,
+            Some(at) => at + 1,
+            None if length > MAX_HELD_BYTES => length,
+            None => 0,
+        };
         let text: String = speaking.unfinished.drain(..until).collect();
         if text.trim().is_empty() {
             return Vec::new();
