@@ -1,137 +1,101 @@
-//! `rondo explain`: the page of a code, a page of the reference, or what the reference says of one key, filter or test.
+//! `rondo explain`: the page of a code, a page of the reference, a part of one, or what the reference says of one key,
+//! filter, test or field.
 
-use std::fmt::Write as _;
+mod layout;
+mod reference;
 
 use rondo_protocol::diagnostic::{Code, nearest};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::Output;
+use super::output::{Output, Style};
+use reference::{PAGES, Row};
+
+/// How many names are suggested for one that is not known.
+const MAX_SUGGESTED: usize = 5;
+
+/// How many characters two names must begin with for one to suggest the other.
+const SAME_CHARS: usize = 4;
 
 /// Print the page of a diagnostic code, or a part of the reference
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// A code such as RN0101, a page (workflow, settings, scripts, scenarios, testing, batches, events, lines, exit-codes), or a key, filter or test such
-    /// as `join`; without one, the pages and every code with its title
-    topic: Option<String>,
+    /// A code such as RN0101, a page (workflow, settings, scripts, scenarios, testing, batches, events, lines,
+    /// exit-codes), the heading of a part such as `Selectors`, or a key, filter, test or field such as `join`; without
+    /// one, the pages and every code with its title
+    topic: Vec<String>,
 }
 
-/// The pages of the reference, by name.
-const PAGES: [(&str, &str); 9] = [
-    ("workflow", include_str!("../../docs/workflow.md")),
-    ("settings", include_str!("../../docs/settings.md")),
-    ("scripts", include_str!("../../docs/scripts.md")),
-    ("scenarios", include_str!("../../docs/scenarios.md")),
-    ("testing", include_str!("../../docs/testing.md")),
-    ("batches", include_str!("../../docs/batches.md")),
-    ("events", include_str!("../../docs/events.md")),
-    ("lines", include_str!("../../docs/lines.md")),
-    ("exit-codes", include_str!("../../docs/exit-codes.md")),
-];
-
 pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let Some(topic) = &args.topic else {
-        for (name, page) in PAGES {
-            output.text(&format!("{name}  {}\n", page.lines().next().unwrap_or_default().trim_start_matches("# ")))?;
-        }
-        for code in Code::ALL {
-            output.text(&format!("{code}  {}\n", code.title()))?;
-        }
-        return Ok(Exit::Done);
-    };
-    if let Some((_, page)) = PAGES.iter().find(|(name, _)| name == topic) {
-        output.text(page)?;
-        return Ok(Exit::Done);
+    let style = Style::stdout();
+    let topic = args.topic.join(" ");
+    let text = if topic.is_empty() { contents() } else { explained(&topic, style)? };
+    output.text(&text)?;
+    Ok(Exit::Done)
+}
+
+/// The names of all pages and codes.
+fn contents() -> String {
+    let pages = PAGES.iter().map(|page| format!("{}  {}\n", page.name, page.title()));
+    pages.chain(Code::ALL.iter().map(|code| format!("{code}  {}\n", code.title()))).collect()
+}
+
+fn explained(topic: &str, style: Style) -> Result<String, Failure> {
+    let laid_out = |page: &str| if style.is_terminal { layout::laid_out(page, style) } else { page.to_owned() };
+    if let Some(page) = PAGES.iter().find(|page| page.name == topic) {
+        return Ok(laid_out(page.text));
     }
     if let Some(code) = Code::find(topic) {
-        output.text(code.page())?;
-        return Ok(Exit::Done);
+        return Ok(laid_out(code.page()));
     }
-    let rows = rows();
-    let mut found = false;
-    for row in rows.iter().filter(|row| row.names.contains(&topic.as_str())) {
-        output.text(&row.told())?;
-        found = true;
+    let rows = reference::rows();
+    let width = if style.is_terminal { style.width } else { usize::MAX };
+    let (fields, of_reference): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().filter(|row| row.is_named(topic)).partition(|row| row.is_field());
+    let mut parts: Vec<String> = of_reference.iter().map(|row| row.told(width)).collect();
+    parts.extend(reference::sections(topic).into_iter().map(|part| laid_out(part.trim_end()) + "\n"));
+    if !fields.is_empty() {
+        parts.push(reference::told_fields(&fields, width));
     }
-    if found { Ok(Exit::Done) } else { Err(unknown(topic, &rows)) }
+    if parts.is_empty() { Err(unknown(topic, &rows)) } else { Ok(parts.join("\n")) }
 }
 
 fn unknown(topic: &str, rows: &[Row]) -> Failure {
     let shown: String = topic.chars().take(40).collect();
     let failure = Failure::new(Code::UnknownCode, format!("there is no page and no code {shown:?}"));
-    let names = rows.iter().flat_map(|row| row.names.iter().copied());
-    let known = PAGES.iter().map(|(name, _)| *name).chain(Code::ALL.iter().map(|code| code.as_str())).chain(names);
-    match nearest(topic, known) {
-        Some(near) => failure.with_hint(format!("did you mean {near}? `rondo explain` lists all pages and codes")),
+    let names: Vec<&str> = PAGES
+        .iter()
+        .map(|page| page.name)
+        .chain(Code::ALL.iter().map(|code| code.as_str()))
+        .chain(rows.iter().flat_map(|row| row.names.iter().copied()))
+        .chain(PAGES.iter().flat_map(reference::Page::headings).map(|heading| heading.title))
+        .collect();
+    let near = suggested(topic, &names);
+    match near.split_last() {
         None => failure.with_hint("`rondo explain` lists all pages and codes"),
-    }
-}
-
-/// A row of a table of the reference.
-struct Row {
-    page: &'static str,
-    heading: &'static str,
-    /// What its first cell names.
-    names: Vec<&'static str>,
-    /// Each further cell under its column.
-    cells: Vec<(&'static str, &'static str)>,
-}
-
-impl Row {
-    fn told(&self) -> String {
-        let mut told = format!("{} ({}, {})\n", self.names.join(", "), self.page, self.heading);
-        for (column, cell) in self.cells.iter().filter(|(_, cell)| !cell.is_empty()) {
-            let _ = writeln!(told, "  {column}: {}", cell.replace("\\|", "|"));
-        }
-        told
-    }
-}
-
-/// The rows of all tables whose first cell is code.
-fn rows() -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (page, text) in PAGES {
-        let (mut heading, mut columns) = ("", Vec::new());
-        for line in text.lines() {
-            if let Some(title) = line.strip_prefix('#') {
-                heading = title.trim_start_matches('#').trim();
-            }
-            let Some(line) = line.strip_prefix("| ").and_then(|line| line.strip_suffix('|')) else {
-                if !line.starts_with('|') {
-                    columns.clear();
-                }
-                continue;
-            };
-            let cells: Vec<&'static str> = cells(line);
-            let Some((first, others)) = cells.split_first() else { continue };
-            if columns.is_empty() {
-                columns = others.to_vec();
-            } else if first.starts_with('`') {
-                let names = first.split('`').skip(1).step_by(2).collect();
-                let cells = columns.iter().copied().zip(others.iter().copied()).collect();
-                rows.push(Row { page, heading, names, cells });
-            }
+        Some((last, others)) => {
+            let or = if others.is_empty() { "" } else { ", or " };
+            let meant = format!("{}{or}{last}", others.join(", "));
+            failure.with_hint(format!("did you mean {meant}? `rondo explain` lists all pages and codes"))
         }
     }
-    rows
 }
 
-/// The cells of a row; a bar behind a backslash is a part of its cell.
-fn cells(line: &'static str) -> Vec<&'static str> {
-    let mut cells = Vec::new();
-    let mut rest = line;
-    let mut from = 0;
-    while let Some(bar) = rest.get(from..).and_then(|tail| tail.find('|')).map(|bar| from + bar) {
-        if rest.get(..bar).is_some_and(|before| before.ends_with('\\')) {
-            from = bar + 1;
-            continue;
-        }
-        cells.push(rest.get(..bar).unwrap_or_default().trim());
-        rest = rest.get(bar + 1..).unwrap_or_default();
-        from = 0;
-    }
-    cells.push(rest.trim());
-    cells
+/// The names that begin like the topic or contain it, and the one that is spelt most like it.
+fn suggested<'a>(topic: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let near = nearest(topic, names.iter().copied());
+    let topic = topic.to_lowercase();
+    let beginning: String = topic.chars().take(SAME_CHARS).collect();
+    let is_like = |name: &&str| {
+        let name = name.to_lowercase();
+        topic.chars().count() >= SAME_CHARS && (name.contains(&topic) || name.starts_with(&beginning))
+    };
+    let mut suggested: Vec<&str> = names.iter().copied().filter(is_like).collect();
+    suggested.sort_by_key(|name| (name.len(), *name));
+    suggested.dedup();
+    suggested.truncate(MAX_SUGGESTED);
+    suggested.extend(near.filter(|near| !suggested.contains(near)));
+    suggested
 }
 
 #[cfg(test)]
@@ -140,10 +104,41 @@ mod tests {
 
     #[test]
     fn every_exit_code_has_a_row() {
-        let rows = rows();
+        let rows = reference::rows();
         let of_page: Vec<&str> =
             rows.iter().filter(|row| row.page == "exit-codes").flat_map(|row| row.names.iter().copied()).collect();
         let codes: Vec<String> = Exit::ALL.iter().map(|exit| exit.code().to_string()).collect();
         assert_eq!(of_page, codes);
+    }
+
+    #[test]
+    fn an_unknown_topic_names_what_was_meant() {
+        let hint = |topic: &str| {
+            let failure = explained(topic, Style::PLAIN).unwrap_err();
+            super::super::report::text(&failure, Style::PLAIN)
+        };
+        let told: String = ["jion", "RN0l01", "retries", "truncated", "zebra"].map(hint).concat();
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn a_topic_gives_its_rows_its_part_of_a_page_and_its_fields() {
+        let told: String =
+            ["join", "people", "cached_tokens"].map(|topic| explained(topic, Style::PLAIN).unwrap()).join("\n---\n");
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn a_page_fits_a_terminal() {
+        let style = Style { is_terminal: true, has_colour: false, width: 80 };
+        for page in PAGES {
+            let shown = explained(page.name, style).unwrap();
+            let code = |line: &&str| line.starts_with("    ");
+            let long: Vec<&str> =
+                shown.lines().filter(|line| !code(line) && textwrap::core::display_width(line) > 80).collect();
+            assert_eq!(long, Vec::<&str>::new(), "{}", page.name);
+        }
+        let topics = ["idle_timeout", "Limits", "exit-codes", "call_settled"];
+        insta::assert_snapshot!(topics.map(|topic| explained(topic, style).unwrap()).join("\n---\n"));
     }
 }

@@ -1,0 +1,166 @@
+//! The pages of the reference, their headings, and the rows of their tables.
+
+use std::fmt::Write as _;
+
+use super::layout::{filled, plain};
+
+/// A page.
+pub struct Page {
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+/// The pages of the reference.
+pub const PAGES: [Page; 9] = [
+    Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
+    Page { name: "settings", text: include_str!("../../../docs/settings.md") },
+    Page { name: "scripts", text: include_str!("../../../docs/scripts.md") },
+    Page { name: "scenarios", text: include_str!("../../../docs/scenarios.md") },
+    Page { name: "testing", text: include_str!("../../../docs/testing.md") },
+    Page { name: "batches", text: include_str!("../../../docs/batches.md") },
+    Page { name: "events", text: include_str!("../../../docs/events.md") },
+    Page { name: "lines", text: include_str!("../../../docs/lines.md") },
+    Page { name: "exit-codes", text: include_str!("../../../docs/exit-codes.md") },
+];
+
+/// The pages whose rows are fields of JSON lines.
+const OF_FIELDS: [&str; 2] = ["events", "lines"];
+
+/// A heading, and where its part of the page begins.
+pub struct Heading {
+    level: usize,
+    /// Without the marks of code and tables of settings.
+    pub title: &'static str,
+    start: usize,
+}
+
+impl Page {
+    pub fn title(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches("# ")
+    }
+
+    /// Its headings in order, without that of the page.
+    pub fn headings(&self) -> Vec<Heading> {
+        let mut headings = Vec::new();
+        let (mut start, mut is_code) = (0, false);
+        for line in self.text.split_inclusive('\n') {
+            is_code ^= line.starts_with("```");
+            let level = line.len() - line.trim_start_matches('#').len();
+            if level > 1 && !is_code {
+                let title = line.trim_start_matches('#').trim().trim_matches(|c| matches!(c, '[' | ']' | '`'));
+                headings.push(Heading { level, title, start });
+            }
+            start += line.len();
+        }
+        headings
+    }
+}
+
+/// The parts of the pages under a heading, each with the parts below it.
+pub fn sections(title: &str) -> Vec<&'static str> {
+    let title = title.trim_matches(|c| matches!(c, '[' | ']' | '`')).to_lowercase();
+    let mut sections = Vec::new();
+    for page in &PAGES {
+        let headings = page.headings();
+        for (at, heading) in headings.iter().enumerate() {
+            let is_meant = heading.title.to_lowercase() == title
+                || heading.title.strip_suffix(".NAME").is_some_and(|table| table == title);
+            if is_meant {
+                let next = headings.iter().skip(at + 1).find(|next| next.level <= heading.level);
+                let end = next.map_or(page.text.len(), |next| next.start);
+                sections.extend(page.text.get(heading.start..end));
+            }
+        }
+    }
+    sections
+}
+
+/// A row of a table of the reference.
+pub struct Row {
+    pub page: &'static str,
+    heading: &'static str,
+    /// What its first cell names.
+    pub names: Vec<&'static str>,
+    /// Each further cell under its column.
+    cells: Vec<(&'static str, &'static str)>,
+}
+
+impl Row {
+    /// Whether it is about a field of a JSON line.
+    pub fn is_field(&self) -> bool {
+        OF_FIELDS.contains(&self.page)
+    }
+
+    /// Whether it is about that name; of a field also by the last part of its path.
+    pub fn is_named(&self, name: &str) -> bool {
+        let is_end = |path: &&str| path.rsplit('.').next() == Some(name);
+        self.names.contains(&name) || self.is_field() && self.names.iter().any(is_end)
+    }
+
+    /// Its cells, one a line.
+    pub fn told(&self, width: usize) -> String {
+        let mut told = format!("{} ({}, {})\n", self.names.join(", "), self.page, self.heading);
+        for (column, cell) in self.cells.iter().filter(|(_, cell)| !cell.is_empty()) {
+            told += &filled(&format!("{column}: {}", plain(cell)), width, "  ", "    ");
+        }
+        told
+    }
+}
+
+/// The fields of one name, each with the line that it stands in.
+pub fn told_fields(rows: &[&Row], width: usize) -> String {
+    let mut told = "A field of JSON lines:\n".to_owned();
+    for row in rows {
+        let mut line = format!("{}, {}:", row.heading, row.names.join(", "));
+        for (_, cell) in &row.cells {
+            let _ = write!(line, " {};", plain(cell));
+        }
+        told += &filled(line.trim_end_matches(';'), width, "  ", "    ");
+    }
+    told
+}
+
+/// The rows of all tables whose first cell is code.
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for Page { name: page, text } in PAGES {
+        let (mut heading, mut columns, mut is_code) = ("", Vec::new(), false);
+        for line in text.lines() {
+            is_code ^= line.starts_with("```");
+            if let Some(title) = line.strip_prefix('#').filter(|_| !is_code) {
+                heading = title.trim_start_matches('#').trim();
+            }
+            let Some(cells) = cells(line) else {
+                columns.clear();
+                continue;
+            };
+            let Some((first, others)) = cells.split_first() else { continue };
+            if columns.is_empty() {
+                columns = others.to_vec();
+            } else if first.starts_with('`') {
+                let names = first.split('`').skip(1).step_by(2).collect();
+                let cells = columns.iter().copied().zip(others.iter().copied()).collect();
+                rows.push(Row { page, heading, names, cells });
+            }
+        }
+    }
+    rows
+}
+
+/// The cells of a line of a table; a bar behind a backslash is a part of its cell. `None` if it is no such line.
+pub fn cells(line: &str) -> Option<Vec<&str>> {
+    let mut rest = line.strip_prefix('|')?.strip_suffix('|')?;
+    let mut cells = Vec::new();
+    let mut from = 0;
+    while let Some(bar) = rest.get(from..).and_then(|tail| tail.find('|')).map(|bar| from + bar) {
+        if rest.get(..bar).is_some_and(|before| before.ends_with('\\')) {
+            from = bar + 1;
+            continue;
+        }
+        cells.push(rest.get(..bar).unwrap_or_default().trim());
+        rest = rest.get(bar + 1..).unwrap_or_default();
+        from = 0;
+    }
+    cells.push(rest.trim());
+    Some(cells)
+}
