@@ -10,7 +10,7 @@ use super::output::Output;
 use super::settings_files::settings;
 use super::{workflow, working_folder};
 use crate::config::Flags;
-use crate::graph::{Graph, view};
+use crate::graph::{Graph, picture};
 
 /// Draw a workflow's graph with its hooks
 #[derive(Debug, clap::Args)]
@@ -20,6 +20,9 @@ pub struct GraphArgs {
     /// The language of the picture
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
+    /// `badges` names on each role the hooks that its calls pass; `full` draws them as nodes (`json` always does)
+    #[arg(long, value_enum, default_value_t = Hooks::Badges)]
+    hooks: Hooks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -27,6 +30,31 @@ enum Format {
     Mermaid,
     Dot,
     Json,
+}
+
+impl From<Format> for picture::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Mermaid => Self::Mermaid,
+            Format::Dot => Self::Dot,
+            Format::Json => Self::Json,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Hooks {
+    Badges,
+    Full,
+}
+
+impl From<Hooks> for picture::Hooks {
+    fn from(hooks: Hooks) -> Self {
+        match hooks {
+            Hooks::Badges => Self::Badges,
+            Hooks::Full => Self::Full,
+        }
+    }
 }
 
 pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -40,12 +68,7 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let mut children = Vec::new();
     add_children("", &checked.workflow, &checked.policy, &mut children)?;
-    let format = match args.format {
-        Format::Mermaid => view::Format::Mermaid,
-        Format::Dot => view::Format::Dot,
-        Format::Json => view::Format::Json,
-    };
-    output.write(view::draw(&graph, &children, format).as_bytes())?;
+    output.write(picture::draw(&graph, &children, args.format.into(), args.hooks.into()).as_bytes())?;
     Ok(Exit::Done)
 }
 
@@ -54,7 +77,7 @@ fn add_children(
     around: &str,
     workflow: &Workflow,
     policy: &Policy,
-    children: &mut Vec<view::Child>,
+    children: &mut Vec<picture::Child>,
 ) -> Result<(), Failure> {
     for (name, role) in &workflow.roles {
         let RoleKind::Workflow(child) = &role.kind else { continue };
@@ -63,7 +86,7 @@ fn add_children(
         let hooks = crate::registry().nodes(&child.workflow, policy, &[]);
         let graph = Graph::new(&child.workflow, policy, hooks);
         let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-        children.push(view::Child { path: path.clone(), graph });
+        children.push(picture::Child { path: path.clone(), graph });
         add_children(&format!("{path}/"), &child.workflow, policy, children)?;
     }
     Ok(())

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
-use rondo_protocol::object::FaultKind;
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, Target, Workflow};
 
-use super::{Bound, Branch, Condition, Each, Edge, EdgeId, Entry, FanOut, Graph, Join, Link, Node, RoleNode, To};
+use super::{Bound, Branch, Condition, Each, Edge, EdgeId, Entry, FanOut, Graph, Join, Link, Node, RoleNode, To, Way};
 
 /// Why a definition cannot be lowered. A file that passed the checker always can be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +42,8 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
             .collect(),
         inner,
         edges: 0,
-        targets: BTreeMap::new(),
+        sources: BTreeMap::new(),
+        back: Vec::new(),
     };
     let mut routes: BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>> = BTreeMap::new();
     let mut first = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
     for (name, outgoing) in &workflow.graph {
         match outgoing {
             Outgoing::Start(edges) => {
-                first = lowering.routes(lowering.start, None, &key("graph", name), edges)?;
+                first = lowering.routes(lowering.start, &Way::START, &key("graph", name), edges)?;
             }
             Outgoing::Role(statuses) => {
                 let (role, index) = lowering
@@ -61,20 +61,21 @@ pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) 
                     .ok_or_else(|| Error::UnknownRole { role: name.clone() })?;
                 for (status, edges) in statuses {
                     let part = key(&key("graph", name), status.as_str());
-                    let lowered = lowering.routes(index, Some(status), &part, edges)?;
+                    let way = Way { status: Some(status.clone()), ..Way::START };
+                    let lowered = lowering.routes(index, &way, &part, edges)?;
                     routes.entry(role.clone()).or_default().insert(status.clone(), lowered);
                 }
                 if let Some(RoleKind::Selector(selector)) = workflow.role(name).map(|role| &role.kind)
                     && let Some(edges) = &selector.fallback_route
                 {
-                    let error = Status::new(FaultKind::Error.status()).ok();
                     let part = key(&key("graph", name), "else");
-                    otherwise.insert(role, lowering.routes(index, error.as_ref(), &part, edges)?);
+                    let way = Way { is_else: true, ..Way::START };
+                    otherwise.insert(role, lowering.routes(index, &way, &part, edges)?);
                 }
             }
         }
     }
-    lowering.draw_back_edges(&routes);
+    lowering.draw_back_edges();
 
     let hook_nodes: Vec<NodeIndex> = (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
     let mut ports: BTreeMap<CallKind, NodeIndex> = BTreeMap::new();
@@ -183,35 +184,35 @@ struct Lowering {
     fail: NodeIndex,
     roles: BTreeMap<RoleName, NodeIndex>,
     edges: u32,
-    /// For each node the roles that lead to it: the possible targets of `back`.
-    targets: BTreeMap<NodeIndex, Vec<NodeIndex>>,
+    /// For each node those with an edge to it: the possible targets of `back`.
+    sources: BTreeMap<NodeIndex, BTreeSet<NodeIndex>>,
+    /// The `back` edges, with the node that each leaves.
+    back: Vec<(NodeIndex, Way, Arc<Edge>)>,
 }
 
 impl Lowering {
     fn routes(
         &mut self,
         from: NodeIndex,
-        status: Option<&Status>,
+        way: &Way,
         part: &str,
         edges: &[workflow::Edge],
     ) -> Result<Vec<Arc<Edge>>, Error> {
         let numbered = edges.iter().enumerate();
-        numbered.map(|(position, edge)| self.route(from, status, None, item(part, position), edge)).collect()
+        let lowered = numbered.map(|(position, edge)| {
+            let is_else = way.is_else || (edges.len() > 1 && edge.when.is_none());
+            self.route(from, &Way { is_else, ..way.clone() }, item(part, position), edge)
+        });
+        lowered.collect()
     }
 
-    fn route(
-        &mut self,
-        from: NodeIndex,
-        status: Option<&Status>,
-        after: Option<u32>,
-        part: String,
-        edge: &workflow::Edge,
-    ) -> Result<Arc<Edge>, Error> {
+    fn route(&mut self, from: NodeIndex, way: &Way, part: String, edge: &workflow::Edge) -> Result<Arc<Edge>, Error> {
         let id = EdgeId(self.edges);
         self.edges += 1;
         // The parser of workflow files limits the nesting of `on_max` edges.
         let on_max = edge.on_max.as_ref();
-        let on_max = on_max.map(|next| self.route(from, status, edge.max, key(&part, "on_max"), next));
+        let on_max =
+            on_max.map(|next| self.route(from, &Way { after: edge.max, ..way.clone() }, key(&part, "on_max"), next));
         let on_max = on_max.transpose()?;
         let lowered = Arc::new(Edge {
             id,
@@ -234,16 +235,18 @@ impl Lowering {
             To::Role(role) => vec![self.role(role)?],
             To::End => vec![self.end],
             To::Fail => vec![self.fail],
-            To::Back => Vec::new(),
+            To::Back => {
+                self.back.push((from, way.clone(), Arc::clone(&lowered)));
+                Vec::new()
+            }
             To::Fan(fan) => {
                 self.role(&fan.join.to)?;
                 fan.branches.iter().map(|branch| self.role(&branch.to)).collect::<Result<_, _>>()?
             }
         };
         for target in targets {
-            self.targets.entry(target).or_default().push(from);
-            let link = Link::Route { status: status.cloned(), after, edge: Arc::clone(&lowered) };
-            self.inner.add_edge(from, target, link);
+            self.sources.entry(target).or_default().insert(from);
+            self.inner.add_edge(from, target, Link::Route { way: way.clone(), edge: Arc::clone(&lowered) });
         }
         Ok(lowered)
     }
@@ -253,23 +256,10 @@ impl Lowering {
     }
 
     /// A `back` edge may lead to each role with an edge to its own.
-    fn draw_back_edges(&mut self, routes: &BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>>) {
-        for (role, statuses) in routes {
-            let Some(from) = self.roles.get(role).copied() else { continue };
-            let mut origins = self.targets.get(&from).cloned().unwrap_or_default();
-            origins.sort_unstable();
-            origins.dedup();
-            for (status, edges) in statuses {
-                for edge in edges {
-                    let also = edge.bound.as_ref().map(|bound| (&bound.on_max, Some(bound.max)));
-                    let both = std::iter::once((edge, None)).chain(also);
-                    for (edge, after) in both.filter(|(edge, _)| matches!(edge.to, To::Back)) {
-                        for origin in &origins {
-                            let link = Link::Route { status: Some(status.clone()), after, edge: Arc::clone(edge) };
-                            self.inner.add_edge(from, *origin, link);
-                        }
-                    }
-                }
+    fn draw_back_edges(&mut self) {
+        for (from, way, edge) in std::mem::take(&mut self.back) {
+            for source in self.sources.get(&from).into_iter().flatten() {
+                self.inner.add_edge(from, *source, Link::Route { way: way.clone(), edge: Arc::clone(&edge) });
             }
         }
     }

@@ -7,7 +7,7 @@
 
 mod entry;
 mod lower;
-pub mod view;
+pub mod picture;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,10 +51,26 @@ enum Node {
 
 #[derive(Debug)]
 enum Link {
-    /// An edge of the file. `after` is the bound of the edge that it replaces.
-    Route { status: Option<Status>, after: Option<u32>, edge: Arc<Edge> },
+    /// An edge of the file, and when it is tried.
+    Route { way: Way, edge: Arc<Edge> },
     /// A segment of a call path.
     Calls(CallKind),
+}
+
+/// When an edge is tried.
+#[derive(Debug, Clone)]
+struct Way {
+    /// After which status; none at `start`, and where a selector's choice breaks the contract.
+    status: Option<Status>,
+    /// Whether the file says `else`: it is the last of a list, or belongs to a selector's way out.
+    is_else: bool,
+    /// The bound of the edge that it replaces.
+    after: Option<u32>,
+}
+
+impl Way {
+    /// The only edge of `start`.
+    const START: Self = Self { status: None, is_else: false, after: None };
 }
 
 /// A role and its static data.
@@ -252,17 +268,29 @@ impl Graph {
             if fan.join.failed == FailedLanes::Fail && !on_error {
                 continue;
             }
-            let mut next: Vec<&RoleName> = fan.branches.iter().map(|branch| &branch.to).collect();
-            while let Some(role) = next.pop() {
-                if *role == fan.join.to || !found.insert(role) {
-                    continue;
-                }
-                let edges = self.roles.get(role).into_iter().flat_map(RoleNode::edges);
-                for edge in edges.flat_map(chain) {
-                    next.extend(edge.to.roles());
-                    if let To::Fan(fan) = &edge.to {
-                        next.push(&fan.join.to);
-                    }
+            found.extend(self.lane_roles(fan));
+        }
+        found
+    }
+
+    /// Every fan-out.
+    fn fans(&self) -> impl Iterator<Item = &FanOut> {
+        self.sources().filter_map(|(_, edge)| if let To::Fan(fan) = &edge.to { Some(&**fan) } else { None })
+    }
+
+    /// The roles that run in the lanes of a fan-out.
+    fn lane_roles<'a>(&'a self, fan: &'a FanOut) -> BTreeSet<&'a RoleName> {
+        let mut found = BTreeSet::new();
+        let mut next: Vec<&RoleName> = fan.branches.iter().map(|branch| &branch.to).collect();
+        while let Some(role) = next.pop() {
+            if *role == fan.join.to || !found.insert(role) {
+                continue;
+            }
+            let edges = self.roles.get(role).into_iter().flat_map(RoleNode::edges);
+            for edge in edges.flat_map(chain) {
+                next.extend(edge.to.roles());
+                if let To::Fan(fan) = &edge.to {
+                    next.push(&fan.join.to);
                 }
             }
         }
