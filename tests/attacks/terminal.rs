@@ -357,6 +357,7 @@ fn of_pictures() -> Vec<Attempt> {
     vec![
         drawn("a text is a directive of Mermaid", "mermaid", &["click", "%%{init"]),
         drawn("a text is a statement of DOT", "dot", &["click", "evil", "%%{init"]).unnamed(),
+        drawn("a text is an element of SVG", "svg", &["click", "evil"]).unnamed(),
     ]
 }
 

@@ -19,11 +19,13 @@ const CALLS: &str = "trace=execve,execveat,connect,open,openat,openat2,creat,mkd
     unlinkat,rmdir,link,linkat,symlink,symlinkat,truncate,chmod,fchmodat,chown,lchown,fchownat,mknod,mknodat,utimensat";
 
 /// Verbs, with what each is asked to write in the folder.
-const VERBS: [(&[&str], &[&str]); 29] = [
+const VERBS: [(&[&str], &[&str]); 31] = [
     (&["validate", "plain"], &[]),
     (&["validate", "--prefix", "plain"], &[]),
     (&["graph", "plain"], &[]),
     (&["graph", "plain", "--format", "dot"], &[]),
+    (&["graph", "plain", "--format", "png"], &[]),
+    (&["graph", "plain", "-o", "plain/p.svg"], &["plain"]),
     (&["simulate", "plain"], &[]),
     (&["test", "plain", "--check"], &[]),
     (&["test", "plain"], &["plain/tests/snapshots"]),

@@ -29,6 +29,7 @@ mod laws;
 mod layers;
 mod mistakes;
 mod people;
+mod pictures;
 mod prefix;
 mod programs;
 mod provider;

@@ -1,5 +1,8 @@
 //! `rondo graph`: the graph of a workflow with its hooks, as a picture.
 
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
 use clap::ValueEnum;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
@@ -8,7 +11,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::settings_files::settings;
-use super::{workflow, working_folder};
+use super::{output_file, workflow, working_folder};
 use crate::config::Flags;
 use crate::graph::{Graph, picture};
 
@@ -17,9 +20,12 @@ use crate::graph::{Graph, picture};
 pub struct GraphArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     workflow: String,
-    /// The language of the picture
-    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
-    format: Format,
+    /// The format of the picture; without it the ending of FILE tells it, else it is `mermaid`
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write the picture to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// `badges` names on each role the hooks that its calls pass; `full` draws them as nodes (`json` always does)
     #[arg(long, value_enum, default_value_t = Hooks::Badges)]
     hooks: Hooks,
@@ -30,6 +36,20 @@ enum Format {
     Mermaid,
     Dot,
     Json,
+    Svg,
+    Png,
+}
+
+impl Format {
+    /// The one that the ending of a file's name stands for.
+    fn of(file: &Path) -> Option<Self> {
+        let ending = file.extension()?.to_str()?;
+        match ending {
+            "mmd" => Some(Self::Mermaid),
+            "gv" => Some(Self::Dot),
+            ending => Self::from_str(ending, true).ok(),
+        }
+    }
 }
 
 impl From<Format> for picture::Format {
@@ -38,6 +58,8 @@ impl From<Format> for picture::Format {
             Format::Mermaid => Self::Mermaid,
             Format::Dot => Self::Dot,
             Format::Json => Self::Json,
+            Format::Svg => Self::Svg,
+            Format::Png => Self::Png,
         }
     }
 }
@@ -58,6 +80,11 @@ impl From<Hooks> for picture::Hooks {
 }
 
 pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let format = args.format.or_else(|| Format::of(args.output.as_deref()?)).unwrap_or(Format::Mermaid);
+    if format == Format::Png && args.output.is_none() && std::io::stdout().is_terminal() {
+        let failure = Failure::new(Code::WriteFailed, "a terminal cannot show a PNG; nothing was drawn");
+        return Err(failure.with_exit(Exit::Invalid).with_hint("name a file: `-o FILE.png`"));
+    }
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
     let registry = crate::registry();
@@ -68,7 +95,13 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let mut children = Vec::new();
     add_children("", &checked.workflow, &checked.policy, &mut children)?;
-    output.write(picture::draw(&graph, &children, args.format.into(), args.hooks.into()).as_bytes())?;
+    let drawn = picture::draw(&graph, &children, format.into(), args.hooks.into());
+    let drawn = drawn.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    match &args.output {
+        Some(file) => output_file::write(file, &drawn)
+            .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?,
+        None => output.write(&drawn)?,
+    }
     Ok(Exit::Done)
 }
 

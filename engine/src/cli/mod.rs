@@ -36,6 +36,7 @@ mod lines;
 mod messages;
 mod model_arg;
 mod output;
+mod output_file;
 mod person;
 mod prefix;
 mod progress;

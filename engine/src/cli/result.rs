@@ -1,6 +1,5 @@
 //! Where the result of a run goes: stdout or a file, all of it or one text.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::Value;
@@ -8,6 +7,7 @@ use rondo_protocol::diagnostic::Code;
 
 use super::failure::Failure;
 use super::output::{Output, Style};
+use super::output_file;
 use super::show::pretty;
 
 /// Options for the result of a run.
@@ -59,7 +59,7 @@ impl ResultArgs {
             None => pretty(result),
         };
         match &self.output {
-            Some(file) => write(file, &text).map_err(|error| {
+            Some(file) => output_file::write(file, text.as_bytes()).map_err(|error| {
                 let failure = Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
                 failure.with_hint("`rondo resume last -o FILE` writes the result again; nothing is run twice")
             }),
@@ -87,24 +87,4 @@ fn raw(result: &Value, key: &str) -> Result<String, Failure> {
     };
     let text = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
-}
-
-/// Writes a file as a whole or not at all.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
-    // A pipe or a device, such as /dev/stderr, cannot be replaced.
-    if std::fs::metadata(file).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(file, text);
-    }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::Builder::new().permissions(permissions(file)).tempfile_in(folder)?;
-    part.write_all(text.as_bytes())?;
-    part.as_file().sync_all()?;
-    part.persist(file).map_err(|error| error.error)?;
-    Ok(())
-}
-
-/// Those of the file that is replaced, else the usual ones, of which the system takes away what the user's mask says.
-fn permissions(file: &Path) -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).map_or_else(|_| std::fs::Permissions::from_mode(0o666), |about| about.permissions())
 }

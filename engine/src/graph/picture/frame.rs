@@ -33,7 +33,7 @@ pub(super) fn of_lanes(graph: &Graph) -> Vec<Frame> {
             && let To::Fan(fan) = &edge.to
         {
             let source = shape(graph, from).label;
-            let status = way.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
+            let status = way.status.as_ref().map_or_else(String::new, |status| format!(" ({status})"));
             let label = format!("lanes of {source}{status}, joined at {}{}", fan.join.to, conditions(&fan.join));
             fans.insert(edge.id, (label, graph.lane_roles(fan)));
         }

@@ -1,10 +1,15 @@
 //! Pictures of a graph. A child workflow, and the roles that run in lanes, are drawn in frames. The way from a fan-out to
 //! its join is told by the title of its frame.
 
+mod cycles;
 mod dot;
 mod frame;
 mod json;
+mod layout;
 mod mermaid;
+mod png;
+mod route;
+mod svg;
 
 use std::fmt::Write as _;
 
@@ -27,7 +32,16 @@ pub enum Format {
     /// the ids of a child's nodes begin with the path of its role and `/`. For programs: it has every hook, and the way
     /// from a fan-out to its join, as an edge of its own.
     Json,
+    /// <https://www.w3.org/TR/SVG2>, for light and for dark surroundings
+    Svg,
+    /// <https://www.w3.org/TR/png-3>
+    Png,
 }
+
+/// Why a picture cannot be drawn.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the picture cannot be drawn: {0}")]
+pub struct Error(String);
 
 /// How hooks are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,16 +97,25 @@ struct Line {
 }
 
 /// Draws a graph with its children, each after the one that it is a child of. Equal graphs give equal pictures.
-pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> String {
+///
+/// # Errors
+/// If the format is PNG and pixels cannot be computed.
+pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> Result<Vec<u8>, Error> {
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
     if format == Format::Json {
-        return json::text(&picture);
+        return Ok(json::text(&picture).into_bytes());
     }
+    // The others are for people, and characters that are invisible in a file are not drawn either.
+    picture.make_plain();
     picture.lines.retain(|line| line.kind != "join");
-    let text = if format == Format::Dot { dot::text(&picture) } else { mermaid::text(&picture) };
-    // Pictures are for people; characters that are invisible in a file are not drawn either.
-    plain(&text).into_owned()
+    let text = match format {
+        Format::Dot => dot::text(&picture),
+        Format::Svg => svg::text(&picture, &svg::Plain),
+        Format::Png => return png::bytes(&picture),
+        Format::Mermaid | Format::Json => mermaid::text(&picture),
+    };
+    Ok(text.into_bytes())
 }
 
 impl Shape {
@@ -167,6 +190,13 @@ impl Picture {
             to: within(&line.to),
             ..line
         }));
+    }
+
+    fn make_plain(&mut self) {
+        let labels = self.lines.iter_mut().map(|line| &mut line.label).chain([&mut self.name]);
+        for label in labels {
+            *label = plain(label).into_owned();
+        }
     }
 
     /// The frames and shapes directly within a frame, or outside of all.
@@ -302,3 +332,6 @@ fn route_label(way: &Way, edge: &Edge) -> String {
     }
     label.trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests;
