@@ -58,3 +58,21 @@ fn a_terminal_gets_no_png() {
     terminal.types(&format!("rondo graph {} --format png | wc -c; echo exit $?\n", fixture("children")));
     terminal.until(|screen| screen.contents().contains("exit 0"));
 }
+
+#[test]
+fn a_picture_that_would_take_minutes_is_refused_with_another_way() {
+    let place = Place::new();
+    let roles = (0..300).map(|role| format!("  r{role}: {{ system: x }}\n")).collect::<Vec<_>>().concat();
+    let edge = |role| format!("  r{role}: {{ done: {{ to: r{}, prompt: x }} }}\n", role + 1);
+    let edges = (0..300).map(edge).collect::<Vec<_>>().concat();
+    let file = place.file(
+        "long.yaml",
+        format!("rondo: 1\nname: long\nroles:\n{roles}  r300: {{ system: x }}\ngraph:\n  start: {{ to: r0, prompt: x }}\n{edges}  r300: {{ done: {{ to: end }} }}\n"),
+    );
+    let refused = place.run(["graph", &file, "-o", "long.svg"]).exits(2);
+    for word in ["RN0103", "605", "600", "--format dot"] {
+        assert!(refused.stderr.contains(word), "{word} in {}", refused.stderr);
+    }
+    assert!(!place.path().join("long.svg").exists());
+    place.run(["graph", &file, "-o", "long.dot"]).exits(0);
+}

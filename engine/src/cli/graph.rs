@@ -96,7 +96,12 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let mut children = Vec::new();
     add_children("", &checked.workflow, &checked.policy, &mut children)?;
     let drawn = picture::draw(&graph, &children, format.into(), args.hooks.into());
-    let drawn = drawn.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let drawn = drawn.map_err(|error| match error {
+        picture::Error::TooLarge { .. } => Failure::new(Code::TooLarge, error.to_string())
+            .with_exit(Exit::Invalid)
+            .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit"),
+        picture::Error::Pixels(_) => Failure::new(Code::InternalFault, error.to_string()),
+    })?;
     match &args.output {
         Some(file) => output_file::write(file, &drawn)
             .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?,

@@ -10,7 +10,7 @@ use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::route::{self, Between, Curve, Rows};
-use super::{Line, Picture, Shape, cycles};
+use super::{Error, Line, MAX_PARTS, Picture, Shape, cycles};
 
 /// The size of a font.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +58,6 @@ const LABEL_COLUMNS: usize = 26;
 const TITLE_COLUMNS: usize = 36;
 /// The lines of a label; more are cut, and stand whole in its tooltip.
 const LABEL_LINES: usize = 6;
-/// The nodes and lines from which on rows are found by a faster method that makes longer lines.
-const MANY: usize = 400;
 
 /// A rectangle by its centre.
 #[derive(Debug, Clone, Copy)]
@@ -180,11 +178,14 @@ impl Text {
 }
 
 impl<'a> Layout<'a> {
-    pub(super) fn new(picture: &'a Picture) -> Self {
+    pub(super) fn new(picture: &'a Picture) -> Result<Self, Error> {
+        let parts = picture.shapes.len() + picture.lines.len();
+        if parts > MAX_PARTS {
+            return Err(Error::TooLarge { parts });
+        }
         let mut plan = Plan::new(picture);
-        let options = plan.options();
-        dagre::layout(&mut plan.graph, Some(options));
-        plan.read()
+        dagre::layout(&mut plan.graph, Some(Plan::options()));
+        Ok(plan.read())
     }
 }
 
@@ -215,15 +216,13 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    fn options(&self) -> LayoutOptions {
-        let many = self.picture.lines.len() + self.picture.shapes.len() > MANY;
+    fn options() -> LayoutOptions {
         LayoutOptions {
             nodesep: 28.0,
             edgesep: 14.0,
             ranksep: 52.0,
             marginx: MARGIN,
             marginy: MARGIN,
-            ranker: if many { dagre::Ranker::LongestPath } else { dagre::Ranker::NetworkSimplex },
             ..LayoutOptions::default()
         }
     }

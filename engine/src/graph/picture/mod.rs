@@ -38,10 +38,23 @@ pub enum Format {
     Png,
 }
 
+/// The most nodes and edges to which places are given. What that takes grows faster than with their square: some seconds
+/// for so many.
+const MAX_PARTS: usize = 600;
+
 /// Why a picture cannot be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the picture cannot be drawn: {0}")]
-pub struct Error(String);
+pub enum Error {
+    /// Places for so many nodes and edges would take minutes.
+    #[error("the picture would have {parts} nodes and edges, and may have {MAX_PARTS}")]
+    TooLarge {
+        /// How many there are.
+        parts: usize,
+    },
+    /// The pixels cannot be computed.
+    #[error("the pixels of the picture cannot be computed: {0}")]
+    Pixels(String),
+}
 
 /// How hooks are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +112,7 @@ struct Line {
 /// Draws a graph with its children, each after the one that it is a child of. Equal graphs give equal pictures.
 ///
 /// # Errors
-/// If the format is PNG and pixels cannot be computed.
+/// If the format is SVG or PNG and the picture is too large, or its pixels cannot be computed.
 pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> Result<Vec<u8>, Error> {
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
@@ -111,7 +124,7 @@ pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> 
     picture.lines.retain(|line| line.kind != "join");
     let text = match format {
         Format::Dot => dot::text(&picture),
-        Format::Svg => svg::text(&picture, &svg::Plain),
+        Format::Svg => svg::text(&picture, &svg::Plain)?,
         Format::Png => return png::bytes(&picture),
         Format::Mermaid | Format::Json => mermaid::text(&picture),
     };

@@ -22,15 +22,15 @@ const SCALE: f64 = 2.0;
 const MAX_PIXELS: f64 = 64_000_000.0;
 
 pub(super) fn bytes(picture: &Picture) -> Result<Vec<u8>, Error> {
-    let face = Face::parse(FONT, 0).map_err(|error| Error(format!("the font: {error}")))?;
-    let svg = svg::text(picture, &Outlines(face));
-    let tree = Tree::from_str(&svg, &Options::default()).map_err(|error| Error(error.to_string()))?;
+    let face = Face::parse(FONT, 0).map_err(|error| Error::Pixels(format!("the font: {error}")))?;
+    let svg = svg::text(picture, &Outlines(face))?;
+    let tree = Tree::from_str(&svg, &Options::default()).map_err(|error| Error::Pixels(error.to_string()))?;
     let (width, height) = (f64::from(tree.size().width()), f64::from(tree.size().height()));
     let scale = SCALE.min((MAX_PIXELS / (width * height)).sqrt());
     let mut pixels = Pixmap::new(whole(width * scale), whole(height * scale))
-        .ok_or_else(|| Error(format!("no picture can be {width} by {height} pixels large")))?;
+        .ok_or_else(|| Error::Pixels(format!("no picture can be {width} by {height} pixels large")))?;
     resvg::render(&tree, Transform::from_scale(single(scale), single(scale)), &mut pixels.as_mut());
-    pixels.encode_png().map_err(|error| Error(error.to_string()))
+    pixels.encode_png().map_err(|error| Error::Pixels(error.to_string()))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the limit, and not negative")]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::layout::{self, BADGE, BADGE_PADDING, Layout, NAME, Pitch, Rect, SMALL, Text, Way};
 use super::route::Curve;
-use super::{Picture, Shape};
+use super::{Error, Picture, Shape};
 
 /// Colours that are read on white.
 const LIGHT: &str = ".page,.under{fill:#fff}.t{fill:#1f2328}.m{fill:#59636e}.b{fill:#7a3ecb}\
@@ -51,8 +51,8 @@ impl Letters for Plain {
     }
 }
 
-pub(super) fn text(picture: &Picture, letters: &impl Letters) -> String {
-    let layout = Layout::new(picture);
+pub(super) fn text(picture: &Picture, letters: &impl Letters) -> Result<String, Error> {
+    let layout = Layout::new(picture)?;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0} {1:.0}\" width=\"{0:.0}\" height=\"{1:.0}\" role=\"img\">\n\
          <title>{2}</title>\n\
@@ -70,7 +70,7 @@ pub(super) fn text(picture: &Picture, letters: &impl Letters) -> String {
     layout.lines.iter().for_each(|way| drawing.label(way));
     layout.shapes.iter().for_each(|(at, shape)| drawing.shape(at, shape));
     svg.push_str("</svg>\n");
-    svg
+    Ok(svg)
 }
 
 struct Drawing<'a, L> {

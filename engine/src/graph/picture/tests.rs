@@ -27,7 +27,7 @@ fn line(number: usize, from: &str, to: &str, label: &str) -> Line {
 }
 
 fn svg_of(picture: &Picture) -> String {
-    svg::text(picture, &svg::Plain)
+    svg::text(picture, &svg::Plain).unwrap()
 }
 
 /// The elements with a class.
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn nothing_overlaps_and_everything_is_in_its_frame(picture in pictures()) {
-        let layout = Layout::new(&picture);
+        let layout = Layout::new(&picture).unwrap();
         prop_assert_eq!(layout.lines.len(), picture.lines.len());
         let labels = layout.lines.iter().filter_map(|way| Some((way.label.as_ref()?.at, way.line.label.clone())));
         let shapes = layout.shapes.iter().map(|(at, shape)| (*at, shape.id.clone()));
