@@ -123,6 +123,7 @@ pub mod resolved_roles;
 pub mod shared_store;
 mod shipped;
 pub mod store;
+mod tell;
 mod temporary_folder;
 pub mod thread;
 pub mod trust;

@@ -16,7 +16,7 @@ use super::files::read_text;
 use super::find_thread::{find_thread, no_threads};
 use super::form;
 use super::lines::origin;
-use super::output::{Output, word};
+use super::output::Output;
 use super::person::is_attended;
 use super::progress::suspended;
 use super::resume::{ContinueArgs, Continued, prepare};
@@ -27,6 +27,7 @@ use crate::conversation::rebuild;
 use crate::local::forms;
 use crate::resolved_roles;
 use crate::store::{self, Read, Row};
+use crate::tell::word;
 use crate::thread::OpenForm;
 use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 

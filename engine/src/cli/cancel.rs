@@ -4,13 +4,14 @@ use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::output::{Output, tell};
+use super::output::Output;
 use super::person::is_attended;
 use super::runner::{Task, run_task};
 use super::settings_files;
 use super::store_access::{own_store, view_store_at};
 use super::{JsonArgs, StoreArgs};
 use crate::Cancelled;
+use crate::tell::tell;
 
 /// End a thread for good; it cannot be resumed
 #[derive(Debug, clap::Args)]

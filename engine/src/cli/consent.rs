@@ -21,7 +21,6 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::failure::Failure;
-use super::output::one_line;
 use super::person::{self, Answer};
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
@@ -31,6 +30,7 @@ use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};
 use crate::shipped;
+use crate::tell::one_line;
 use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.

@@ -10,7 +10,7 @@ use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, thread_line};
-use super::output::{Output, Style, plural, tell};
+use super::output::{Output, Style};
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, with_session};
 use super::store_access::{DrivenThreads, StoreView, own_store};
@@ -19,6 +19,7 @@ use super::threads::listed;
 use super::{JsonArgs, StoreArgs, settings_files};
 use crate::Error;
 use crate::store::{Read, Row, StepStore};
+use crate::tell::{plural, tell};
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;

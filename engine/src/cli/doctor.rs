@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::consent::{ConsentRequest, is_plain_http};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, one_line};
+use super::output::Output;
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, view_store_at};
 use super::{JsonArgs, StoreArgs, tooling};
@@ -19,6 +19,7 @@ use crate::config::layers::ignored;
 use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
 use crate::store;
 use crate::store::folder::{self, FolderState};
+use crate::tell::one_line;
 
 /// Show the settings in force and where each comes from
 #[derive(Debug, clap::Args)]

@@ -25,11 +25,12 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::messages::parts;
-use super::output::{Output, plural};
+use super::output::Output;
 use super::run_config::{RunSpec, price_of, run_config};
 use super::simulate::walk;
 use crate::config::{self, SCRIPTED_MODEL, Settings};
 use crate::store::MemoryStore;
+use crate::tell::plural;
 use crate::{Engine, NewThread, RunConfig, SystemEnv};
 
 /// The kind of hook that is an outside program, which a dry run does not start.

@@ -7,9 +7,9 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
 
 use super::failure::Failure;
-use super::output::word;
 use super::store_access::{DrivenThreads, StoreView};
 use crate::store::{Parent, Read, Row, Status};
+use crate::tell::word;
 
 /// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;

@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::files::{absolute, read_text};
 use super::find_thread::{find_thread, find_thread_in};
 use super::input::changed_input;
-use super::output::{Output, plural};
+use super::output::Output;
 use super::resume::{ContinueArgs, Continued, Meant, prepare_for, resume_thread};
 use super::run::configured;
 use super::run_config::RunSpec;
@@ -26,6 +26,7 @@ use super::{workflow, working_folder};
 use crate::conversation::rebuild;
 use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
+use crate::tell::plural;
 use crate::{Labels, NewThread};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;

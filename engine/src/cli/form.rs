@@ -9,8 +9,8 @@ use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types::{self, Field};
 
 use super::lines::who;
-use super::output::{printable, tell};
 use super::person::answer_to;
+use crate::tell::{printable, tell};
 use crate::temporary_folder::temporary_folder;
 use crate::thread::OpenForm;
 use crate::{FilledForm, PersonAnswer, PersonSaid};

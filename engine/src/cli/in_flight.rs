@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::lines::who;
-use super::output::{Output, plural};
+use super::output::Output;
 use super::show::{beginning, block, seconds};
 use super::spending::Spending;
 use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
 use crate::store::{Read, Row, Status};
+use crate::tell::plural;
 
 /// What the calls of such visits used; the totals of the thread leave them out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

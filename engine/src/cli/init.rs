@@ -9,10 +9,11 @@ use rondo_protocol::diagnostic::{Code, nearest};
 use super::consent::{self, ConsentRequest, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, tell};
+use super::output::Output;
 use super::{files, settings_files, workflow, working_folder};
 use crate::config::Flags;
 use crate::shipped;
+use crate::tell::tell;
 
 /// Write a small workflow to start from; existing files are kept
 #[derive(Debug, clap::Args)]

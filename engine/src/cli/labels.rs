@@ -3,8 +3,8 @@
 use rondo_protocol::diagnostic::Code;
 
 use super::failure::Failure;
-use super::output::one_line;
 use crate::Labels;
+use crate::tell::one_line;
 
 /// The most characters of a name or a tag.
 const MAX_CHARS: usize = 80;

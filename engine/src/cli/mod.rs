@@ -80,7 +80,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo_protocol::diagnostic::Code;
 
-use output::{Output, tell};
+use crate::tell::tell;
+use output::Output;
 
 use crate::config::Flags;
 use crate::exit::{self, Exit};

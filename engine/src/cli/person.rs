@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use super::output::tell;
+use crate::tell::tell;
 
 const MAX_LINE_BYTES: usize = 4096;
 

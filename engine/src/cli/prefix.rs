@@ -13,7 +13,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::lines::who;
-use super::output::{Output, plural, word};
+use super::output::Output;
 use super::run_config::price_of;
 use super::settings_files::settings;
 use super::spending::cost_cell;
@@ -21,6 +21,7 @@ use super::store_access::view_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Shared, Visit, VisitPair};
 use crate::conversation::rebuild;
+use crate::tell::{plural, word};
 
 /// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;

@@ -12,7 +12,8 @@ use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, P
 use rondo_protocol::event::Event;
 
 use self::state::{ProgressState, Speaker};
-use super::output::{Style, tell_styled};
+use super::output::Style;
+use crate::tell::tell_styled;
 
 /// How often the live line is redrawn while nothing happens.
 pub(super) const TICK: Duration = Duration::from_millis(120);

@@ -10,11 +10,12 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::no_threads;
 use super::lines::{name, origin, status};
-use super::output::{Output, plural, tell};
+use super::output::Output;
 use super::store_access::view_store;
 use super::threads;
 use crate::env::{Env as _, SystemEnv};
 use crate::store::{Row, Status};
+use crate::tell::{plural, tell};
 
 /// Delete old threads with their steps and children
 #[derive(Debug, clap::Args)]

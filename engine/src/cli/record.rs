@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, tell};
+use super::output::Output;
 use super::run::{RunArgs, start};
 use super::{recording, working_folder};
+use crate::tell::tell;
 
 /// Run a workflow and record what its models are asked and say
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,9 @@ use rondo_protocol::text::{is_invisible, is_steering};
 use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
-use super::output::{Output, Style, printable, tell_styled};
+use super::output::{Output, Style};
 use crate::env::{Env as _, SystemEnv};
+use crate::tell::{printable, tell_styled};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {

@@ -21,7 +21,7 @@ use super::find_thread::{find_thread, find_unfinished, no_threads, root};
 use super::key_command::with_keys;
 use super::limit::limits;
 use super::lines;
-use super::output::{Output, tell};
+use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
 use super::run::{ScriptArgs, Scripted, cassette, configured, read_script, script, warn_of_plain_http};
@@ -31,6 +31,7 @@ use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::conversation::rebuild;
 use crate::shipped;
 use crate::store::{Read, Row, Status};
+use crate::tell::tell;
 
 use super::approval::approvers;
 use super::result::{ResultArgs, View};

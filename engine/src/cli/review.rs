@@ -7,9 +7,10 @@ use std::io::{BufRead, stdin};
 use similar::TextDiff;
 
 use super::failure::Failure;
-use super::output::{Output, printable};
+use super::output::Output;
 use super::test::snapshots;
 use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
+use crate::tell::printable;
 
 /// How many lines of a difference are shown by default.
 const MAX_LINES: usize = 60;

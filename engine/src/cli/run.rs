@@ -26,7 +26,7 @@ use super::known_keys::KnownKeys;
 use super::labels::LabelArgs;
 use super::limit::limits;
 use super::model_arg::set_models;
-use super::output::{Output, Style, tell, tell_styled};
+use super::output::{Output, Style};
 use super::person::is_attended;
 use super::recording::Recording;
 use super::result::{ResultArgs, View};
@@ -38,6 +38,7 @@ use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_f
 use crate::config::{Flags, Settings};
 use crate::grant::Grants;
 use crate::local::{RaisedLimits, limited};
+use crate::tell::{tell, tell_styled};
 use crate::{NewThread, RunConfig};
 
 /// The most bytes of a script; the reader's own limit is lower and has better messages.

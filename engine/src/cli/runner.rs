@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, Style, tell};
+use super::output::{Output, Style};
 use super::progress::{Mode, Progress, TICK};
 use super::report;
 use super::result::View;
@@ -22,6 +22,7 @@ use super::signals::Signals;
 use super::store_access::OwnStore;
 use crate::hook::SubcommandOutput;
 use crate::host::{Host, Opening};
+use crate::tell::tell;
 use crate::thread::Ending;
 use crate::{Ended, Engine, SystemEnv, ThreadHandle};
 

@@ -8,10 +8,10 @@ use rondo_protocol::diagnostic::Code;
 use super::consent::{self, named_files};
 use super::failure::{Failure, Faulty};
 use super::files::read_text;
-use super::output::tell;
 use super::working_folder;
 use crate::config::folder_of;
 use crate::config::{self, Files, Flags, Layer, SET, Settings, Stated, layers};
+use crate::tell::tell;
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::{Ask, Kind};
 

@@ -15,7 +15,7 @@ use super::find_thread::{child_threads, find_thread_in};
 use super::follow::Follower;
 use super::in_flight;
 use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line_with, who};
-use super::output::{Output, plural, word};
+use super::output::Output;
 use super::spending::Spending;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, store_folder, view_store_at};
@@ -23,6 +23,7 @@ use super::{JsonArgs, StoreArgs};
 use crate::conversation::{Bindings, rebuild};
 use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status};
+use crate::tell::{plural, word};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::tell;
+use crate::tell::tell;
 
 /// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::input::{InputArgs, inputs};
-use super::output::{Output, Style, tell};
+use super::output::{Output, Style};
 use super::settings_files::settings;
 use super::validate::DiagnosticLine;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
@@ -24,6 +24,7 @@ use crate::config::Flags;
 use crate::grant::Grants;
 use crate::graph::Graph;
 use crate::resolved_roles;
+use crate::tell::tell;
 
 /// How long a walk runs before progress is shown, and the interval from then on.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rondo_protocol::object::{CancelledLane, KnownCost, Usage};
 
 use super::lines::{NoteLine, Totals};
-use super::output::plural;
+use crate::tell::plural;
 
 /// Tokens and money of some model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

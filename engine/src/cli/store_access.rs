@@ -9,7 +9,6 @@ use rondo_protocol::id::ThreadId;
 use super::StoreArgs;
 use super::consent::ConsentSource;
 use super::failure::Failure;
-use super::output::tell;
 use super::person::{self, Answer};
 use super::settings_files::settings;
 use crate::config::Settings;
@@ -17,6 +16,7 @@ use crate::env::{Env as _, SystemEnv};
 use crate::shared_store;
 use crate::store::folder::{self, FolderState, Owner};
 use crate::store::{self, Read};
+use crate::tell::tell;
 use crate::trust;
 use crate::trust::secret::Secret;
 

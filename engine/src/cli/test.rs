@@ -16,11 +16,12 @@ use rondo_protocol::diagnostic::Code;
 
 use super::failure::{Failure, Faulty};
 use super::known_keys::KnownKeys;
-use super::output::{Output, Style, tell, tell_styled};
+use super::output::{Output, Style};
 use super::workflow::{self, Loaded};
 use super::{JsonArgs, StoreArgs, report, review, working_folder};
 use crate::author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
 use crate::exit::Exit;
+use crate::tell::{tell, tell_styled};
 use discover::Target;
 use snapshots::Mode;
 

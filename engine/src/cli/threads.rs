@@ -7,13 +7,14 @@ use rondo_protocol::id::ThreadId;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, thread_line};
-use super::output::{Output, Style, word};
+use super::output::{Output, Style};
 use super::since::{Since, since};
 use super::store_access::view_store;
 use super::table::{Column, table};
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
 use crate::store::Status;
+use crate::tell::word;
 
 /// How many rows are read at a time.
 const PAGE: usize = 256;

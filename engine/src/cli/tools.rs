@@ -12,12 +12,13 @@ use serde::Serialize;
 use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, tell};
+use super::output::Output;
 use super::settings_files::{self, SettingsFiles};
 use super::tooling::granted_paths;
 use super::{JsonArgs, StoreArgs, tooling, workflow, working_folder};
 use crate::config::{Grant, Settings};
 use crate::resolved_roles;
+use crate::tell::tell;
 
 /// The most characters to which effects are padded.
 const MAX_REACH: usize = 26;

@@ -12,13 +12,14 @@ use serde::Serialize;
 use super::consent::{ConsentRequest, ConsentSource, Subject, record_own};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, one_line};
+use super::output::Output;
 use super::person::{self, Answer, is_attended};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
+use crate::tell::one_line;
 use crate::trust::{Ask, Records};
 
 /// Show what a folder and a workflow ask for, and record your consent

@@ -22,13 +22,14 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines;
-use super::output::{Output, word};
+use super::output::Output;
 use super::since::{Since, day, since};
 use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
 use crate::env::{Env as _, SystemEnv};
 use crate::store::{Error, Read, Row, StoredRecord};
+use crate::tell::word;
 
 use self::sums::{Sums, UsageLine, Used};
 

@@ -15,12 +15,13 @@ use super::consent::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::known_tools::KnownTools;
-use super::output::{Output, Style, plural, tell};
+use super::output::{Output, Style};
 use super::settings_files::{self, settings};
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
 use crate::resolved_roles;
+use crate::tell::{plural, tell};
 
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
-use super::super::output::{Output, Style, plural, tell};
+use super::super::output::{Output, Style};
 use super::super::result::View;
 use super::super::runner::Update;
 use super::super::spending::{Spending, cost_text};
@@ -23,6 +23,7 @@ use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
 use crate::env::{Env as _, SystemEnv};
 use crate::store::StepStore;
+use crate::tell::{plural, tell};
 
 /// How often the line of progress is drawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::super::exit::Exit;
 use super::super::failure::Failure;
 use super::super::lines::origin;
-use super::super::output::one_line;
 use super::super::stored_batch::Line;
 use crate::store::Read;
+use crate::tell::one_line;
 
 /// The most causes that are told apart.
 const MAX_CAUSES: usize = 20;

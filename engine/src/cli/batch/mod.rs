@@ -21,7 +21,7 @@ use self::lines::{Common, Numbers, tasks};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::input;
-use super::output::{Output, Style, plural, tell, tell_styled};
+use super::output::{Output, Style};
 use super::report;
 use super::result::View;
 use super::resume::{Begun, ContinueArgs, Equipment, equip};
@@ -31,6 +31,7 @@ use super::store_access::OwnStore;
 use super::stored_batch::{Batch, Line, Options, VERSION};
 use crate::host::run_config::RunSpec;
 use crate::store::Read;
+use crate::tell::{plural, tell, tell_styled};
 use crate::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 
 /// The most lines of a batch.

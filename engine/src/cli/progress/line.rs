@@ -1,6 +1,6 @@
 //! A line for people in parts of different weight, which a terminal with colours shows by colour.
 
-use super::super::output::printable;
+use crate::tell::printable;
 
 /// What a part of a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

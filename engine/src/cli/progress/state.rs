@@ -12,11 +12,11 @@ use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::lines::who as who_in;
-use super::super::output::{plural, printable, word};
 use super::super::show::{by, seconds};
 use super::super::spending::Spending;
 use super::line::{Line, Tone};
 use crate::local::WARNING;
+use crate::tell::{plural, printable, word};
 
 /// How many bytes of an answer in progress are kept for a live line.
 const MAX_TAIL_BYTES: usize = 1024;

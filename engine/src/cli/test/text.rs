@@ -7,7 +7,8 @@ use rondo_protocol::diagnostic::Code;
 
 use super::snapshots::Mode;
 use crate::author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
-use crate::cli::output::{Style, printable, word};
+use crate::cli::output::Style;
+use crate::tell::{printable, word};
 
 /// Clears the progress line.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";

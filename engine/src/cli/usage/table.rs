@@ -6,8 +6,8 @@ use rondo_protocol::object::Usage;
 
 use super::Groups;
 use super::sums::{Sums, cached_share};
-use crate::cli::output::{one_line, plural};
 use crate::cli::spending::cost_cell;
+use crate::tell::{one_line, plural};
 
 /// The longest key that is shown whole, in characters.
 const MAX_KEY: usize = 40;

@@ -1,0 +1,74 @@
+//! Text for people: on stderr, and without characters that steer a terminal.
+
+use std::borrow::Cow;
+use std::io::{self, Write as _};
+
+use rondo_protocol::text::plain;
+use serde::Serialize;
+
+/// Writes text for people to stderr. A closed stderr is not a fault.
+pub fn tell(text: &str) {
+    tell_styled(&printable(text));
+}
+
+/// Writes text with colours to stderr; parts from a file or a model are already printable.
+pub fn tell_styled(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// `text` with a mark in place of each character that controls a terminal, changes the direction of writing or is
+/// invisible: text of a model, a tool or a file must be readable as what it is.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let plain = plain(text);
+    if plain == text {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut kept = plain.chars().peekable();
+    for c in text.replace("\r\n", "\n").chars() {
+        // `plain` keeps the order of characters; those that do not match were removed there.
+        if kept.peek() == Some(&c) {
+            kept.next();
+            shown.push(c);
+        } else if kept.peek() == Some(&'\n') && is_line_end(c) {
+            kept.next();
+            shown.push('\u{fffd}');
+        } else {
+            shown.push('\u{fffd}');
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether `c` ends a line without being a newline.
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// `text` on one line: a name or a value cannot start a new line.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// The word that stands for a value in JSON.
+pub fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A count with its noun: `1 step`, `2 steps`.
+pub fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_says_does_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\tc\r\nd\re\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}e\u{fffd}");
+        assert_eq!(printable("z\u{200b}ero \u{e0041}\u{9b}1m ⚠\u{fe0f}"), "z\u{fffd}ero \u{fffd}\u{fffd}1m ⚠\u{fe0f}");
+        assert_eq!(one_line("a\nrondo: b\tc\u{7}"), "a\\nrondo: b\\tc\u{fffd}");
+        assert!(matches!(printable("plain\n"), Cow::Borrowed(_)));
+    }
+}
