@@ -12,7 +12,8 @@ use rondo_protocol::text::{is_invisible, is_steering};
 use rondo_protocol::{Value, canonical};
 use tokio::sync::Mutex;
 
-use super::person::{Answer, answer_to, ask};
+use super::consent::Answer;
+use super::person::{answer_to, ask};
 use super::progress::suspended;
 use super::run_config::Approvers;
 use crate::grant::Approver;

@@ -1,11 +1,10 @@
 //! `rondo cancel`: ends a thread for good.
 
-use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::output::Output;
-use super::person::is_attended;
+use super::person::{consent_by, is_attended};
 use super::runner::{Task, run_task};
 use super::settings_files;
 use super::store_access::{own_store, view_store_at};
@@ -28,7 +27,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     files.refuse_unsafe()?;
     let settings = files.in_force()?;
-    let store = own_store(&settings, ConsentSource::of(false, !output.is_json() && is_attended()))?;
+    let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
     let (_, thread, _) = find_thread_in(view_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {

@@ -8,7 +8,7 @@ use rondo_protocol::workflow::Policy;
 
 use super::fork::plan_text;
 use super::resume::Begun;
-use super::{lines, workflow};
+use super::{thread_row, workflow};
 use crate::local::{Edited, ForkRequest, plan_fork};
 use crate::shipped;
 use crate::store::{Read, Row};
@@ -27,7 +27,7 @@ pub(super) fn notice(store: &dyn Read, thread: &ThreadId, row: &Row, begun: &Beg
     let (workflow, policy) = (now.checked.workflow, now.checked.policy);
     // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
     let stopped_at_limit =
-        lines::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
+        thread_row::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
     let limits = if stopped_at_limit { policy.limits.clone() } else { begun.policy.limits.clone() };
     let policy_but_limits = Policy { limits, ..policy.clone() };
     if workflow == begun.workflow && policy_but_limits == begun.policy {

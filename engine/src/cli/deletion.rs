@@ -6,15 +6,15 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{BatchId, ThreadId};
 use serde::Serialize;
 
-use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{ThreadLine, origin, thread_line};
+use super::lines::{ThreadLine, thread_line};
 use super::output::{Output, Style};
-use super::person::{answer_to, is_attended};
+use super::person::{answer_to, consent_by, is_attended};
 use super::runner::{Session, with_session};
 use super::store_access::{DrivenThreads, StoreView, own_store};
 use super::stored_batch::Line;
+use super::thread_row::origin;
 use super::threads::listed;
 use super::{JsonArgs, StoreArgs, settings_files};
 use crate::Error;
@@ -160,7 +160,7 @@ impl Deletion {
         let files = settings_files::read(&args.store.flags())?;
         files.refuse_unsafe()?;
         let settings = files.in_force()?;
-        let store = own_store(&settings, ConsentSource::of(false, !output.is_json() && is_attended()))?;
+        let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
         let chunks = self.chunks();
         drop(self);
         with_session(store, settings.durability.value, async |Session { engine, .. }| {

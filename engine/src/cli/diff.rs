@@ -12,7 +12,6 @@ use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use super::output::{Output, Style};
-use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
 use crate::conversation::rebuild::{self, Beginning};
@@ -162,7 +161,7 @@ impl Thread {
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.a)?;
+    let (view, thread, row) = find_thread_in(args.store.view()?, &args.a)?;
     let store = view.store.as_ref();
     let (other, other_row) = find_thread(store, &args.b)?;
     let [a, b] = [(thread, row), (other, other_row)].map(|(thread, row)| {

@@ -21,7 +21,6 @@ use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
-use super::store_access::view_store;
 use super::{workflow, working_folder};
 use crate::conversation::rebuild;
 use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
@@ -81,7 +80,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok(ForkRequest { at, edited, answer: answer.clone() })
     };
     if args.dry_run {
-        let (view, thread, row) = find_thread_in(view_store(&args.run.store)?, &word)?;
+        let (view, thread, row) = find_thread_in(args.run.store.view()?, &word)?;
         let request = request_of(view.store.as_ref(), &thread, &row)?;
         let plan = plan_fork(view.store.as_ref(), &thread, &request)?;
         let line = line(&thread, &plan);

@@ -10,19 +10,18 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
-use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, no_threads};
 use super::output::Output;
-use super::person::is_attended;
+use super::person::{consent_by, is_attended};
 use super::recording::Recording;
 use super::run::read_script;
 use super::run_config::{Resources, RunSpec, replaying};
 use super::runner::{Task, run_task};
 use super::settings_files;
 use super::store_access::{own_store, secret, view_store_at};
-use super::{lines, working_folder};
+use super::{thread_row, working_folder};
 use crate::config::Flags;
 use crate::conversation::rebuild;
 use crate::env::Env;
@@ -164,12 +163,13 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     }
     let durability = settings.durability.value;
     files.refuse_unsafe()?;
-    let own = own_store(&settings, ConsentSource::of(false, !output.is_json() && is_attended()))?;
+    let own = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;
         *word = id.to_string();
-        let (script, recorded) = lines::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
+        let (script, recorded) =
+            thread_row::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
         let script = script.map(read).transpose()?.map(|(script, _)| script);

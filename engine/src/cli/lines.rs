@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::in_flight::{self, InFlightTotals};
-use super::store_access::{DrivenThreads, StoreView};
+use super::store_access::StoreView;
+use super::thread_row::{name, status};
 use crate::conversation::rebuild;
 use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
-use crate::thread::{Checkpoint, Origin};
+use crate::thread::Checkpoint;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadLine {
@@ -99,24 +100,6 @@ pub fn who(role: &RoleName, lane: &LanePath) -> String {
         None => role.to_string(),
         Some((first, _)) if first == role.as_str() => lane.to_string(),
         Some(_) => format!("{role} in {lane}"),
-    }
-}
-
-pub fn name(row: &Row) -> String {
-    origin(row).map_or_else(String::new, |origin| origin.name)
-}
-
-/// Metadata of a thread, outside its digests.
-pub fn origin(row: &Row) -> Option<Origin> {
-    Origin::from_bytes(&row.origin).ok()
-}
-
-/// The status of a thread. A row says `running` until its run has ended; a thread whose process was killed has
-/// stopped.
-pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
-    match row.status {
-        Status::Running if !driven.may_hold(thread) => Status::Stopped,
-        status => status,
     }
 }
 

@@ -17,7 +17,6 @@ use super::in_flight;
 use super::lines::who;
 use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
-use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredRecord, StoredStep};
@@ -67,7 +66,7 @@ struct BeforeHook<'a> {
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.view()?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
     let mut uncommitted = in_flight::visits(store, &thread, &row)?;

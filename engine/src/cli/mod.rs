@@ -12,13 +12,11 @@ mod batch;
 mod cancel;
 mod changed_file;
 mod completions;
-mod consent;
 mod deletion;
 mod diff;
 mod doctor;
 mod dry_run;
 mod explain;
-mod find_thread;
 mod follow;
 mod fork;
 mod form;
@@ -27,8 +25,6 @@ mod hooks;
 mod in_flight;
 mod init;
 mod input;
-mod key_command;
-mod known_keys;
 mod known_tools;
 mod labels;
 mod limit;
@@ -50,14 +46,12 @@ mod rm;
 mod run;
 mod runner;
 mod schema;
-mod settings_files;
 mod show;
 mod signals;
 mod simulate;
 mod since;
 mod spending;
 mod step_filter;
-mod store_access;
 mod table;
 mod test;
 mod threads;
@@ -67,7 +61,6 @@ mod unknown_verb;
 mod usage;
 mod validate;
 mod verify;
-mod workflow;
 
 #[cfg(test)]
 mod tests;
@@ -87,7 +80,12 @@ use crate::config::Flags;
 use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::files;
-use crate::host::{batch as stored_batch, recording, run_config, tooling};
+use crate::host::process::{runtime, working_folder};
+use crate::host::store_access::{StoreView, view_store_at};
+use crate::host::{
+    batch as stored_batch, consent, find_thread, key_command, known_keys, recording, run_config, settings_files,
+    store_access, thread_row, tooling, workflow,
+};
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
@@ -141,6 +139,16 @@ struct StoreArgs {
 impl StoreArgs {
     fn flags(&self) -> Flags {
         Flags { store: self.store.clone(), durability: None, set: self.set.clone() }
+    }
+
+    /// The folder of the store that the settings and these options name.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        Ok(settings_files::settings(&self.flags())?.store.value)
+    }
+
+    /// Opens the store for reading; `None` if nothing has been written to it.
+    fn view(&self) -> Result<Option<StoreView>, Failure> {
+        view_store_at(&self.folder()?)
     }
 }
 
@@ -287,16 +295,4 @@ impl Verb {
             Self::Completions(args) => completions::completions(&args, output),
         }
     }
-}
-
-/// The runtime for servers, programs and threads.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))
-}
-
-fn working_folder() -> Result<PathBuf, Failure> {
-    std::env::current_dir().map_err(|error| Failure::new(Code::WriteFailed, format!("the working folder: {error}")))
 }

@@ -2,20 +2,10 @@
 
 use std::io::IsTerminal as _;
 
+use super::consent::{Answer, ConsentSource};
 use crate::tell::tell;
 
 const MAX_LINE_BYTES: usize = 4096;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// This time.
-    Once,
-    /// Until it changes.
-    Always,
-    /// It is the person's own.
-    Own,
-    No,
-}
 
 /// The person's answer to a question at the terminal; empty if there is none. Earlier input is discarded.
 pub fn answer_to(question: &str) -> String {
@@ -46,5 +36,14 @@ pub fn ask(question: &str) -> Answer {
         "a" | "always" => Answer::Always,
         "o" | "own" => Answer::Own,
         _ => Answer::No,
+    }
+}
+
+/// Who agrees to what a run asks for: everybody did with `--trust`, else the person at the terminal if there is one.
+pub fn consent_by(trust: bool, is_attended: bool) -> ConsentSource {
+    match (trust, is_attended) {
+        (true, _) => ConsentSource::Flag,
+        (false, true) => ConsentSource::Person(ask),
+        (false, false) => ConsentSource::Nobody,
     }
 }

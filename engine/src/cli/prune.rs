@@ -9,9 +9,8 @@ use super::deletion::{Deletion, DeletionArgs};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::no_threads;
-use super::lines::{name, origin, status};
 use super::output::Output;
-use super::store_access::view_store;
+use super::thread_row::{name, origin, status};
 use super::threads;
 use crate::env::{Env as _, SystemEnv};
 use crate::store::{Row, Status};
@@ -46,7 +45,7 @@ fn age(text: &str) -> Result<u64, String> {
 
 pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
     let now_ms = SystemEnv::default().now_ms();
-    let view = view_store(&args.deletion.store)?.ok_or_else(no_threads)?;
+    let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
     let mut deletion = Deletion::new(view)?;
     let driven = deletion.view.driven.clone();
     let wanted = deletion.rows.iter().rev().filter(|(thread, row)| {

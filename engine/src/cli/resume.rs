@@ -13,20 +13,20 @@ use rondo_protocol::workflow::{Policy, Workflow};
 use super::answer::follow_and_ask;
 use super::batch;
 use super::changed_file::notice;
-use super::consent::{ConsentRequest, ConsentSource, Subject, named};
+use super::consent::{ConsentRequest, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::{STDIN, absolute};
 use super::find_thread::{find_thread, find_unfinished, no_threads, root};
 use super::key_command::with_keys;
 use super::limit::limits;
-use super::lines;
 use super::output::Output;
-use super::person::is_attended;
+use super::person::{consent_by, is_attended};
 use super::recording::Recording;
 use super::run::{ScriptArgs, Scripted, cassette, configured, read_script, script, warn_of_plain_http};
 use super::settings_files;
 use super::store_access::{OwnStore, own_store, view_store_at};
+use super::thread_row;
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::conversation::rebuild;
 use crate::shipped;
@@ -166,7 +166,7 @@ impl Begun {
             }
             Meant::Thread => None,
         };
-        let origin = lines::origin(row);
+        let origin = thread_row::origin(row);
         let (workflow, policy, file) = if let Some(loaded) = edited {
             let file = absolute(&loaded.path, here);
             (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
@@ -230,7 +230,7 @@ pub(super) fn equip<T>(
     files.refuse_unsafe()?;
     let settings = files.whole()?;
     let is_attended = !output.is_json() && is_attended();
-    let by = ConsentSource::of(args.trust, is_attended);
+    let by = consent_by(args.trust, is_attended);
     // The settings choose the store, and its contents may be a stranger's.
     ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;

@@ -7,7 +7,6 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, no_threads};
 use super::output::Output;
-use super::store_access::view_store;
 use crate::env::{Env as _, SystemEnv};
 
 /// How many forks a message names.
@@ -27,7 +26,7 @@ pub struct RmArgs {
 }
 
 pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let view = view_store(&args.deletion.store)?.ok_or_else(no_threads)?;
+    let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
     let mut deletion = Deletion::new(view)?;
     for word in &args.threads {
         let (thread, _) = find_thread(deletion.view.store.as_ref(), word)?;

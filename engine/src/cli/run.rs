@@ -15,7 +15,7 @@ use rondo_protocol::workflow::Workflow;
 use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::batch::{self, BatchArgs};
-use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
+use super::consent::{ConsentRequest, Subject, is_plain_http, named};
 use super::dry_run;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
@@ -27,7 +27,7 @@ use super::labels::LabelArgs;
 use super::limit::limits;
 use super::model_arg::set_models;
 use super::output::{Output, Style};
-use super::person::is_attended;
+use super::person::{consent_by, is_attended};
 use super::recording::Recording;
 use super::result::{ResultArgs, View};
 use super::run_config::{Resources, RunSpec, run_config, scripted_cast, speaking};
@@ -177,7 +177,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(checked, new, &run_spec(settings, Grants::everything()), output);
     }
-    let by = ConsentSource::of(args.trust, is_attended);
+    let by = consent_by(args.trust, is_attended);
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
     let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);

@@ -14,11 +14,12 @@ use super::failure::Failure;
 use super::find_thread::{child_threads, find_thread_in};
 use super::follow::Follower;
 use super::in_flight;
-use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, origin, record_line, thread_line_with, who};
+use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, record_line, thread_line_with, who};
 use super::output::Output;
 use super::spending::Spending;
 use super::step_filter::{FilterArgs, StepFilter};
-use super::store_access::{StoreView, store_folder, view_store_at};
+use super::store_access::{StoreView, view_store_at};
+use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::{Bindings, rebuild};
 use crate::local::VisitInFlight;
@@ -43,7 +44,7 @@ pub struct ShowArgs {
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let folder = store_folder(&args.store)?;
+    let folder = args.store.folder()?;
     let (view, thread, row) = find_thread_in(view_store_at(&folder)?, &args.thread)?;
     let store = view.store.as_ref();
     let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;

@@ -6,11 +6,11 @@ use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{ThreadLine, origin, thread_line};
+use super::lines::{ThreadLine, thread_line};
 use super::output::{Output, Style};
 use super::since::{Since, since};
-use super::store_access::view_store;
 use super::table::{Column, table};
+use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
 use crate::store::Status;
@@ -73,7 +73,7 @@ impl ThreadsArgs {
 
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let now_ms = SystemEnv::default().now_ms();
-    let view = view_store(&args.store)?;
+    let view = args.store.view()?;
     let (mut lines, mut after) = (VecDeque::new(), None);
     let mut id_chars = MIN_ID_CHARS;
     while let Some(view) = &view {

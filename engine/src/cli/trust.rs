@@ -9,11 +9,11 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-use super::consent::{ConsentRequest, ConsentSource, Subject, record_own};
+use super::consent::{Answer, ConsentRequest, Subject, record_own};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::person::{self, Answer, is_attended};
+use super::person::{self, consent_by, is_attended};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
@@ -290,7 +290,7 @@ fn server(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must be agreed to before it starts.
-    let by = ConsentSource::of(false, can_ask(output));
+    let by = consent_by(false, can_ask(output));
     ConsentRequest::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();

@@ -21,10 +21,9 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines;
 use super::output::Output;
 use super::since::{Since, day, since};
-use super::store_access::view_store;
+use super::thread_row;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
 use crate::env::{Env as _, SystemEnv};
@@ -63,7 +62,7 @@ enum By {
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
     let from_ms = args.since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
-    let view = view_store(&args.store)?;
+    let view = args.store.view()?;
     let groups = match &view {
         Some(view) => sums(view.store.as_ref(), args.by, from_ms)?,
         None => Tally::new(args.by).groups(),
@@ -108,7 +107,7 @@ fn of_thread(
     from_ms: u64,
 ) -> Result<(), Error> {
     let first = row.base.as_ref().map_or(1, |base| base.seq.saturating_add(1));
-    tally.begin(lines::name(row));
+    tally.begin(thread_row::name(row));
     let mut outcome = Ok(());
     child_roles.store.scan(thread, first..=row.seq, &mut |stored, note| {
         if note.ended_at_ms >= from_ms {

@@ -9,7 +9,6 @@ use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::lines::who;
 use super::output::Output;
-use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 
@@ -49,7 +48,7 @@ struct SumLine<'a> {
 }
 
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.view()?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
     if row.seq > 0 {

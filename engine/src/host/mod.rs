@@ -1,9 +1,18 @@
 //! The host: the resources that a process has once and shares between its threads.
 
 pub(crate) mod batch;
+pub(crate) mod consent;
+pub(crate) mod find_thread;
+pub(crate) mod key_command;
+pub(crate) mod known_keys;
+pub(crate) mod process;
 pub(crate) mod recording;
 pub(crate) mod run_config;
+pub(crate) mod settings_files;
+pub(crate) mod store_access;
+pub(crate) mod thread_row;
 pub(crate) mod tooling;
+pub(crate) mod workflow;
 
 use std::sync::Arc;
 

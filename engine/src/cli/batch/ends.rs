@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
-use super::super::lines::origin;
 use super::super::stored_batch::Line;
+use super::super::thread_row::origin;
 use crate::store::Read;
 use crate::tell::one_line;
 

@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;
 use super::super::init::write_new;
-use super::super::store_access::view_store;
 use super::super::{StoreArgs, workflow};
 use super::discover::Target;
 use super::text::faults;
@@ -54,7 +53,7 @@ pub fn make(
     here: &Path,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(view_store(store)?, word)?;
+    let (view, thread, row) = find_thread_in(store.view()?, word)?;
     let store = view.store.as_ref();
     let beginning = rebuild::beginning(store, &row)?;
     let origin = origin(&thread, &row)?;

@@ -6,13 +6,10 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
-use super::StoreArgs;
-use super::consent::ConsentSource;
-use super::failure::Failure;
-use super::person::{self, Answer};
-use super::settings_files::settings;
+use super::consent::{Answer, ConsentSource};
 use crate::config::Settings;
 use crate::env::{Env as _, SystemEnv};
+use crate::failure::Failure;
 use crate::shared_store;
 use crate::store::folder::{self, FolderState, Owner};
 use crate::store::{self, Read};
@@ -59,17 +56,7 @@ impl DrivenThreads {
     }
 }
 
-/// Opens the store for reading; `None` if nothing has been written to it.
-pub fn view_store(args: &StoreArgs) -> Result<Option<StoreView>, Failure> {
-    view_store_at(&store_folder(args)?)
-}
-
-/// The folder of the store that the settings and the command line name.
-pub fn store_folder(args: &StoreArgs) -> Result<PathBuf, Failure> {
-    Ok(settings(&args.flags())?.store.value)
-}
-
-/// Like [`view_store`], for a folder.
+/// Opens the store in a folder for reading; `None` if nothing has been written to it.
 pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     let Some((view, notices)) = opened(at)? else { return Ok(None) };
     for notice in notices {
@@ -124,7 +111,7 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
         return Ok(OwnStore { folder, owner, secret: secret(settings) });
     };
     let own = OwnStore { folder, owner: None, secret: secret(settings) };
-    if by == ConsentSource::Flag || is_own(signed, settings)? {
+    if matches!(by, ConsentSource::Flag) || is_own(signed, settings)? {
         return Ok(own);
     }
     let shown = own.folder.display();
@@ -134,14 +121,12 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
             "`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another",
         )
     };
-    if by == ConsentSource::Nobody {
-        return Err(foreign());
-    }
+    let ConsentSource::Person(ask) = by else { return Err(foreign()) };
     let question = format!(
         "The store {shown} is not known as yours. What it holds can stand in for answers of models and tools.\n\
          Use it? [y] this time, [a] from now on, [N] no: "
     );
-    match person::ask(&question) {
+    match ask(&question) {
         Answer::No => Err(foreign()),
         Answer::Once => Ok(own),
         Answer::Always | Answer::Own => {

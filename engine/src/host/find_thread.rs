@@ -6,8 +6,9 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
 
-use super::failure::Failure;
 use super::store_access::{DrivenThreads, StoreView};
+use super::thread_row::{name, status};
+use crate::failure::Failure;
 use crate::store::{Parent, Read, Row, Status};
 use crate::tell::word;
 
@@ -133,9 +134,9 @@ fn listed(rows: &[(ThreadId, Row)]) -> String {
     let newest = rows.iter().rev().take(MAX_LISTED);
     let mut lines: Vec<String> = newest
         .map(|(id, row)| {
-            let status = word(&super::lines::status(id, row, &DrivenThreads::Unknown));
+            let status = word(&status(id, row, &DrivenThreads::Unknown));
             let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
-            format!("{id}  {}  {status}{label}", super::lines::name(row))
+            format!("{id}  {}  {status}{label}", name(row))
         })
         .collect();
     if rows.len() > MAX_LISTED {

@@ -9,9 +9,9 @@ use rondo_protocol::workflow::Workflow;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use super::failure::Failure;
 use crate::config::folder_of;
 use crate::config::{Secret, Settings};
+use crate::failure::Failure;
 use crate::resolved_roles;
 
 /// How long a person may take to unlock a key store.
@@ -41,7 +41,7 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
             program.args(command.value.iter().skip(1));
             // Not the working folder, which may be a stranger's.
             program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
-            let key = super::runtime()?.block_on(printed(program)).map_err(|what| {
+            let key = super::process::runtime()?.block_on(printed(program)).map_err(|what| {
                 Failure::new(
                     Code::NoProvider,
                     format!("the key of provider {name}, printed by {}: {what}", command.from),
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn run(command: Command) -> Result<String, String> {
-        crate::cli::runtime().unwrap().block_on(printed(command))
+        crate::host::process::runtime().unwrap().block_on(printed(command))
     }
 
     fn shell(script: &str) -> Result<String, String> {

@@ -6,11 +6,11 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 
 use super::consent::{self, named_files};
-use super::failure::{Failure, Faulty};
-use super::files::read_text;
-use super::working_folder;
+use super::process::working_folder;
 use crate::config::folder_of;
 use crate::config::{self, Files, Flags, Layer, SET, Settings, Stated, layers};
+use crate::failure::{Failure, Faulty};
+use crate::files::read_text;
 use crate::tell::tell;
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::{Ask, Kind};

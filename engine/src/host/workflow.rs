@@ -6,10 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{self, Checked};
 
-use super::failure::{Failure, Faulty};
-use super::files::{FolderFiles, read_text};
 use super::known_keys::KnownKeys;
 use crate::config::folder_of;
+use crate::failure::{Failure, Faulty};
+use crate::files::{FolderFiles, read_text};
 use crate::shipped;
 
 /// The names of a workflow's file in its folder, in order of preference.
@@ -77,7 +77,7 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     named.or_else(shipped).ok_or_else(|| not_found(name, here, full.is_dir()))
 }
 
-pub(super) fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
+pub fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
     FILE_NAMES.iter().map(|file| folder.join(file)).find(|file| here.join(file).is_file())
 }
 

@@ -20,14 +20,13 @@ use rondo_protocol::{Digest, Value};
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::failure::Failure;
-use super::person::{self, Answer};
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
 pub use super::tooling::named;
 use crate::config::folder_of;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
+use crate::failure::Failure;
 use crate::grant::{Grants, Rule};
 use crate::shipped;
 use crate::tell::one_line;
@@ -86,24 +85,26 @@ pub struct Part {
 }
 
 /// Who can agree to the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum ConsentSource {
     /// `--trust`: everything is agreed to for this process.
     Flag,
-    /// The person at the terminal.
-    Person,
+    /// A person, who answers what this function asks.
+    Person(fn(&str) -> Answer),
     /// No one can be asked.
     Nobody,
 }
 
-impl ConsentSource {
-    pub fn of(trust: bool, is_attended: bool) -> Self {
-        match (trust, is_attended) {
-            (true, _) => Self::Flag,
-            (false, true) => Self::Person,
-            (false, false) => Self::Nobody,
-        }
-    }
+/// A person's answer to the question for consent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This time.
+    Once,
+    /// Until it changes.
+    Always,
+    /// It is the person's own.
+    Own,
+    No,
 }
 
 impl ConsentRequest {
@@ -214,7 +215,7 @@ impl ConsentRequest {
     /// # Errors
     /// Exit 3 with the command to type, if consent is missing.
     pub fn permitted(&self, shown: &str, by: ConsentSource, whole: &Settings) -> Result<Grants, Failure> {
-        if by == ConsentSource::Flag {
+        if matches!(by, ConsentSource::Flag) {
             return Ok(self.grants(whole));
         }
         // Records that came with the folder do not count.
@@ -222,16 +223,14 @@ impl ConsentRequest {
         if self.is_agreed() {
             return Ok(self.grants(whole));
         }
-        if by == ConsentSource::Nobody {
-            return Err(self.denied(shown));
-        }
+        let ConsentSource::Person(ask) = by else { return Err(self.denied(shown)) };
         let own = if self.workflow.as_ref().is_some_and(|part| !part.is_agreed) {
             ", [o] it is mine: until it asks for more"
         } else {
             ""
         };
         let question = format!("{}Allow this? [y] this time, [a] until it changes{own}, [N] no: ", self.text());
-        match person::ask(&question) {
+        match ask(&question) {
             Answer::No => return Err(self.denied(shown)),
             Answer::Once => {}
             Answer::Always => self.record(false, whole)?,
