@@ -1,14 +1,13 @@
-//! Lists the files of the workflows that travel inside the binary: every text of a workflow but its tests.
+//! Lists the files of the workflows that travel inside the binary: every text of a workflow, with its tests.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Folders of a workflow that stay behind.
-const LEFT_BEHIND: [&str; 2] = ["tests", "fixture"];
-
-/// What a workflow is made of.
-const ENDINGS: [&str; 3] = ["yaml", "md", "json"];
+/// Whether something in a workflow's folder is left there by a build, a run or a test.
+fn is_left_over(name: &str, is_folder: bool) -> bool {
+    if is_folder { name.starts_with('.') || name == "target" } else { name.ends_with(".snap.new") }
+}
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
@@ -31,14 +30,13 @@ fn main() -> io::Result<()> {
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for path in sorted(folder)? {
-        let is = |names: &[&str], part: Option<&std::ffi::OsStr>| {
-            part.and_then(|part| part.to_str()).is_some_and(|part| names.contains(&part))
-        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if is_left_over(&name, path.is_dir()) {
+            continue;
+        }
         if path.is_dir() {
-            if !is(&LEFT_BEHIND, path.file_name()) {
-                collect(&path, files)?;
-            }
-        } else if is(&ENDINGS, path.extension()) {
+            collect(&path, files)?;
+        } else {
             files.push(path);
         }
     }

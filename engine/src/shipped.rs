@@ -26,7 +26,7 @@ pub fn text(path: &Path) -> Option<&'static str> {
 
 /// The names of the workflows.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().filter_map(|(path, _)| path.strip_suffix("/workflow.yaml"))
+    FILES.iter().filter_map(|(path, _)| path.strip_suffix("/workflow.yaml")).filter(|name| !name.contains('/'))
 }
 
 /// The file of the workflow with a name.

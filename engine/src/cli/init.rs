@@ -1,5 +1,6 @@
 //! `rondo init`: writes a small workflow that runs offline at once.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,15 @@ pub struct InitArgs {
     /// List the workflows that can be copied
     #[arg(long, conflicts_with = "from")]
     list: bool,
-    /// Copy a workflow that ships with rondo, with its prompts and its script
+    /// Copy a workflow that ships with rondo, with its prompts, script and tests
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
 }
 
 const WORKFLOW: &str = "workflow.yaml";
+
+/// Where the snapshots of a workflow's tests stand: too many files to name each.
+const SNAPSHOTS: &str = "tests/snapshots/";
 
 /// The files, by path in the folder.
 pub(super) const FILES: [(&str, &str); 5] = [
@@ -40,8 +44,23 @@ pub(super) const FILES: [(&str, &str); 5] = [
     ("rondo.toml", include_str!("init/rondo.toml")),
 ];
 
-/// The files of a workflow that ships with rondo.
-fn template(name: &str) -> Result<Vec<(&'static str, &'static str)>, Failure> {
+/// The first line of a workflow: where an editor finds the schema.
+const SCHEMA_LINE: &str = "# yaml-language-server: $schema=./workflow.schema.json\n";
+
+/// A workflow that ships with rondo, as it stands in `folder`: with the line for editors, and with the commands of its
+/// first comment naming that folder.
+fn copied(name: &str, text: &str, folder: &Path) -> String {
+    let folder = folder.display().to_string();
+    let comment_end = text.find("\nrondo:").unwrap_or(0);
+    let (comment, rest) = text.split_at(comment_end);
+    let comment = comment
+        .replace(&format!("workflows/{name}"), &folder)
+        .replace(&format!("rondo run {name} "), &format!("rondo run {folder} "));
+    format!("{SCHEMA_LINE}{comment}{rest}")
+}
+
+/// The files of a workflow that ships with rondo, to be written into `folder`.
+fn template(name: &str, folder: &Path) -> Result<Vec<(&'static str, Cow<'static, str>)>, Failure> {
     if !shipped::names().any(|known| known == name) {
         let shown: String = name.chars().take(40).collect();
         let failure = Failure::new(Code::WriteFailed, format!("no workflow {shown:?} ships with rondo"));
@@ -51,7 +70,11 @@ fn template(name: &str) -> Result<Vec<(&'static str, &'static str)>, Failure> {
         }));
     }
     let in_folder = |path: &'static str| path.strip_prefix(name)?.strip_prefix('/');
-    Ok(rondo_workflows::FILES.iter().filter_map(|(path, text)| Some((in_folder(path)?, *text))).collect())
+    let file = |(path, text): &(&'static str, &'static str)| {
+        let path = in_folder(path)?;
+        Some((path, if path == WORKFLOW { copied(name, text, folder).into() } else { Cow::Borrowed(*text) }))
+    };
+    Ok(rondo_workflows::FILES.iter().filter_map(file).collect())
 }
 
 fn list(output: &mut Output) -> Result<Exit, Failure> {
@@ -68,8 +91,8 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         return list(output);
     }
     let files = match &args.from {
-        Some(name) => template(name)?,
-        None => FILES.to_vec(),
+        Some(name) => template(name, &args.dir)?,
+        None => FILES.iter().map(|(path, text)| (*path, Cow::Borrowed(*text))).collect(),
     };
     let folder = working_folder()?.join(&args.dir);
     let folders =
@@ -92,9 +115,17 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
             .with_exit(Exit::Invalid)
             .with_hint("give another folder, such as `rondo init demo`"));
     }
+    let mut snapshots = 0_usize;
     for (name, text) in &files {
         write_new(&folder.join(name), text)?;
-        output.text(&format!("{}\n", args.dir.join(name).display()))?;
+        if name.starts_with(SNAPSHOTS) {
+            snapshots += 1;
+        } else {
+            output.text(&format!("{}\n", args.dir.join(name).display()))?;
+        }
+    }
+    if snapshots > 0 {
+        output.text(&format!("{}  {snapshots} files\n", args.dir.join(SNAPSHOTS).display()))?;
     }
     if let Err(failure) = trust(&folder) {
         tell(&format!("{failure}; so it is not recorded as yours\n"));
@@ -102,7 +133,20 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let shown = if args.dir == Path::new(".") { "workflow.yaml".to_owned() } else { args.dir.display().to_string() };
     let input = files.iter().any(|(name, _)| *name == "input.json");
     let input = if input { format!(" --input-file {}", args.dir.join("input.json").display()) } else { String::new() };
-    tell(&format!("\nTry it: rondo run {shown} --offline{input}\nFor an editor: rondo schema --write\n"));
+    let has_fixture = files.iter().any(|(name, _)| name.starts_with("fixture/"));
+    // What works on a fixture does not run in this folder: its first comment says where it does.
+    let run = if has_fixture {
+        format!("How to run it: see the first lines of {}", args.dir.join(WORKFLOW).display())
+    } else {
+        format!("Try it: rondo run {shown} --offline{input}")
+    };
+    let test = if snapshots > 0 { format!("Test it: rondo test {}\n", args.dir.display()) } else { String::new() };
+    let schema = if args.dir == Path::new(".") {
+        String::new()
+    } else {
+        format!(" {}", args.dir.join("workflow.schema.json").display())
+    };
+    tell(&format!("\n{run}\n{test}For an editor: rondo schema --write{schema}\n"));
     Ok(Exit::Done)
 }
 

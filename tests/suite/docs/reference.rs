@@ -1,6 +1,7 @@
 //! `workflow.md`: every key, filter and test has a row, and every example is run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use rondo_protocol::{canonical, source};
 use serde_json::{Map, Value};
@@ -135,4 +136,33 @@ fn a_shipped_workflow_is_copied_and_runs_and_the_schema_is_written_where_a_new_o
     assert_eq!(written.trim_end(), place.run(["schema"]).exits(0).text());
     place.file("workflow.schema.json", "mine");
     place.run(["schema", "--write"]).exits(2);
+}
+
+/// The files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+#[test]
+fn every_shipped_workflow_is_copied_whole_and_its_copy_passes_its_tests() {
+    let place = Place::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
+    let listed = place.run(["init", "--list"]).exits(0);
+    assert!(!listed.lines.is_empty());
+    for name in listed.lines.iter().map(|line| line.split(' ').next().unwrap()) {
+        let copy = format!("my-{name}");
+        let told = place.run(["init", "--from", name, &copy]).exits(0).stderr;
+        assert!(told.contains(&format!("Test it: rondo test {copy}\n")), "{told}");
+        let folder = place.path().join(&copy);
+        assert_eq!(files(&folder), files(&shipped.join(name)), "{name}");
+        let text = std::fs::read_to_string(folder.join("workflow.yaml")).unwrap();
+        let (comment, _) = text.split_once("\nrondo: 1").unwrap();
+        assert!(comment.starts_with("# yaml-language-server: $schema=./workflow.schema.json\n"), "{comment}");
+        assert!(comment.contains(&format!("rondo run {copy}")) || comment.contains(&format!("../{copy}")), "{comment}");
+        assert!(!comment.contains("workflows/"), "{comment}");
+        place.run(["validate", &copy]).exits(0);
+        let tested = place.run(["test", &copy, "--check"]);
+        assert_eq!(tested.code, Some(0), "{name}: {}", tested.text());
+    }
 }
