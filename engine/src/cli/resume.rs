@@ -208,8 +208,9 @@ pub(super) fn prepare_for(
         let (thread, row) = find(store)?;
         let begun = Begun::of(store, &row, meant, &here)?;
         let is_silent = args.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        let raises_limit = !args.limits.is_empty();
         if let Some(notice) =
-            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun))
+            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))
         {
             tell(&notice);
         }

@@ -3,6 +3,7 @@
 mod lines;
 mod reference;
 mod scenarios;
+mod tutorial;
 mod variables;
 
 use std::path::Path;

@@ -215,6 +215,19 @@ fn whoever_resumes_hears_that_the_file_was_changed_and_what_a_fork_would_do() {
 }
 
 #[test]
+fn a_limit_of_the_command_line_does_not_count_as_a_change_of_the_file() {
+    let place = Place::new();
+    place.file("workflow.yaml", CHAIN);
+    place.file("script.yaml", BOTH);
+    let run = ["run", "workflow.yaml", "--script", "script.yaml", "--limit", "steps=1"];
+    place.run(run).exits(4);
+    let again = place.run(["resume", "last"]).exits(4).stderr;
+    assert!(again.contains("has other limits than this thread") && !again.contains("was changed"), "{again}");
+    let ended = place.run(["resume", "last", "--limit", "steps=5"]).exits(0).stderr;
+    assert!(!ended.contains("other limits") && !ended.contains("was changed"), "{ended}");
+}
+
+#[test]
 fn a_stop_without_a_limit_names_the_plain_command() {
     let server = Server::new(|number| {
         if number == 0 { Act::text("HTTP/1.1 500 Broken\r\ncontent-length: 0\r\n\r\n") } else { counted() }
