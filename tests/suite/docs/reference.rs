@@ -1,13 +1,14 @@
 //! `workflow.md`: every key, filter and test has a row, and every example is run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::Path;
 
 use rondo_protocol::{canonical, source};
 use serde_json::{Map, Value};
 
 use super::{blocks, page};
-use crate::binary::Place;
+use crate::binary::{Place, fixture};
 
 fn yaml(text: &str) -> Map<String, Value> {
     let value = source::yaml(text).unwrap().to_value();
@@ -63,6 +64,24 @@ fn every_example_of_the_reference_is_accepted() {
         let told = place.run(["validate", &file]);
         assert_eq!(told.code, Some(0), "{block}\n{}", told.text());
     }
+}
+
+/// `fixtures/constructs` was written from `workflow.md` alone.
+#[test]
+fn each_construct_of_the_reference_is_accepted_and_walked_without_a_fault() {
+    let place = Place::new();
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(fixture("constructs")).unwrap() {
+        let file = entry.unwrap().path();
+        names.push(file.file_stem().unwrap().to_str().unwrap().to_owned());
+        let validated = place.run([OsStr::new("validate"), file.as_os_str()]).exits(0);
+        assert_eq!(validated.text(), "", "{}", file.display());
+        let walk = place.run([OsStr::new("simulate"), file.as_os_str(), OsStr::new("--json")]).exits(0);
+        assert_eq!(walk.events("diagnostic"), [] as [Value; 0], "{}", file.display());
+    }
+    names.sort();
+    let constructs = ["approval", "chain", "child", "loop", "map", "panel", "router", "selector"];
+    assert_eq!(names, constructs);
 }
 
 #[test]
