@@ -10,6 +10,7 @@
 mod comment;
 mod json;
 mod locate;
+mod quotes;
 mod slip;
 mod text;
 mod yaml;
@@ -19,6 +20,7 @@ use crate::diagnostic::{Code, Span};
 
 pub use comment::comment_behind;
 pub use locate::locate;
+pub use quotes::quote_in_text;
 pub use text::Source;
 
 /// The maximum length of a text.

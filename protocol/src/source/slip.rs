@@ -3,8 +3,11 @@
 //! The parser says where its grammar broke, which is often a line behind the slip. What stands around that place, and
 //! the kind of the parser's error, tell the common slips apart; for others the parser's own words remain.
 
+use std::ops::Range;
+
 use granit_parser::ErrorKind;
 
+use super::quotes::begins_typographic;
 use super::{SourceError, excerpt};
 use crate::diagnostic::{Code, Span};
 
@@ -103,9 +106,14 @@ fn fault(span: impl Into<Span>, message: impl Into<String>, hint: impl Into<Stri
     SourceError::new(Code::YamlSyntax, span, message).with_hint(hint)
 }
 
-fn colon_in_text(span: impl Into<Span>) -> SourceError {
+fn colon_in_text(text: &str, span: Range<usize>) -> SourceError {
     let message = "an unquoted text holds a colon and a blank, which YAML reads as a key";
-    fault(span, message, "put the whole text in quotes")
+    let hint = if text.get(span.clone()).is_some_and(begins_typographic) {
+        "put the whole text in straight quotes, `\"`"
+    } else {
+        "put the whole text in quotes"
+    };
+    fault(span, message, hint)
 }
 
 impl<'a> Stop<'a> {
@@ -293,7 +301,7 @@ impl<'a> Stop<'a> {
         if let Some(colon) = before.rfind(": ") {
             let value = line.start + colon + 1;
             let value = value + self.text.get(value..)?.len() - self.text.get(value..)?.trim_start().len();
-            return Some(colon_in_text(value..line.end()));
+            return Some(colon_in_text(self.text, value..line.end()));
         }
         let above = self.above(line).next()?;
         let (entry, _) = above.entry();
@@ -396,7 +404,7 @@ impl<'a> Stop<'a> {
         let entry = before.rsplit([',', '{', '[']).next()?;
         if let Some((_, value)) = entry.split_once(": ").filter(|(_, value)| is_word(value.trim())) {
             let start = line.start + before.len() - value.trim_start().len();
-            return Some(colon_in_text(start..self.offset + 1));
+            return Some(colon_in_text(self.text, start..self.offset + 1));
         }
         let rest = self.text.get(self.offset..line.end())?;
         let word_start =

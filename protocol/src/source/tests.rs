@@ -78,6 +78,40 @@ fn a_comment_that_ends_a_text_too_early_is_named() {
 }
 
 #[test]
+fn quotes_that_quote_nothing_are_named() {
+    let told = |value: &str| {
+        let text = format!("a: {value}\nb: 1\n");
+        let node = yaml(&text).unwrap().get("a").unwrap().clone();
+        quote_in_text(&text, &node).map(|fault| text[fault.span.offset..][..fault.span.length].to_owned())
+    };
+    for (value, quote) in [
+        ("hello\" there", "\""),
+        ("Write {{ x }}.\"", "\""),
+        ("You write.'", "'"),
+        ("“hello there”", "“"),
+        ("„hallo“", "„"),
+        ("‘hello’", "‘"),
+    ] {
+        assert_eq!(told(value).as_deref(), Some(quote), "{value}");
+    }
+    let meant = [
+        "\"hello\"",
+        "'say \"hello'",
+        "say \"hello\" there",
+        "a 6\" nail",
+        "the writers' room",
+        "of the writers'",
+        "“one” and “two”",
+        "he said “hello”",
+        "|\n  hello\" there\n",
+        "hello",
+    ];
+    for value in meant {
+        assert_eq!(told(value), None, "{value}");
+    }
+}
+
+#[test]
 fn yaml_has_one_document_and_something_in_it() {
     assert_eq!(fault("a: 1\n---\nb: 2\n").0, "RN0108");
     assert_eq!(value("---\na: 1\n...\n"), "{\"a\":1}");

@@ -75,6 +75,42 @@ fn round(start: &str, review: &str, again: &str, result: &str) -> String {
 }
 
 #[test]
+fn names_in_single_braces_are_warned_of_where_they_could_be_printed() {
+    let warned = |prompt: &str| {
+        let text = round("\"{input.topic}\"", &format!("'{prompt}'"), "x", "{ a: \"{body}\" }");
+        let faults = said(&text).into_iter().filter(|line| line.contains("RN0419"));
+        faults.map(|line| line.split('`').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (prompt, found) in [
+        ("{body}", "{body}"),
+        ("{ output.title }", "{output.title}"),
+        ("a {steps.writer.body} b", "{steps.writer.body}"),
+        ("{% for tag in input.tags %}{tag}{% endfor %}", "{tag}"),
+        ("{% if input.deep %}\n  {status}\n{% endif %}", "{status}"),
+        // An optional value is in scope, though it may be absent.
+        ("{output.note}", "{output.note}"),
+    ] {
+        assert_eq!(warned(prompt), ["{input.topic}", found, "{body}"], "{prompt}");
+    }
+    for prompt in [
+        "{{ body }}",
+        "{title}",
+        "{output.subtitle}",
+        "{% for tag in input.tags %}{{ tag }}{% endfor %}{tag}",
+        "{ body",
+        "{\"body\": 1}",
+        "{body, title}",
+        "{}",
+        "{{ \"{body}\" }}",
+        "{loop.index}",
+    ] {
+        assert_eq!(warned(prompt), ["{input.topic}", "{body}"], "{prompt}");
+    }
+    let place = said(&round("x", "\"{{ body }}\\n{body}\"", "x", "")).remove(0);
+    assert!(place.starts_with("w.yaml:19:49: RN0419: "), "{place}");
+}
+
+#[test]
 fn the_graph_must_hold_together() {
     let all = table(&[
         ("good", "", "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }"),

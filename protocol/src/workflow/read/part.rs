@@ -187,9 +187,29 @@ impl Reader<'_> {
             format!("expected {expected}")
         };
         let mut fault = part.fault(Code::WrongType, format!("{subject}, found {}", part.node.describe()));
-        fault.hint = hint.map(str::to_owned).or_else(|| lost_blank(part, expected));
+        fault.hint = hint
+            .map(str::to_owned)
+            .or_else(|| lost_blank(part, expected))
+            .or_else(|| template_in_braces(part, expected));
         self.refuse(part, fault);
     }
+}
+
+/// The name in a map such as `{input.topic}`, which has no value: it was meant as a template.
+pub(super) fn braced_name<'n>(part: &Part<'n>) -> Option<&'n str> {
+    match &part.node.kind {
+        Kind::Map(entries) => match entries.as_slice() {
+            [(key, node)] if node.kind == Kind::Null => Some(&key.name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The mend of a template without quotes and with single braces, which YAML reads as a map.
+fn template_in_braces(part: &Part<'_>, expected: &str) -> Option<String> {
+    let name = braced_name(part).filter(|_| expected.starts_with("a text"))?;
+    Some(format!("for what `{0}` holds, write `\"{{{{ {0} }}}}\"`", excerpt(name)))
 }
 
 /// The mend of a text in place of a list or a map whose first line lacks the blank that would make it one.

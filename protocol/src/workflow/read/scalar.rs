@@ -8,7 +8,7 @@ use super::Reader;
 use super::part::{Part, listed};
 use crate::canonical::{self, Value};
 use crate::diagnostic::{Code, nearest};
-use crate::source::{Kind, comment_behind, excerpt};
+use crate::source::{Kind, comment_behind, excerpt, quote_in_text};
 use crate::workflow::format::{Form, Named, Shape};
 
 impl Reader<'_> {
@@ -48,8 +48,11 @@ impl Reader<'_> {
         self.template(part)
     }
 
-    /// Reports a comment that may have cut the text.
+    /// Reports a comment that may have cut the text, and quotes that were meant to quote it.
     fn whole(&mut self, part: &Part<'_>) {
+        if let Some(fault) = quote_in_text(self.places.text(), part.node) {
+            self.report(fault);
+        }
         let file = self.places.text();
         let Some(span) = comment_behind(file, part.node) else { return };
         let follows = file.get(span.offset + 1..).and_then(|rest| rest.chars().next());

@@ -1,7 +1,7 @@
 //! System texts: a text, a file, or a list of both; never a template.
 
 use super::Reader;
-use super::part::Part;
+use super::part::{Part, braced_name};
 use crate::diagnostic::Code;
 use crate::source::Kind;
 use crate::workflow::format::{PROMPT_FILE, SYSTEM_KEYS};
@@ -73,6 +73,10 @@ impl Reader<'_> {
     pub(super) fn prompt(&mut self, part: &Part<'_>) -> Option<String> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             return self.template(part);
+        }
+        if braced_name(part).is_some_and(|name| name != "file") {
+            self.wrong_type(part, "a text or `{file: PATH}`", None);
+            return None;
         }
         let fields = self.fields(part, PROMPT_FILE.keys())?;
         let file = fields.get("file")?;

@@ -255,7 +255,7 @@ impl Output {
 fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), RenderError> {
     for statement in statements {
         match statement {
-            Statement::Text(text) => out.push(text)?,
+            Statement::Text { text, .. } => out.push(text)?,
             Statement::Print(expr) => {
                 let view = eval(expr, env)?;
                 print(expr, &view, out).map_err(|cause| RenderError::from(cause).within(&expr.range))?;

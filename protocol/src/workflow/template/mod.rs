@@ -42,15 +42,15 @@ pub struct Template {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Statement {
-    Text(Box<str>),
+    Text {
+        text: Box<str>,
+        /// Paths that stand in it in single braces, which print nothing: `{body}`.
+        braced: Vec<Expr>,
+    },
     /// `{{ }}`.
     Print(Expr),
     /// `{% if %}`, with `elif` nested in `otherwise`.
-    If {
-        test: Expr,
-        then: Vec<Statement>,
-        otherwise: Vec<Statement>,
-    },
+    If { test: Expr, then: Vec<Statement>, otherwise: Vec<Statement> },
     /// `{% for %}`.
     For {
         /// One name, or two for pairs.
@@ -177,7 +177,7 @@ impl Template {
     pub fn uses(&self) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
         each(&self.statements, &mut |statement| match statement {
-            Statement::Text(_) => {}
+            Statement::Text { .. } => {}
             Statement::Print(expr) | Statement::If { test: expr, .. } | Statement::For { over: expr, .. } => {
                 uses.extend(expr.uses());
             }

@@ -155,7 +155,13 @@ impl<'s> Lowering<'s> {
 
     fn statement(&mut self, statement: &ast::Stmt<'_>) -> Option<Statement> {
         match statement {
-            ast::Stmt::EmitRaw(raw) => Some(Statement::Text(raw.raw.into())),
+            ast::Stmt::EmitRaw(raw) => {
+                // The blanks around statements are left out of the text, not of its range.
+                let range = within(self.source, range_of(raw.span()));
+                let left_out = self.source.get(range.clone()).and_then(|whole| whole.find(raw.raw)).unwrap_or(0);
+                let braced = self.braced(raw.raw, range.start + left_out);
+                Some(Statement::Text { text: raw.raw.into(), braced })
+            }
             ast::Stmt::EmitExpr(emit) => Some(Statement::Print(self.expr(&emit.expr))),
             ast::Stmt::IfCond(block) => Some(Statement::If {
                 test: self.expr(&block.expr),
@@ -169,6 +175,33 @@ impl<'s> Lowering<'s> {
                 None
             }
         }
+    }
+
+    /// The paths in single braces in a text that begins at `offset`.
+    fn braced(&mut self, text: &str, offset: usize) -> Vec<Expr> {
+        let is_name = |name: &str| {
+            name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let mut braced = Vec::new();
+        for (open, _) in text.match_indices('{') {
+            let Some(rest) = text.get(open + 1..) else { continue };
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_. ".contains(c))).unwrap_or(rest.len());
+            let (inner, behind) = rest.split_at(end);
+            let mut names = inner.trim_matches(' ').split('.');
+            let root = names.next().unwrap_or_default();
+            let is_path = is_name(root) && root != "loop" && names.clone().all(is_name);
+            let is_single = behind.starts_with('}') && !behind.starts_with("}}");
+            let is_single = is_single && !text.get(..open).is_some_and(|before| before.ends_with('{'));
+            if !is_path || !is_single {
+                continue;
+            }
+            let range = offset + open..offset + open + 1 + end + 1;
+            let Node::Path(mut path) = self.variable(root, range.clone()) else { continue };
+            path.segments = names.map(|name| Segment::Name(name.into())).collect();
+            braced.push(Expr { range, node: Node::Path(path) });
+        }
+        braced
     }
 
     fn for_loop(&mut self, block: &ast::ForLoop<'_>, range: Range<usize>) -> Statement {

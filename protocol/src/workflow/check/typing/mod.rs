@@ -67,7 +67,7 @@ impl<'p, 'w> Typing<'p, 'w> {
     pub(super) fn text(&mut self, statements: &[Statement]) {
         for statement in statements {
             match statement {
-                Statement::Text(_) => {}
+                Statement::Text { braced, .. } => braced.iter().for_each(|path| self.braced(path)),
                 Statement::Print(expr) => self.printed(expr),
                 Statement::If { test, then, otherwise } => {
                     self.condition(test);
@@ -88,6 +88,20 @@ impl<'p, 'w> Typing<'p, 'w> {
                 }
             }
         }
+    }
+
+    /// A path in single braces: a slip if it is one that could be printed here.
+    fn braced(&mut self, path: &Expr) {
+        let before = self.faults.len();
+        self.expr(path, Want::Presence);
+        let is_unknown = |fault: &SourceError| matches!(fault.code, Code::UnknownVariable | Code::UnknownField);
+        let Node::Path(name) = &path.node else { return };
+        if self.faults.drain(before..).any(|fault| is_unknown(&fault)) {
+            return;
+        }
+        let message = format!("`{{{name}}}` stands as text: single braces print nothing");
+        let hint = format!("write `{{{{ {name} }}}}`; if the braces are meant, `{{{{ \"{{{name}}}\" }}}}`");
+        self.fault(Code::SingleBraces, &path.range, message, hint);
     }
 
     /// An expression whose value is kept with its type.
