@@ -1,6 +1,7 @@
-//! The pages that `rondo explain` prints: held to the program, and their examples run.
+//! The pages that `rondo explain` prints, the tutorial and the README: held to the program, and their examples run.
 
 mod lines;
+mod readme;
 mod reference;
 mod scenarios;
 mod tutorial;
