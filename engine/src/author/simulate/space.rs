@@ -136,7 +136,8 @@ impl StateSpace {
     pub fn add(&mut self, state: StateId, way: Transition) {
         let Some(state) = self.states.get_mut(state) else { return };
         let same = |known: &Transition| {
-            let step = |way: &Transition| way.step.as_ref().map(|step| (step.status.clone(), step.edge));
+            let step =
+                |way: &Transition| way.step.as_ref().map(|step| (step.status.clone(), step.edge, step.given.clone()));
             known.target == way.target && step(known) == step(&way)
         };
         if !state.ways.iter().any(same) {

@@ -610,3 +610,45 @@ fn the_result_of_a_child_holds_what_the_child_declares() {
         assert_ne!(faults(&of(&child)), Vec::<String>::new(), "{new}");
     }
 }
+
+/// A rule answers in the same breath as the visit before it: what it decides leads on, not the edge to it.
+#[test]
+fn a_rule_in_a_loop_decides_anew_at_each_round() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: checked
+roles:
+  writer: { system: You write. }
+  length: { kind: rule, output: { long: { when: "body | length > 100" }, short: null } }
+  editor: { system: You edit., output: { approved: null, rejected: null } }
+graph:
+  start: { to: writer, prompt: Write. }
+  writer: { done: { to: length } }
+  length:
+    long: { to: writer, prompt: shorter, max: 1, on_max: { to: fail, reason: too long } }
+    short: { to: editor, prompt: check }
+  editor:
+    approved: { to: end }
+    rejected: { to: writer, prompt: again, max: 1, on_max: { to: fail, reason: rejected } }
+"#,
+    );
+    let (long, short) = ("writer.done -> length.long", "writer.done -> length.short");
+    let found: std::collections::BTreeSet<String> = routes(&report).into_iter().collect();
+    let wanted = [
+        format!("{short} -> editor.approved -> end"),
+        format!("{long} -> {short} -> editor.approved -> end"),
+        format!("{long} -> {long} -> fail"),
+        format!("{long} -> {short} -> editor.rejected -> {long} -> fail"),
+        format!("{long} -> {short} -> editor.rejected -> {short} -> editor.approved -> end"),
+        format!("{long} -> {short} -> editor.rejected -> {short} -> editor.rejected -> fail"),
+        format!("{short} -> editor.rejected -> {short} -> editor.approved -> end"),
+        format!("{short} -> editor.rejected -> {short} -> editor.rejected -> fail"),
+        format!("{short} -> editor.rejected -> {long} -> {long} -> fail"),
+        format!("{short} -> editor.rejected -> {long} -> {short} -> editor.approved -> end"),
+        format!("{short} -> editor.rejected -> {long} -> {short} -> editor.rejected -> fail"),
+    ];
+    assert_eq!(found, wanted.into());
+    assert!(report.has_all_routes && report.worst.is_exact);
+    assert_eq!((report.ways, report.worst.steps), (Some(11), 8));
+}

@@ -289,7 +289,8 @@ impl<'a> Explorer<'a> {
                 continue;
             }
             let count = answers.len();
-            let mut led: BTreeSet<(EdgeId, Option<usize>)> = BTreeSet::new();
+            // Rules and rotations decide in the same breath, so an answer leads along several edges.
+            let mut led: BTreeSet<(Vec<EdgeId>, Option<usize>)> = BTreeSet::new();
             let name: Arc<str> = format!("{seat}.{status}").into();
             for at in (0..count).map(|offset| (walk.variant + offset) % count) {
                 let Some(answer) = answers.get(at) else { continue };
@@ -300,7 +301,7 @@ impl<'a> Explorer<'a> {
                     continue;
                 }
                 let edge = next.edge.unwrap_or(UNROUTED);
-                if !led.insert((edge, is_told_apart.then_some(at))) {
+                if !led.insert((next.edges.clone(), is_told_apart.then_some(at))) {
                     continue;
                 }
                 let target = if let Some(ending) = after.ending() {
