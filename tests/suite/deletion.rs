@@ -124,7 +124,7 @@ fn a_child_goes_with_its_parent_and_not_alone() {
     let script = "outer/first: [ { status: done, body: one } ]\nouter/second: [ { status: done, body: two } ]\n";
     place.file("above/script.yaml", script);
     let ran = place.run(["run", "above", "--offline", "-i", "topic=tides", "--json"]).exits(0);
-    let parent = ran.event("thread_started")["thread"].as_str().unwrap().to_owned();
+    let parent = ran.events("thread_started")[0]["thread"].as_str().unwrap().to_owned();
     let child = threads(&place).into_iter().find(|thread| *thread != parent).unwrap();
     let refused = place.run(["rm", &child, "--yes", "--json"]).exits(2);
     assert_eq!(code(&refused), "RN1420");
