@@ -127,6 +127,7 @@ mod tell;
 mod temporary_folder;
 pub mod thread;
 pub mod trust;
+mod views;
 
 pub use env::{Env, SystemEnv};
 pub use exit::Exit;

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{ThreadLine, thread_line};
 use super::output::{Output, Style};
 use super::person::{answer_to, consent_by, is_attended};
 use super::runner::{Session, with_session};
@@ -20,6 +19,7 @@ use super::{JsonArgs, StoreArgs, settings_files};
 use crate::Error;
 use crate::store::{Read, Row, StepStore};
 use crate::tell::{plural, tell};
+use crate::views::lines::{ThreadLine, thread_line};
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -118,7 +118,7 @@ impl Deletion {
         }
         let mut sized = Vec::new();
         for (thread, row) in self.doomed() {
-            let line = thread_line(&self.view, thread, row)?;
+            let line = thread_line(self.view.store.as_ref(), &self.view.driven, thread, row)?;
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
             sized.push(((line, now_ms.saturating_sub(begun)), own(self.view.store.as_ref(), thread)?));
         }

@@ -10,13 +10,13 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
-use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use super::output::{Output, Style};
 use super::{JsonArgs, StoreArgs};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
 use crate::conversation::rebuild::{self, Beginning};
 use crate::resolved_roles;
 use crate::store::Read;
+use crate::views::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 
 mod text;
 
@@ -168,7 +168,7 @@ pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
         let beginning = rebuild::beginning(store, &row)?;
         // A definition of another version may have no body readers here; its steps can still be shown.
         let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
-        Ok::<_, Failure>(Thread { line: thread_line(&view, &thread, &row)?, beginning, body_readers })
+        Ok::<_, Failure>(Thread { line: thread_line(store, &view.driven, &thread, &row)?, beginning, body_readers })
     });
     let (a, b) = (a?, b?);
     let parting = parting(store, a.side(), b.side())?;

@@ -80,7 +80,7 @@ pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut 
     let mut text = String::new();
     for request in &requests {
         let FirstRequest { role, lane, digest, head, messages, prompt_tokens, .. } = request;
-        let who = super::lines::who(role, lane);
+        let who = crate::views::lines::who(role, lane);
         let _ = writeln!(text, "first request of {who}: {digest}, about {prompt_tokens} tokens");
         let tools: Vec<&str> = head.tools.iter().map(|tool| tool.name.as_str()).collect();
         let _ = writeln!(text, "tools: {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") });

@@ -8,11 +8,11 @@ use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types::{self, Field};
 
-use super::lines::who;
 use super::person::answer_to;
 use crate::tell::{printable, tell};
 use crate::temporary_folder::temporary_folder;
 use crate::thread::OpenForm;
+use crate::views::lines::who;
 use crate::{FilledForm, PersonAnswer, PersonSaid};
 
 /// The answer by the person whose process this is.

@@ -1,60 +1,17 @@
-//! Visits whose step is not committed: the answers that they have, which were paid for, and what refused them.
+//! Visits whose step is not committed, in words for people.
 
 use std::fmt::Write as _;
 
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{KnownCost, Usage};
-use serde::Serialize;
-
 use super::failure::Failure;
-use super::lines::who;
 use super::output::Output;
 use super::show::{beginning, block, seconds};
-use super::spending::Spending;
-use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
-use crate::store::{Read, Row, Status};
+use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
 use crate::tell::plural;
-
-/// What the calls of such visits used; the totals of the thread leave them out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct InFlightTotals {
-    pub model_calls: u64,
-    /// Of these, the answers that were refused.
-    pub refused: u64,
-    pub tool_calls: u64,
-    /// Tokens; `None` if no call has counts.
-    pub prompt_tokens: Option<u64>,
-    pub cached_tokens: Option<u64>,
-    pub output_tokens: Option<u64>,
-    #[serde(flatten)]
-    pub cost: KnownCost,
-    #[serde(skip)]
-    usage: Option<Usage>,
-}
+use crate::views::in_flight::{InFlightTotals, VisitLine};
+use crate::views::lines::who;
+use crate::views::spending::Spending;
 
 impl InFlightTotals {
-    /// `None` if there are no calls.
-    pub fn of(visits: &[VisitInFlight]) -> Option<Self> {
-        let (mut totals, mut spending) = (Self::default(), Spending::default());
-        for call in visits.iter().flat_map(|visit| &visit.calls) {
-            match call {
-                CallInFlight::Model(model) => {
-                    totals.model_calls += 1;
-                    totals.refused += u64::from(model.refused.is_some());
-                    spending += Spending::of_call(model.usage, model.cost_usd);
-                }
-                CallInFlight::Tool(_) => totals.tool_calls += 1,
-            }
-        }
-        (totals.usage, totals.cost) = (spending.usage, spending.cost);
-        if let Some(usage) = spending.usage {
-            totals.prompt_tokens = Some(usage.prompt_tokens);
-            totals.cached_tokens = Some(usage.cached_tokens);
-            totals.output_tokens = Some(usage.output_tokens);
-        }
-        (totals.model_calls + totals.tool_calls > 0).then_some(totals)
-    }
-
     /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
     pub fn text(&self) -> String {
         format!("{}{}", self.calls_text(), Spending { usage: self.usage, cost: self.cost }.text())
@@ -76,25 +33,11 @@ impl InFlightTotals {
     }
 }
 
-/// The visits of a thread that are not committed. One that has come to its end has none: its last commit took them in.
-pub fn visits(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Vec<VisitInFlight>, Failure> {
-    Ok(if row.status == Status::Done { Vec::new() } else { in_flight(store, thread)? })
-}
-
-#[derive(Debug, Serialize)]
-struct VisitLine<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    visit: &'a VisitInFlight,
-    totals: Option<InFlightTotals>,
-}
-
 /// Prints these visits.
 pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mut Output) -> Result<(), Failure> {
     visits.try_for_each(|visit| {
-        let totals = InFlightTotals::of(std::slice::from_ref(visit));
-        let line = VisitLine { event: "in_flight", visit, totals };
-        output.show(&line, || visit_text(visit, totals.as_ref()))
+        let line = VisitLine::of(visit);
+        output.show(&line, || visit_text(visit, line.totals.as_ref()))
     })
 }
 

@@ -2,24 +2,24 @@
 
 use std::fmt::Write as _;
 
-use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, Record, Transcript};
-use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::in_flight;
-use super::lines::who;
 use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredRecord, StoredStep};
+use crate::views::in_flight::visits as uncommitted_visits;
+use crate::views::lines::who;
+use crate::views::request::RequestLine;
 
 /// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
@@ -46,30 +46,11 @@ pub struct MessagesArgs {
     pub(super) json: JsonArgs,
 }
 
-#[derive(Debug, Serialize)]
-struct RequestLine<'a> {
-    seq: u64,
-    role: &'a RoleName,
-    lane: &'a LanePath,
-    visit: u64,
-    digest: Digest,
-    asked: Option<BeforeHook<'a>>,
-    head: &'a Head,
-    messages: &'a [Message],
-}
-
-/// A request before a hook rewrote it.
-#[derive(Debug, Serialize)]
-struct BeforeHook<'a> {
-    digest: Digest,
-    messages: &'a [Message],
-}
-
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(args.store.view()?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
-    let mut uncommitted = in_flight::visits(store, &thread, &row)?;
+    let mut uncommitted = uncommitted_visits(store, &thread, &row)?;
     if let (Some(role), Some(visit)) = (&args.filter.role, args.visit) {
         let role = known_role(role, &thread, &workflow)?;
         let (found, lane) = (visits(store, &thread, &row, &role, visit)?, args.filter.lane()?);
@@ -196,11 +177,7 @@ fn names(found: &[(LanePath, u64)]) -> String {
 }
 
 fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
-    let before = request.asked_messages.as_deref().unwrap_or_default();
-    let asked = request.asked.map(|digest| BeforeHook { digest, messages: before });
-    let Request { seq, role, lane, visit, recorded: digest, head, messages, .. } = request;
-    let line = RequestLine { seq: *seq, role, lane, visit: *visit, digest: *digest, asked, head, messages };
-    output.show(&line, || text(request))
+    output.show(&RequestLine::of(request), || text(request))
 }
 
 pub(super) fn text(request: &Request) -> String {

@@ -14,9 +14,7 @@ use super::failure::Failure;
 use super::find_thread::{child_threads, find_thread_in};
 use super::follow::Follower;
 use super::in_flight;
-use super::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, record_line, thread_line_with, who};
 use super::output::Output;
-use super::spending::Spending;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, view_store_at};
 use super::thread_row::origin;
@@ -25,6 +23,9 @@ use crate::conversation::{Bindings, rebuild};
 use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status};
 use crate::tell::{plural, word};
+use crate::views::in_flight::visits;
+use crate::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, record_line, thread_line_with, who};
+use crate::views::spending::Spending;
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
@@ -49,8 +50,8 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let store = view.store.as_ref();
     let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
     let follower = args.follow.then(|| Follower::new(folder, thread.clone())).transpose()?;
-    let mut uncommitted = in_flight::visits(store, &thread, &row)?;
-    let line = thread_line_with(&view, &thread, &row, &uncommitted);
+    let mut uncommitted = visits(store, &thread, &row)?;
+    let line = thread_line_with(&view.driven, &thread, &row, &uncommitted);
     output.show(&line, || thread_text(&line))?;
     let next = *filter.seqs(store, &thread, row.seq, &|_| Ok(true))?.start();
     let (follower, hooks) = (follower.as_ref(), HookFigures::default());
@@ -97,8 +98,8 @@ fn followed(
     let (mut told, mut is_over) = (line.status, is_ended(row.status));
     while !is_over && !output.is_closed() {
         let Some((view, newer)) = follower.next()? else { break };
-        *uncommitted = in_flight::visits(view.store.as_ref(), &line.thread, &newer)?;
-        line = thread_line_with(&view, &line.thread, &newer, uncommitted);
+        *uncommitted = visits(view.store.as_ref(), &line.thread, &newer)?;
+        line = thread_line_with(&view.driven, &line.thread, &newer, uncommitted);
         shown.print(&view, &line, &newer, output)?;
         let is_unchanged = newer.version == row.version;
         if line.status == Status::Stopped && !is_unchanged && !is_ended(newer.status) {

@@ -6,15 +6,15 @@ use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{ThreadLine, thread_line};
 use super::output::{Output, Style};
-use super::since::{Since, since};
 use super::table::{Column, table};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
 use crate::store::Status;
 use crate::tell::word;
+use crate::views::lines::{ThreadLine, thread_line};
+use crate::views::since::{Since, since};
 
 /// How many rows are read at a time.
 const PAGE: usize = 256;
@@ -82,7 +82,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
             // Ids come in order, so that the most similar ones are neighbours.
             id_chars = after.as_ref().map_or(id_chars, |before| id_chars.max(common_chars(before, thread) + 1));
             after = Some(thread.clone());
-            let line = thread_line(view, thread, row)?;
+            let line = thread_line(view.store.as_ref(), &view.driven, thread, row)?;
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
             if !args.wants(&line, begun, now_ms) {
                 continue;

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::lines::who;
 use super::output::Output;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
+use crate::views::lines::who;
 
 /// Rebuild every request of a thread from its steps and compare digests
 #[derive(Debug, clap::Args)]

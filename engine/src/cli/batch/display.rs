@@ -17,13 +17,14 @@ use super::super::failure::Failure;
 use super::super::output::{Output, Style};
 use super::super::result::View;
 use super::super::runner::Update;
-use super::super::spending::{Spending, cost_text};
+use super::super::spending::cost_text;
 use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
 use crate::env::{Env as _, SystemEnv};
 use crate::store::StepStore;
 use crate::tell::{plural, tell};
+use crate::views::spending::Spending;
 
 /// How often the line of progress is drawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);

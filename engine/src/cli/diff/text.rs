@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 
 use rondo_protocol::Value;
 
-use super::super::lines::{StepLine, ThreadLine, who};
 use super::super::output::Style;
 use super::super::show::block;
-use super::super::spending::Spending;
 use super::{DiffLine, KnownTotals, Sides, TotalsLine, names, tools_and_repairs};
 use crate::author::thread_diff::words::{Part, words};
 use crate::store::StoredStep;
 use crate::tell::{one_line, plural, printable, word};
+use crate::views::lines::{StepLine, ThreadLine, who};
+use crate::views::spending::Spending;
 
 /// How many characters of an unchanged text are shown on either side of a change.
 const CONTEXT: usize = 80;

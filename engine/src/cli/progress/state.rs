@@ -11,12 +11,12 @@ use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::super::lines::who as who_in;
 use super::super::show::{by, seconds};
-use super::super::spending::Spending;
 use super::line::{Line, Tone};
 use crate::local::WARNING;
 use crate::tell::{plural, printable, word};
+use crate::views::lines::who as who_in;
+use crate::views::spending::Spending;
 
 /// How many bytes of an answer in progress are kept for a live line.
 const MAX_TAIL_BYTES: usize = 1024;

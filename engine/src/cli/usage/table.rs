@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 
 use rondo_protocol::object::Usage;
 
-use super::Groups;
-use super::sums::{Sums, cached_share};
 use crate::cli::spending::cost_cell;
 use crate::tell::{one_line, plural};
+use crate::views::usage::{Groups, Sums, cached_share};
 
 /// The longest key that is shown whole, in characters.
 const MAX_KEY: usize = 40;

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use rondo_protocol::call::CallKind;
+use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Outcome;
-use rondo_protocol::id::LanePath;
-use rondo_protocol::object::{AnsweredBy, CancelledLane, HookAnswer, HookNote, Step, Usage};
-use rondo_protocol::{Value, canonical};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{AnsweredBy, CancelledLane, HookAnswer, HookNote, Note, Observation, Step, Usage};
+use rondo_protocol::{Digest, Value, canonical};
 
 use super::*;
-use crate::cli::workflow;
+use crate::host::workflow;
 use crate::store::tests::contract;
-use crate::store::{Base, Commit, MemoryStore, NewStep, StepStore, VisitIndex, VisitKey};
+use crate::store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
 use crate::thread::Origin;
 
 /// 2026-11-01T00:00:00Z.

@@ -1,4 +1,4 @@
-//! The JSON lines of a thread and of its steps, for `rondo show` and `rondo threads`. Their members are part of the
+//! The JSON lines of a thread and of its steps. Their members are part of the
 //! interface (DESIGN §9); an unchanged thread always gives the same bytes.
 
 use rondo_protocol::digest::Kind;
@@ -10,11 +10,11 @@ use rondo_protocol::object::{
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
-use super::failure::Failure;
 use super::in_flight::{self, InFlightTotals};
-use super::store_access::StoreView;
-use super::thread_row::{name, status};
 use crate::conversation::rebuild;
+use crate::failure::Failure;
+use crate::host::store_access::DrivenThreads;
+use crate::host::thread_row::{name, status};
 use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 use crate::thread::Checkpoint;
@@ -63,13 +63,18 @@ impl Totals {
 ///
 /// # Errors
 /// If its journal is damaged.
-pub fn thread_line(view: &StoreView, thread: &ThreadId, row: &Row) -> Result<ThreadLine, Failure> {
-    let visits = in_flight::visits(view.store.as_ref(), thread, row)?;
-    Ok(thread_line_with(view, thread, row, &visits))
+pub fn thread_line(
+    store: &dyn Read,
+    driven: &DrivenThreads,
+    thread: &ThreadId,
+    row: &Row,
+) -> Result<ThreadLine, Failure> {
+    let visits = in_flight::visits(store, thread, row)?;
+    Ok(thread_line_with(driven, thread, row, &visits))
 }
 
 /// Like [`thread_line`], with the visits that are not committed.
-pub fn thread_line_with(view: &StoreView, thread: &ThreadId, row: &Row, visits: &[VisitInFlight]) -> ThreadLine {
+pub fn thread_line_with(driven: &DrivenThreads, thread: &ThreadId, row: &Row, visits: &[VisitInFlight]) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
         event: "thread",
@@ -79,7 +84,7 @@ pub fn thread_line_with(view: &StoreView, thread: &ThreadId, row: &Row, visits: 
         label: row.label.clone(),
         tags: row.tags.clone(),
         head: row.head,
-        status: status(thread, row, &view.driven),
+        status: status(thread, row, driven),
         totals: Totals {
             steps: row.seq,
             model_calls: spent.model_calls,

@@ -1,4 +1,4 @@
-//! Times on the command line: the beginning of a period, given as an age or as a day. Days are those of UTC.
+//! Times that a person names: the beginning of a period, given as an age or as a day. Days are those of UTC.
 
 use chrono::{DateTime, NaiveDate, NaiveTime};
 use rondo_protocol::workflow::read::duration_ms;

@@ -4,7 +4,7 @@ use rondo_protocol::object::{CancelledLane, HookAnswer, KnownCost, Note, Usage};
 use serde::Serialize;
 
 use super::By;
-use crate::cli::spending::Spending;
+use crate::views::spending::Spending;
 
 /// What a step or a cancelled visit used.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +118,7 @@ struct SavedLine {
 }
 
 impl UsageLine {
-    pub(super) fn new(by: Option<By>, key: Option<String>, sums: &Sums) -> Self {
+    pub fn new(by: Option<By>, key: Option<String>, sums: &Sums) -> Self {
         let Spending { usage, cost } = sums.known();
         let saved = sums.saved();
         Self {

@@ -1,0 +1,38 @@
+//! The JSON line of a request that a model was sent.
+
+use rondo_protocol::Digest;
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::Head;
+use serde::Serialize;
+
+use crate::conversation::rebuild::Request;
+
+/// The line of a request.
+#[derive(Debug, Serialize)]
+pub struct RequestLine<'a> {
+    seq: u64,
+    role: &'a RoleName,
+    lane: &'a LanePath,
+    visit: u64,
+    digest: Digest,
+    asked: Option<BeforeHook<'a>>,
+    head: &'a Head,
+    messages: &'a [Message],
+}
+
+/// A request before a hook rewrote it.
+#[derive(Debug, Serialize)]
+struct BeforeHook<'a> {
+    digest: Digest,
+    messages: &'a [Message],
+}
+
+impl<'a> RequestLine<'a> {
+    pub fn of(request: &'a Request) -> Self {
+        let before = request.asked_messages.as_deref().unwrap_or_default();
+        let asked = request.asked.map(|digest| BeforeHook { digest, messages: before });
+        let Request { seq, role, lane, visit, recorded: digest, head, messages, .. } = request;
+        Self { seq: *seq, role, lane, visit: *visit, digest: *digest, asked, head, messages }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the steps of a store used, in one sum or by workflow, role, model or day.
+//!
+//! Laws: each call is counted once. A fork counts only the steps after its base, which has the others. A child's calls
+//! are counted in the child's thread, not again in the step that it is to its parent. What is not known is never
+//! counted as zero. Steps are read one at a time, so memory grows with the groups and not with the threads.
+
+mod sums;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::ValueEnum;
+use rondo_protocol::Digest;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::object::{Note, Observation, Record};
+use rondo_protocol::workflow::{RoleKind, Workflow};
+
+use super::since::day;
+use crate::conversation::rebuild;
+use crate::host::thread_row;
+use crate::store::{Error, Read, Row, StoredRecord};
+
+use sums::Used;
+pub use sums::{Sums, UsageLine, cached_share};
+
+/// How many rows are read at a time.
+const PAGE: usize = 256;
+
+/// What a sum is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    Workflow,
+    Role,
+    Model,
+    Day,
+}
+
+/// By key; a key is `None` for steps that have none.
+pub type Groups = BTreeMap<Option<String>, Sums>;
+
+/// The sums over no steps.
+pub fn none(by: Option<By>) -> Groups {
+    Tally::new(by).groups()
+}
+
+/// The sums over all steps of a store that ended at `from_ms` or later.
+pub fn sums(store: &dyn Read, by: Option<By>, from_ms: u64) -> Result<Groups, Error> {
+    let mut tally = Tally::new(by);
+    let mut child_roles = ChildRoles { store, known: None };
+    let mut after = None;
+    loop {
+        let page = store.rows(after.as_ref(), PAGE)?;
+        for (thread, row) in &page {
+            of_thread(&mut tally, &mut child_roles, (thread, row), from_ms)?;
+        }
+        let Some((last, _)) = page.last() else { return Ok(tally.groups()) };
+        after = Some(last.clone());
+    }
+}
+
+/// Adds the steps that a thread has of its own.
+fn of_thread(
+    tally: &mut Tally,
+    child_roles: &mut ChildRoles<'_>,
+    (thread, row): (&ThreadId, &Row),
+    from_ms: u64,
+) -> Result<(), Error> {
+    let first = row.base.as_ref().map_or(1, |base| base.seq.saturating_add(1));
+    tally.begin(thread_row::name(row));
+    let mut outcome = Ok(());
+    child_roles.store.scan(thread, first..=row.seq, &mut |stored, note| {
+        if note.ended_at_ms >= from_ms {
+            outcome = of_record(tally, child_roles, row.workflow, &stored, &note);
+        }
+        outcome.is_ok()
+    })?;
+    outcome
+}
+
+fn of_record(
+    tally: &mut Tally,
+    child_roles: &mut ChildRoles<'_>,
+    workflow: Digest,
+    stored: &StoredRecord,
+    note: &Note,
+) -> Result<(), Error> {
+    let (role, is_step, is_child) = match &stored.record {
+        Record::Step(step) => {
+            let is_child = |observation: &Observation| matches!(observation, Observation::Child { .. });
+            (&step.role, true, step.observations.iter().any(is_child))
+        }
+        Record::Compaction(compaction) => (&compaction.role, false, false),
+        Record::Rebind(_) => return Ok(()),
+    };
+    let sums = tally.group(role, note.model.as_deref(), note.ended_at_ms);
+    sums.steps += u64::from(is_step);
+    note.hooks.iter().flat_map(|hook| &hook.answered).for_each(|answer| sums.save(answer));
+    if !is_child {
+        sums.add(Used::from(note));
+    }
+    for lost in &note.cancelled {
+        if !child_roles.contains(workflow, &lost.role)? {
+            // The note of a cancelled visit names no model.
+            tally.group(&lost.role, None, note.ended_at_ms).add(Used::from(lost));
+        }
+    }
+    Ok(())
+}
+
+/// The roles of a workflow that run child workflows. It is read where a lane was cancelled, and the last one is kept.
+struct ChildRoles<'a> {
+    store: &'a dyn Read,
+    known: Option<(Digest, BTreeSet<RoleName>)>,
+}
+
+impl ChildRoles<'_> {
+    fn contains(&mut self, digest: Digest, role: &RoleName) -> Result<bool, Error> {
+        if let Some((known, roles)) = &self.known
+            && *known == digest
+        {
+            return Ok(roles.contains(role));
+        }
+        let workflow: Workflow = rebuild::object(self.store, Kind::Workflow, digest)?;
+        let children = workflow.roles.into_iter().filter(|(_, role)| matches!(role.kind, RoleKind::Workflow(_)));
+        let roles: BTreeSet<RoleName> = children.map(|(name, _)| name).collect();
+        let contains = roles.contains(role);
+        self.known = Some((digest, roles));
+        Ok(contains)
+    }
+}
+
+/// The groups, and the thread that is being read.
+struct Tally {
+    by: Option<By>,
+    /// Each with the last thread that it counted.
+    groups: BTreeMap<Option<String>, (u64, Sums)>,
+    /// The number of the thread, from 1.
+    thread: u64,
+    /// The name of its workflow.
+    workflow: String,
+}
+
+impl Tally {
+    fn new(by: Option<By>) -> Self {
+        // One sum exists without a step too.
+        let groups = by.is_none().then(|| (None, (0, Sums::default()))).into_iter().collect();
+        Self { by, groups, thread: 0, workflow: String::new() }
+    }
+
+    fn begin(&mut self, workflow: String) {
+        self.thread += 1;
+        self.workflow = workflow;
+    }
+
+    /// The sums to which something of the thread belongs.
+    fn group(&mut self, role: &RoleName, model: Option<&str>, at_ms: u64) -> &mut Sums {
+        let key = match self.by {
+            None => None,
+            Some(By::Workflow) => Some(self.workflow.clone()),
+            Some(By::Role) => Some(role.to_string()),
+            Some(By::Model) => model.map(str::to_owned),
+            Some(By::Day) => Some(day(at_ms)),
+        };
+        let (last, sums) = self.groups.entry(key).or_default();
+        if *last != self.thread {
+            *last = self.thread;
+            sums.threads += 1;
+        }
+        sums
+    }
+
+    fn groups(self) -> Groups {
+        self.groups.into_iter().map(|(key, (_, sums))| (key, sums)).collect()
+    }
+}
