@@ -20,6 +20,13 @@ pub trait Env: Send + Sync {
     fn thread_id(&self) -> ThreadId {
         ThreadId::from_parts(self.now_ms(), self.random())
     }
+
+    /// A new thread's id that sorts after `earlier`, also if both are drawn in one millisecond or the clock was set
+    /// back.
+    fn thread_id_after(&self, earlier: &ThreadId) -> ThreadId {
+        let drawn = self.thread_id();
+        if drawn > *earlier { drawn } else { ThreadId::from_parts(earlier.unix_ms() + 1, self.random()) }
+    }
 }
 
 /// The system's clock and random numbers.
@@ -97,5 +104,18 @@ impl Env for SeededEnv {
         let draw = self.drawn.fetch_add(2, Ordering::Relaxed);
         let state = self.seed.wrapping_add(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         u128::from(split_mix(state)) << 64 | u128::from(split_mix(state.wrapping_add(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_can_be_drawn_after_another_of_the_same_millisecond() {
+        let env = SeededEnv::new(1_700_000_000_000, 7);
+        let earlier = ThreadId::from_parts(1_700_000_000_000, u128::MAX);
+        let (one, other) = (env.thread_id_after(&earlier), env.thread_id_after(&earlier));
+        assert!(one > earlier && other > earlier && one != other, "{earlier} {one} {other}");
     }
 }

@@ -93,9 +93,11 @@ fn is_ulid(text: &str) -> bool {
         && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z') && !matches!(b, b'i' | b'l' | b'o' | b'u'))
 }
 
+/// Crockford's base 32, in lower case.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
 /// The id made of `unix_ms` (48 bits) and 80 random bits.
 fn ulid(unix_ms: u64, random: u128) -> String {
-    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let bits = (u128::from(unix_ms) & ((1 << 48) - 1)) << 80 | (random & ((1 << 80) - 1));
     let digits = (0..26).rev().map(|group| usize::try_from((bits >> (group * 5)) & 31).unwrap_or(0));
     digits.map(|index| char::from(ALPHABET.get(index).copied().unwrap_or(b'0'))).collect()
@@ -144,6 +146,12 @@ impl ThreadId {
     /// The id made of `unix_ms` (48 bits) and 80 random bits.
     pub fn from_parts(unix_ms: u64, random: u128) -> Self {
         Self(Arc::from(ulid(unix_ms, random)))
+    }
+
+    /// When the thread was created, in Unix milliseconds: the first ten characters.
+    pub fn unix_ms(&self) -> u64 {
+        let digit = |byte: u8| ALPHABET.iter().position(|known| *known == byte).unwrap_or(0);
+        self.0.bytes().take(10).fold(0, |bits, byte| bits << 5 | u64::try_from(digit(byte)).unwrap_or(0))
     }
 }
 
@@ -260,6 +268,7 @@ mod tests {
     fn thread_ids_sort_by_time() {
         let early = ThreadId::from_parts(1_700_000_000_000, u128::MAX);
         let late = ThreadId::from_parts(1_700_000_000_001, 0);
+        assert_eq!((early.unix_ms(), late.unix_ms()), (1_700_000_000_000, 1_700_000_000_001));
         assert!(early < late);
         assert_eq!(ThreadId::new(early.as_str()), Ok(early));
     }

@@ -86,7 +86,8 @@ async fn identity(
         let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
         return Ok((known, row));
     }
-    let thread = parts.env.thread_id();
+    // Readers look for children among the threads after their parent.
+    let thread = parts.env.thread_id_after(&site.thread);
     tool_runner.journal.add(Record::Child { thread: thread.clone() });
     tool_runner.keep(site).await?;
     Ok((thread, None))
