@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event;
-use rondo_protocol::id::{FieldName, Status, ThreadId};
-use rondo_protocol::workflow::types::{self, Field};
-use rondo_protocol::workflow::{Role, Workflow};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::Role;
+use rondo_protocol::workflow::types;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -22,13 +21,8 @@ use super::resume::{ContinueArgs, Continued, prepare};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
-use super::thread_row::origin;
-use crate::conversation::rebuild;
-use crate::local::forms;
-use crate::resolved_roles;
+use crate::host::answering::{MeantForm, by_this_person, check, meant_form, not_waiting, other_kind, role, statuses};
 use crate::store::{self, Read, Row};
-use crate::tell::word;
-use crate::thread::OpenForm;
 use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -71,18 +65,13 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             Some(word) => find_thread(store, word)?,
             None => find_waiting(store)?,
         };
-        let of_child = row.parent.is_some().then(|| thread.clone());
-        let (root, row) = root(store, thread, row)?;
-        let open = open_forms(&root, &row)?;
-        let open = open.into_iter().filter(|open| of_child.is_none() || open.thread == of_child).collect();
-        let open = chosen(&root, open, args)?;
-        let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
-        let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
-        meant = Some((open, workflow));
+        let (form, row) = meant_form(store, (thread, row), (args.role.as_deref(), args.lane.as_deref()))?;
+        let root = form.root.clone();
+        meant = Some(form);
         Ok((root, row))
     };
     let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
-    let (open, workflow) = meant.ok_or_else(no_threads)?;
+    let MeantForm { open, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let is_approval = open.form.get("approval").is_some();
     let said = match (&args.status, args.approve || args.refuse) {
@@ -100,7 +89,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
-    let answer = form::by_this_person(said, open);
+    let answer = by_this_person(said, open);
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
     show_task(task, store, durability, &args.run.view(), output)
@@ -150,7 +139,7 @@ pub(super) async fn follow_and_ask(
         let asked = tokio::task::spawn_blocking(move || {
             let role = role(&workflow, &open.visit)?.clone();
             let filled = suspended(|| form::ask(&open, &role));
-            let answer = filled.map(|said| form::by_this_person(said, open));
+            let answer = filled.map(|said| by_this_person(said, open));
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
@@ -169,84 +158,6 @@ fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
         count => Err(Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
             .with_hint("`rondo threads --waiting` lists them")),
     }
-}
-
-/// The thread at the root of a tree of child threads.
-fn root(store: &dyn Read, mut thread: ThreadId, mut row: Row) -> Result<(ThreadId, Row), Failure> {
-    while let Some(parent) = row.parent.clone() {
-        row = store.row(&parent.thread)?.ok_or_else(no_threads)?;
-        thread = parent.thread;
-    }
-    Ok((thread, row))
-}
-
-fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
-    match row.status {
-        store::Status::Waiting => Ok(origin(row).map(|origin| origin.forms).unwrap_or_default()),
-        status => Err(not_waiting(thread, &word(&status))),
-    }
-}
-
-fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
-    let failure = Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for an answer: it is {state}"));
-    match state {
-        "stopped" => failure.with_hint("`rondo resume` continues it"),
-        "running" => failure.with_hint("it can be answered once every lane waits"),
-        _ => failure,
-    }
-}
-
-/// The failure for an answer to a form of the other kind.
-fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
-    let role = &open.visit.role;
-    let message = if is_approval {
-        format!("{role} waits for the approval of a tool call: answer with `--approve` or `--refuse`")
-    } else {
-        format!("{role} waits for a form and not for an approval: answer with `--status`")
-    };
-    Failure::new(Code::AnswerUnclear, message)
-}
-
-/// The form that is meant.
-fn chosen(thread: &ThreadId, open: Vec<OpenForm>, args: &AnswerArgs) -> Result<OpenForm, Failure> {
-    let listed: Vec<String> = open.iter().map(|open| words_for(thread, open)).collect();
-    let is_meant = |visit: &event::Visit| {
-        args.role.as_ref().is_none_or(|role| role == visit.role.as_str())
-            && args.lane.as_ref().is_none_or(|lane| lane == visit.lane.as_str())
-    };
-    let mut meant: Vec<OpenForm> = open.into_iter().filter(|open| is_meant(&open.visit)).collect();
-    match meant.len() {
-        1 => meant.pop().ok_or_else(no_threads),
-        0 => {
-            let message = format!("thread {thread} does not wait for that form");
-            Err(Failure::new(Code::NotWaiting, message).with_hint(format!("open: {}", listed.join(", "))))
-        }
-        count => {
-            let message = format!("{count} forms of thread {thread} are open; which one?");
-            Err(Failure::new(Code::AnswerUnclear, message).with_hint(listed.join("\n")))
-        }
-    }
-}
-
-/// The command line that means a form.
-fn words_for(thread: &ThreadId, open: &OpenForm) -> String {
-    let visit = &open.visit;
-    let command = format!("rondo answer {} --role {}", open.thread.as_ref().unwrap_or(thread), visit.role);
-    if visit.lane.is_trunk() { command } else { format!("{command} --lane '{}'", visit.lane) }
-}
-
-fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {
-    let unknown = || Failure::new(Code::InternalFault, format!("the workflow has no role {}", visit.role));
-    workflow.role(visit.role.as_str()).ok_or_else(unknown)
-}
-
-fn statuses(role: &Role) -> String {
-    let one = |(status, fields): &(Status, Vec<(FieldName, Field)>)| {
-        let fields: Vec<String> = fields.iter().map(|(name, _)| name.to_string()).collect();
-        if fields.is_empty() { status.to_string() } else { format!("{status} ({})", fields.join(", ")) }
-    };
-    let all: Vec<String> = role.output.iter().map(one).collect();
-    format!("statuses: {}", all.join(", "))
 }
 
 /// The answer that the command line gives.
@@ -270,16 +181,4 @@ fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Fai
 
 fn text_of(word: &str) -> Result<String, Failure> {
     word.strip_prefix('@').map_or_else(|| Ok(word.to_owned()), |file| read_text(Path::new(file), MAX_BODY_BYTES))
-}
-
-/// Checks an answer by the contract of its role, before anything is started.
-fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> {
-    let contracts =
-        resolved_roles::body_readers(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    let PersonSaid::Form(form) = &answer.said else { return Ok(()) };
-    let Some(contract) = contracts.get(&answer.visit.role) else { return Ok(()) };
-    let role = role(workflow, &answer.visit)?;
-    let invalid =
-        |fault: rondo_protocol::call::Fault| Failure::new(fault.code, fault.message).with_hint(statuses(role));
-    forms::read(contract, &form.to_value()).map(drop).map_err(invalid)
 }

@@ -7,8 +7,8 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Policy;
 
 use super::fork::plan_text;
-use super::resume::Begun;
 use super::{thread_row, workflow};
+use crate::host::continuing::Begun;
 use crate::local::{Edited, ForkRequest, plan_fork};
 use crate::shipped;
 use crate::store::{Read, Row};

@@ -13,19 +13,7 @@ use crate::tell::{printable, tell};
 use crate::temporary_folder::temporary_folder;
 use crate::thread::OpenForm;
 use crate::views::lines::who;
-use crate::{FilledForm, PersonAnswer, PersonSaid};
-
-/// The answer by the person whose process this is.
-pub fn by_this_person(said: PersonSaid, OpenForm { thread, visit, .. }: OpenForm) -> PersonAnswer {
-    PersonAnswer { thread, visit, said, person: person() }
-}
-
-/// The name of the account.
-fn person() -> String {
-    let mut accounts = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let account = accounts.find(|name| !name.is_empty() && name.len() <= 64);
-    account.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
-}
+use crate::{FilledForm, PersonSaid};
 
 /// Asks for the answer to a form; `None` if the person leaves it open.
 pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {

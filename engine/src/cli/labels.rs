@@ -1,16 +1,10 @@
-//! The name and the tags that a person gives to a thread.
+//! The options that name and tag a thread.
 
 use rondo_protocol::diagnostic::Code;
 
 use super::failure::Failure;
 use crate::Labels;
-use crate::tell::one_line;
-
-/// The most characters of a name or a tag.
-const MAX_CHARS: usize = 80;
-
-/// The most tags of a thread.
-const MAX_TAGS: usize = 20;
+use crate::host::labels::labels;
 
 /// The options that name and tag a thread.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -24,7 +18,7 @@ pub struct LabelArgs {
 }
 
 impl LabelArgs {
-    /// The checked name and tags; a tag that is given twice counts once.
+    /// The checked name and tags.
     ///
     /// # Errors
     /// [`Code::LabelRefused`].
@@ -33,48 +27,6 @@ impl LabelArgs {
             let failure = Failure::new(Code::LabelRefused, "--name names one thread, and this is a batch");
             return Err(failure.with_hint("give its threads a --tag"));
         }
-        if let Some(name) = &self.name {
-            check("--name", name)?;
-            if name == "last" || is_like_an_id(name) {
-                let what = "it could be mistaken for the id of a thread";
-                return Err(refused("--name", name, what).with_hint("begin with a letter, or add a `-`"));
-            }
-        }
-        let mut tags = Vec::new();
-        for tag in &self.tags {
-            check("--tag", tag)?;
-            if tag.contains(' ') {
-                return Err(refused("--tag", tag, "a tag is one word"));
-            }
-            if !tags.contains(tag) {
-                tags.push(tag.clone());
-            }
-        }
-        if tags.len() > MAX_TAGS {
-            return Err(Failure::new(Code::LabelRefused, format!("a thread has at most {MAX_TAGS} tags")));
-        }
-        Ok(Labels { label: self.name.clone(), tags })
+        labels(self.name.as_deref(), &self.tags)
     }
-}
-
-fn check(option: &str, text: &str) -> Result<(), Failure> {
-    let what = match text {
-        _ if text.trim().is_empty() => "it is empty",
-        _ if text.trim() != text => "it begins or ends with a blank",
-        _ if text.starts_with('-') => "it begins with `-`, as options do",
-        _ if text.chars().count() > MAX_CHARS => "it has more than 80 characters",
-        _ if one_line(text) != text => "it holds characters that cannot be seen",
-        _ => return Ok(()),
-    };
-    Err(refused(option, text, what))
-}
-
-fn refused(option: &str, text: &str, what: &str) -> Failure {
-    let shown: String = text.chars().take(40).collect();
-    Failure::new(Code::LabelRefused, format!("{option} {shown:?}: {what}"))
-}
-
-/// Whether a thread's id may begin like this: with a digit up to 7, then the digits and letters of ids.
-fn is_like_an_id(text: &str) -> bool {
-    text.starts_with(|c| matches!(c, '0'..='7')) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }

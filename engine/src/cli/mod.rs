@@ -27,9 +27,7 @@ mod init;
 mod input;
 mod known_tools;
 mod labels;
-mod limit;
 mod messages;
-mod model_arg;
 mod output;
 mod output_file;
 mod person;
@@ -81,8 +79,8 @@ use crate::files;
 use crate::host::process::{runtime, working_folder};
 use crate::host::store_access::{StoreView, view_store_at};
 use crate::host::{
-    batch as stored_batch, consent, find_thread, key_command, known_keys, recording, run_config, settings_files,
-    store_access, thread_row, tooling, workflow,
+    batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
+    thread_row, tooling, workflow,
 };
 
 /// Declarative workflows for role-based LLM agents.

@@ -1,44 +1,33 @@
 //! `rondo resume`: continues a thread that stopped.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
-use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::{Policy, Workflow};
 
 use super::answer::follow_and_ask;
+use super::approval::approvers;
 use super::batch;
 use super::changed_file::notice;
-use super::consent::{ConsentRequest, Subject, named};
+use super::consent::ConsentRequest;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::files::{STDIN, absolute};
 use super::find_thread::{find_thread, find_unfinished, no_threads, root};
-use super::key_command::with_keys;
-use super::limit::limits;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
-use super::recording::Recording;
-use super::run::{ScriptArgs, Scripted, cassette, configured, read_script, script, warn_of_plain_http};
+use super::result::{ResultArgs, View};
+use super::run::{ScriptArgs, configured};
+use super::run_config::RunSpec;
+use super::runner::{Task, TaskContext, show_task};
 use super::settings_files;
 use super::store_access::{OwnStore, own_store, view_store_at};
-use super::thread_row;
-use super::{JsonArgs, StoreArgs, workflow, working_folder};
-use crate::conversation::rebuild;
-use crate::shipped;
-use crate::store::{Read, Row, Status};
+use super::{JsonArgs, StoreArgs, working_folder};
+use crate::host::answers_from::AnswersFrom;
+use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use crate::host::limit_choice::limits;
+use crate::store::{Read, Row};
 use crate::tell::tell;
-
-use super::approval::approvers;
-use super::result::{ResultArgs, View};
-use super::run_config::{Resources, RunSpec};
-use super::runner::{Task, TaskContext, show_task};
-use crate::grant::Grants;
-use crate::local::RaisedLimits;
 use crate::{Resumed, RunConfig};
 
 /// What happens with tool calls in doubt.
@@ -131,52 +120,9 @@ pub(super) struct Continued {
     pub(super) durability: Durability,
 }
 
-/// What is continued.
-#[derive(Clone, Copy)]
-pub(super) enum Meant<'a> {
-    /// The thread itself.
-    Thread,
-    /// A fork of it, under this workflow if there is one.
-    Fork(Option<&'a workflow::Loaded>),
-}
-
 impl ContinueArgs {
     pub(super) fn view(&self) -> View {
         View { is_quiet: self.quiet, is_verbose: self.verbose, result: self.result.clone() }
-    }
-}
-
-/// What a run was begun with.
-pub(super) struct Begun {
-    pub(super) workflow: Workflow,
-    pub(super) policy: Policy,
-    /// The workflow's file, as an absolute path.
-    pub(super) file: Option<String>,
-    pub(super) script: Option<String>,
-    pub(super) recorded: Option<String>,
-    pub(super) workspace: Option<String>,
-}
-
-impl Begun {
-    fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
-        let edited = match meant {
-            Meant::Fork(loaded) => loaded,
-            Meant::Thread if matches!(row.status, Status::Done | Status::Failed | Status::Cancelled) => {
-                return Ok(None);
-            }
-            Meant::Thread => None,
-        };
-        let origin = thread_row::origin(row);
-        let (workflow, policy, file) = if let Some(loaded) = edited {
-            let file = absolute(&loaded.path, here);
-            (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
-        } else {
-            let file = origin.as_ref().and_then(|origin| origin.file.clone());
-            (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
-        };
-        let (script, recorded, workspace) =
-            origin.map_or((None, None, None), |origin| (origin.script, origin.recorded, origin.workspace));
-        Ok(Some(Self { workflow, policy, file, script, recorded, workspace }))
     }
 }
 
@@ -238,78 +184,23 @@ pub(super) fn equip<T>(
     let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
     let (found, begun) = find(view.store.as_ref())?;
     drop(view);
-    let (mut script, mut recorded, mut grants, mut settings) = (None, None, Grants::default(), settings);
-    if let Some(begun) = begun {
-        let Begun { workflow, policy, file, .. } = &begun;
-        (script, recorded) = answers(args, &begun, &here, args.quiet || output.is_json())?;
-        let has_tools = !named(workflow).is_empty();
-        let begun_in = begun.workspace.as_deref().unwrap_or("a folder that is not known");
-        if has_tools && Path::new(begun_in) != settings.workspace {
-            let here = settings.workspace.display();
-            let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
-            return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
-        }
-        // The store names the workflow of a thread; the file shows its current contents.
-        let file = file.as_deref().unwrap_or_default();
-        let current = workflow::read(file.into()).ok();
-        // Limits that somebody typed ask for nothing.
-        let policy = current.as_ref().map_or_else(
-            || policy.clone(),
-            |now| Policy { limits: now.checked.policy.limits.clone(), ..policy.clone() },
-        );
-        let is_current =
-            current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == policy);
-        let named = if shipped::is_one(file) && !is_current { "" } else { file };
-        let subject = Subject { workflow, policy: &policy, file: named, is_current };
-        // Consent for the settings was obtained above.
-        let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
-        grants = asked.permitted(named, by, &settings)?;
-        // If the file is gone, there is nothing to protect.
-        let loaded = current.filter(|_| !shipped::is_one(file));
-        let script_file = script.as_ref().map(|(_, file)| file.as_str());
-        settings.held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();
-        if script.is_none() && recorded.is_none() {
-            settings = with_keys(settings, workflow)?;
-            warn_of_plain_http(&settings, false);
-        }
-    }
     let durability = settings.durability.value;
-    let run_spec = RunSpec {
-        resources: Arc::new(Resources::new(settings, grants)),
-        script: script.map(|(script, _)| script),
-        recorded,
-        record: None,
+    let choices = ContinueChoices {
+        answers: args.script.answers(),
         in_doubt: args.in_doubt.map(InDoubt::from),
+        limits: limits(&args.limits)?,
         approvers: approvers(is_attended),
-        raised: RaisedLimits { thread: None, limits: limits(&args.limits)? },
         flags: args.flags.clone(),
     };
-    Ok((found, Equipment { run_spec, store: own, durability }))
-}
-
-/// What answers in place of models: what the command line names, else what the run began with.
-fn answers(
-    args: &ContinueArgs,
-    begun: &Begun,
-    here: &Path,
-    is_quiet: bool,
-) -> Result<(Scripted, Option<Recording>), Failure> {
-    let folder = begun.file.as_deref().and_then(|file| Path::new(file).parent());
-    let script = script(&args.script, folder, &begun.workflow, here)?;
-    let recorded = cassette(&args.script, here)?;
-    if script.is_some() || recorded.is_some() {
-        return Ok((script, recorded));
-    }
-    if let Some(file) = begun.script.as_ref().or(begun.recorded.as_ref()).filter(|_| !is_quiet) {
+    let is_silent = args.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
+    if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
         tell(&format!("answers come from {file}, as before\n"));
     }
-    if begun.script.as_deref() == Some(STDIN) {
-        let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
-        return Err(failure.with_hint("give it again with --script FILE"));
+    let (run_spec, notices) = continued((&files, settings), begun, choices, by, &here)?;
+    for notice in notices {
+        tell(&format!("{notice}\n"));
     }
-    let script = begun.script.as_ref().map(|file| read_script(Path::new(file), &begun.workflow, here)).transpose()?;
-    let recorded = begun.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;
-    Ok((script, recorded))
+    Ok((found, Equipment { run_spec, store: own, durability }))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

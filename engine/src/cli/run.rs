@@ -1,51 +1,37 @@
 //! `rondo run`: starts a thread and shows it until it ends.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-use rondo_agent_kit::model::script::Script;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
-use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::batch::{self, BatchArgs};
-use super::consent::{ConsentRequest, Subject, is_plain_http, named};
 use super::dry_run;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::files::{STDIN, absolute, read_argument};
 use super::input::{InputArgs, Inputs, inputs};
-use super::key_command::with_keys;
-use super::known_keys::KnownKeys;
 use super::labels::LabelArgs;
-use super::limit::limits;
-use super::model_arg::set_models;
 use super::output::{Output, Style};
 use super::person::{consent_by, is_attended};
-use super::recording::Recording;
 use super::result::{ResultArgs, View};
-use super::run_config::{Resources, RunSpec, run_config, scripted_cast, speaking};
+use super::run_config::{RunSpec, run_config};
 use super::runner::{Task, TaskContext, show_task};
 use super::settings_files;
 use super::store_access::own_store;
-use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
-use crate::config::{Flags, Settings};
+use super::{JsonArgs, StoreArgs, recording, report, workflow, working_folder};
+use crate::config::Flags;
 use crate::grant::Grants;
-use crate::local::{RaisedLimits, limited};
+use crate::host::answers_from::AnswersFrom;
+use crate::host::limit_choice::limits;
+use crate::host::starting::{Draft, RunChoices};
 use crate::tell::{tell, tell_styled};
 use crate::{NewThread, RunConfig};
-
-/// The most bytes of a script; the reader's own limit is lower and has better messages.
-const MAX_SCRIPT_BYTES: usize = 16 << 20;
-
-/// The script next to a workflow that `--offline` plays.
-const SCRIPT_NAME: &str = "script.yaml";
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
@@ -107,14 +93,22 @@ pub struct ScriptArgs {
     recorded: Option<PathBuf>,
 }
 
+impl ScriptArgs {
+    pub(super) fn answers(&self) -> AnswersFrom {
+        match self {
+            Self { script: Some(file), .. } => AnswersFrom::Script(file.clone()),
+            Self { offline: true, .. } => AnswersFrom::ScriptBeside,
+            Self { recorded: Some(file), .. } => AnswersFrom::Recording(file.clone()),
+            _ => AnswersFrom::Unchosen,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DurabilityArg {
     Sync,
     Log,
 }
-
-/// A script and its file, as an absolute path.
-pub(super) type Scripted = Option<(Script, String)>;
 
 pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     start(args, None, output)
@@ -143,53 +137,30 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let failure = Failure::new(Code::RecordingRefused, "the threads of a batch cannot be recorded in one file");
         return Err(failure.with_hint("record one input at a time"));
     }
-    let labels = args.labels.labels(matches!(inputs, Inputs::Batch(_)))?;
-    let recorded = cassette(&args.script, &here)?;
-    let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
-    let (script, script_file) = script.unzip();
-    let mut settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..files.whole()? };
-    let (mut workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
-    set_models(&args.models, &mut workflow, &mut settings)?;
-    let policy = limited(policy, &limits(&args.limits)?)?;
-    let file = absolute(&loaded.path, &here);
-    let new = NewThread {
-        workflow,
-        policy,
-        input: Value::Null,
-        file: Some(file.clone()),
-        script: script_file,
-        recorded: recorded.as_ref().map(|played| played.file.clone()),
-        workspace: Some(settings.workspace.to_string_lossy().into_owned()),
-        labels,
-    };
     let is_attended = !output.is_json() && is_attended();
-    let run_spec = |settings: Settings, grants: Grants| RunSpec {
-        resources: Arc::new(Resources::new(settings, grants)),
-        script,
-        recorded,
+    let choices = RunChoices {
+        models: args.models.clone(),
+        limits: limits(&args.limits)?,
+        answers: args.script.answers(),
+        labels: args.labels.labels(matches!(inputs, Inputs::Batch(_)))?,
         record,
-        in_doubt: None,
         approvers: approvers(is_attended),
-        raised: RaisedLimits::default(),
         flags: args.flags.clone(),
     };
+    let draft = Draft::new(files, loaded, Value::Null, choices, &here)?;
     if args.dry_run {
+        let checked = draft.loaded.checked.clone();
+        let (new, run_spec) = draft.with_grants(Grants::everything());
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
-        return dry_run::show(checked, new, &run_spec(settings, Grants::everything()), output);
+        return dry_run::show(&checked, new, &run_spec, output);
     }
     let by = consent_by(args.trust, is_attended);
-    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
-    let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
-    let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
-    let is_played = new.script.is_some() || new.recorded.is_some();
-    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&new.workflow).is_empty()) {
-        tell(&format!("{warning}\n"));
+    let grants = draft.permitted(&args.workflow, by)?;
+    let (store, durability) = (own_store(&draft.settings, by)?, draft.settings.durability.value);
+    let (new, run_spec, notices) = draft.ready(grants)?;
+    for notice in notices {
+        tell(&format!("{notice}\n"));
     }
-    let settings = if is_played { settings } else { with_keys(settings, &new.workflow)? };
-    warn_of_plain_http(&settings, is_played);
-    let run_spec = run_spec(settings, grants);
-    // Missing configuration is reported before a store is opened.
-    speaking(&new.workflow, &run_spec)?;
     let view = View { is_quiet: args.quiet, is_verbose: args.verbose, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {
@@ -226,50 +197,4 @@ pub(super) async fn configured(workflow: &Workflow, run_spec: &RunSpec) -> Resul
         tell(&format!("{notice}\n"));
     }
     Ok(run_config)
-}
-
-/// Warns of providers that are reached by unencrypted HTTP.
-pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
-    for (name, provider) in settings.providers.iter().filter(|(_, provider)| !is_played && provider.is_usable()) {
-        if is_plain_http(&provider.base_url.value) {
-            let from = &provider.base_url.from;
-            tell(&format!(
-                "provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them\n"
-            ));
-        }
-    }
-}
-
-pub(super) fn cassette(args: &ScriptArgs, here: &Path) -> Result<Option<Recording>, Failure> {
-    args.recorded.as_deref().map(|file| Recording::read(file, here)).transpose()
-}
-
-pub(super) fn script(
-    args: &ScriptArgs,
-    folder: Option<&Path>,
-    workflow: &Workflow,
-    here: &Path,
-) -> Result<Scripted, Failure> {
-    let file = match (&args.script, args.offline, folder) {
-        (Some(file), _, _) => file.clone(),
-        (None, true, Some(folder)) => folder.join(SCRIPT_NAME),
-        _ => return Ok(None),
-    };
-    read_script(&file, workflow, here).map(Some)
-}
-
-/// Reads a script and checks it against the roles of a workflow.
-pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    let text = read_argument(file, MAX_SCRIPT_BYTES)?;
-    let name = file.to_string_lossy().into_owned();
-    KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
-    let source = Source::new(name.clone(), text.clone());
-    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.clone())].into() });
-    let script = Script::read(&source).map_err(refuse)?;
-    let faults = script.check(&source, &scripted_cast(workflow)?);
-    if !faults.is_empty() {
-        return Err(refuse(faults));
-    }
-    let named = if file == Path::new(STDIN) { STDIN.to_owned() } else { absolute(file, here) };
-    Ok((script, named))
 }

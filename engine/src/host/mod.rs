@@ -1,14 +1,21 @@
 //! The host: the resources that a process has once and shares between its threads.
 
+pub(crate) mod answering;
+pub(crate) mod answers_from;
 pub(crate) mod batch;
 pub(crate) mod consent;
+pub(crate) mod continuing;
 pub(crate) mod find_thread;
 pub(crate) mod key_command;
 pub(crate) mod known_keys;
+pub(crate) mod labels;
+pub(crate) mod limit_choice;
+pub(crate) mod model_choice;
 pub(crate) mod process;
 pub(crate) mod recording;
 pub(crate) mod run_config;
 pub(crate) mod settings_files;
+pub(crate) mod starting;
 pub(crate) mod store_access;
 pub(crate) mod thread_row;
 pub(crate) mod tooling;

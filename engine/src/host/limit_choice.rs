@@ -1,13 +1,13 @@
-//! Limits that the command line names, such as `--limit cost_usd=2`.
+//! Limits that somebody chose, such as `cost_usd=2`.
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::read::duration_ms;
 use rondo_protocol::{Value, canonical};
 
-use super::failure::Failure;
+use crate::failure::Failure;
 use crate::local::RaisedLimit;
 
-/// The limits that `--limit` options give.
+/// The limits that words of the form `KEY=VALUE` give.
 ///
 /// # Errors
 /// [`Code::LimitUnclear`].
@@ -16,7 +16,7 @@ pub fn limits(words: &[String]) -> Result<Vec<RaisedLimit>, Failure> {
 }
 
 fn limit(word: &str) -> Result<RaisedLimit, Failure> {
-    let unclear = |what: &str| Failure::new(Code::LimitUnclear, format!("--limit {word}: {what}"));
+    let unclear = |what: &str| Failure::new(Code::LimitUnclear, format!("limit {word}: {what}"));
     let (key, text) = word.split_once('=').ok_or_else(|| unclear("write key=value"))?;
     if key == "wall_time" {
         let value = duration_ms(text).ok_or_else(|| unclear("write a duration such as 30m or 2h"))?;

@@ -1,4 +1,4 @@
-//! `--model NAME` and `--model ROLE=NAME`: another model for one run.
+//! `NAME` and `ROLE=NAME`: another model for one run.
 //!
 //! NAME is a logical model of the workflow or of the settings, or else a provider's id. An id takes the place of the
 //! one in use; parameters and provider stay.
@@ -6,8 +6,8 @@
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
-use super::failure::Failure;
 use crate::config::{Model, Origin, Settings, Sourced};
+use crate::failure::Failure;
 
 const FLAG: &str = "--model";
 

@@ -1,0 +1,85 @@
+//! What answers in place of models: a script or a recording.
+
+use std::path::{Path, PathBuf};
+
+use rondo_agent_kit::model::script::Script;
+use rondo_protocol::source::Source;
+use rondo_protocol::workflow::Workflow;
+
+use super::known_keys::KnownKeys;
+use super::recording::Recording;
+use super::run_config::scripted_cast;
+use crate::failure::{Failure, Faulty};
+use crate::files::{STDIN, absolute, read_argument};
+
+/// The most bytes of a script; the reader's own limit is lower and has better messages.
+const MAX_SCRIPT_BYTES: usize = 16 << 20;
+
+/// The script next to a workflow that `--offline` plays.
+pub const SCRIPT_NAME: &str = "script.yaml";
+
+/// What somebody chose to answer in place of models.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum AnswersFrom {
+    /// Nothing: models are asked, or what the thread began with goes on.
+    #[default]
+    Unchosen,
+    /// A script; `-` is standard input.
+    Script(PathBuf),
+    /// The script next to the workflow.
+    ScriptBeside,
+    /// A recording.
+    Recording(PathBuf),
+}
+
+/// A script or a recording that was read.
+#[derive(Debug, Clone, Default)]
+pub struct Played {
+    /// A script and its file, as an absolute path.
+    pub script: Option<(Script, String)>,
+    pub recorded: Option<Recording>,
+}
+
+impl Played {
+    pub fn is_any(&self) -> bool {
+        self.script.is_some() || self.recorded.is_some()
+    }
+}
+
+impl AnswersFrom {
+    /// Reads it, for a workflow whose file is in `folder`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not fit the workflow's roles.
+    pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<Played, Failure> {
+        let script = match (self, folder) {
+            (Self::Script(file), _) => Some(file.clone()),
+            (Self::ScriptBeside, Some(folder)) => Some(folder.join(SCRIPT_NAME)),
+            _ => None,
+        };
+        let recorded = match self {
+            Self::Recording(file) => Some(Recording::read(file, here)?),
+            _ => None,
+        };
+        Ok(Played { script: script.map(|file| read_script(&file, workflow, here)).transpose()?, recorded })
+    }
+}
+
+/// Reads a script and checks it against the roles of a workflow. Also returns its file as an absolute path.
+///
+/// # Errors
+/// If it cannot be read, or does not fit the roles.
+pub fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
+    let text = read_argument(file, MAX_SCRIPT_BYTES)?;
+    let name = file.to_string_lossy().into_owned();
+    KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
+    let source = Source::new(name.clone(), text.clone());
+    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.clone())].into() });
+    let script = Script::read(&source).map_err(refuse)?;
+    let faults = script.check(&source, &scripted_cast(workflow)?);
+    if !faults.is_empty() {
+        return Err(refuse(faults));
+    }
+    let named = if file == Path::new(STDIN) { STDIN.to_owned() } else { absolute(file, here) };
+    Ok((script, named))
+}

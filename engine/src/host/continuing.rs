@@ -1,0 +1,172 @@
+//! A thread that is about to go on: what it began with, what somebody chose for it, and all that this takes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rondo_agent_kit::tool::InDoubt;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::{Policy, Workflow};
+
+use super::answers_from::{AnswersFrom, Played, read_script};
+use super::consent::{ConsentRequest, ConsentSource, Subject, named};
+use super::key_command::with_keys;
+use super::recording::Recording;
+use super::run_config::{Approvers, Resources, RunSpec};
+use super::settings_files::SettingsFiles;
+use super::starting::of_plain_http;
+use super::{thread_row, workflow};
+use crate::config::Settings;
+use crate::conversation::rebuild;
+use crate::failure::Failure;
+use crate::files::{STDIN, absolute};
+use crate::grant::Grants;
+use crate::local::{RaisedLimit, RaisedLimits};
+use crate::shipped;
+use crate::store::{Read, Row, Status};
+
+/// What somebody chose for a thread that goes on.
+#[derive(Default)]
+pub struct ContinueChoices {
+    pub answers: AnswersFrom,
+    /// The policy for calls that may have had their effect, overriding that of each tool.
+    pub in_doubt: Option<InDoubt>,
+    /// Limits to raise.
+    pub limits: Vec<RaisedLimit>,
+    /// Creates approvers, if there is a person to ask.
+    pub approvers: Option<Approvers>,
+    /// The flags of hook kinds, by name.
+    pub flags: BTreeMap<String, String>,
+}
+
+impl ContinueChoices {
+    fn run_spec(self, settings: Settings, grants: Grants, played: Played) -> RunSpec {
+        RunSpec {
+            resources: Arc::new(Resources::new(settings, grants)),
+            script: played.script.map(|(script, _)| script),
+            recorded: played.recorded,
+            record: None,
+            in_doubt: self.in_doubt,
+            approvers: self.approvers,
+            raised: RaisedLimits { thread: None, limits: self.limits },
+            flags: self.flags,
+        }
+    }
+}
+
+/// What is continued.
+#[derive(Clone, Copy)]
+pub enum Meant<'a> {
+    /// The thread itself.
+    Thread,
+    /// A fork of it, under this workflow if there is one.
+    Fork(Option<&'a workflow::Loaded>),
+}
+
+/// What a run was begun with.
+pub struct Begun {
+    pub workflow: Workflow,
+    pub policy: Policy,
+    /// The workflow's file, as an absolute path.
+    pub file: Option<String>,
+    pub script: Option<String>,
+    pub recorded: Option<String>,
+    pub workspace: Option<String>,
+}
+
+impl Begun {
+    /// `None` for a thread that has ended and is not forked.
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
+        let edited = match meant {
+            Meant::Fork(loaded) => loaded,
+            Meant::Thread if matches!(row.status, Status::Done | Status::Failed | Status::Cancelled) => {
+                return Ok(None);
+            }
+            Meant::Thread => None,
+        };
+        let origin = thread_row::origin(row);
+        let (workflow, policy, file) = if let Some(loaded) = edited {
+            let file = absolute(&loaded.path, here);
+            (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
+        } else {
+            let file = origin.as_ref().and_then(|origin| origin.file.clone());
+            (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
+        };
+        let (script, recorded, workspace) =
+            origin.map_or((None, None, None), |origin| (origin.script, origin.recorded, origin.workspace));
+        Ok(Some(Self { workflow, policy, file, script, recorded, workspace }))
+    }
+
+    /// Where answers come from unless somebody chooses otherwise: the file of the run's script or recording.
+    pub fn played_file(&self) -> Option<&str> {
+        self.script.as_deref().or(self.recorded.as_deref())
+    }
+
+    fn played(&self, chosen: &AnswersFrom, here: &Path) -> Result<Played, Failure> {
+        let folder = self.file.as_deref().and_then(|file| Path::new(file).parent());
+        let played = chosen.read(folder, &self.workflow, here)?;
+        if played.is_any() {
+            return Ok(played);
+        }
+        if self.script.as_deref() == Some(STDIN) {
+            let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
+            return Err(failure.with_hint("give it again with --script FILE"));
+        }
+        let script = self.script.as_ref().map(|file| read_script(Path::new(file), &self.workflow, here)).transpose()?;
+        let recorded = self.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;
+        Ok(Played { script, recorded })
+    }
+}
+
+/// What continuing takes, with notices for the person who continues. Without anything begun, no call will be made.
+///
+/// Consent for the settings is the caller's: it needs it before it opens the store.
+///
+/// # Errors
+/// If a script or recording cannot be read, the thread's tools work in another folder, consent for the workflow is
+/// missing, or a key cannot be read.
+pub fn continued(
+    (files, mut settings): (&SettingsFiles, Settings),
+    begun: Option<Begun>,
+    choices: ContinueChoices,
+    by: ConsentSource,
+    here: &Path,
+) -> Result<(RunSpec, Vec<String>), Failure> {
+    let Some(begun) = begun else {
+        return Ok((choices.run_spec(settings, Grants::default(), Played::default()), Vec::new()));
+    };
+    let played = begun.played(&choices.answers, here)?;
+    let Begun { workflow, policy, file, workspace, .. } = &begun;
+    let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
+    if !named(workflow).is_empty() && Path::new(begun_in) != settings.workspace {
+        let here = settings.workspace.display();
+        let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
+        return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
+    }
+    // The store names the workflow of a thread; the file shows its current contents.
+    let file = file.as_deref().unwrap_or_default();
+    let current = workflow::read(file.into()).ok();
+    // Limits that somebody typed ask for nothing.
+    let policy = current
+        .as_ref()
+        .map_or_else(|| policy.clone(), |now| Policy { limits: now.checked.policy.limits.clone(), ..policy.clone() });
+    let is_current =
+        current.as_ref().is_some_and(|now| now.checked.workflow == *workflow && now.checked.policy == policy);
+    let named = if shipped::is_one(file) && !is_current { "" } else { file };
+    let subject = Subject { workflow, policy: &policy, file: named, is_current };
+    let asked = ConsentRequest { settings: None, ..ConsentRequest::of(files, &settings, Some(subject))? };
+    let grants = asked.permitted(named, by, &settings)?;
+    // If the file is gone, there is nothing to protect.
+    let loaded = current.filter(|_| !shipped::is_one(file));
+    let script_file = played.script.as_ref().map(|(_, file)| file.as_str());
+    settings.held = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
+    let mut notices = Vec::new();
+    if !played.is_any() {
+        settings = with_keys(settings, workflow)?;
+        notices = of_plain_http(&settings);
+    }
+    Ok((choices.run_spec(settings, grants, played), notices))
+}

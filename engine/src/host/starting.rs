@@ -1,0 +1,142 @@
+//! A run that is about to begin: a workflow that somebody named, what it was given, and all that this takes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rondo_protocol::Value;
+
+use super::answers_from::{AnswersFrom, Played};
+use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
+use super::key_command::with_keys;
+use super::model_choice::set_models;
+use super::run_config::{Approvers, Resources, RunSpec, speaking};
+use super::settings_files::SettingsFiles;
+use super::tooling;
+use super::workflow::Loaded;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::files::absolute;
+use crate::grant::Grants;
+use crate::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
+
+/// What somebody chose for a run, besides its workflow and its input.
+#[derive(Default)]
+pub struct RunChoices {
+    /// Models in place of the workflow's, `NAME` or `ROLE=NAME`.
+    pub models: Vec<String>,
+    /// Limits in place of the workflow's.
+    pub limits: Vec<RaisedLimit>,
+    pub answers: AnswersFrom,
+    pub labels: Labels,
+    /// The file to record the run to, as an absolute path.
+    pub record: Option<PathBuf>,
+    /// Creates approvers, if there is a person to ask.
+    pub approvers: Option<Approvers>,
+    /// The flags of hook kinds, by name.
+    pub flags: BTreeMap<String, String>,
+}
+
+/// A run before consent.
+pub struct Draft {
+    files: SettingsFiles,
+    pub loaded: Loaded,
+    pub settings: Settings,
+    /// The thread, with the input that the draft was made with.
+    pub new: NewThread,
+    played: Played,
+    record: Option<PathBuf>,
+    approvers: Option<Approvers>,
+    flags: BTreeMap<String, String>,
+}
+
+impl Draft {
+    /// The run of a workflow on `input`, which was checked.
+    ///
+    /// # Errors
+    /// If the settings, a chosen model, limit, script or recording are refused.
+    pub fn new(
+        files: SettingsFiles,
+        loaded: Loaded,
+        input: Value,
+        choices: RunChoices,
+        here: &Path,
+    ) -> Result<Self, Failure> {
+        let RunChoices { models, limits, answers, labels, record, approvers, flags } = choices;
+        let checked = &loaded.checked;
+        let played = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
+        let script_file = played.script.as_ref().map(|(_, file)| file.clone());
+        let mut settings = Settings { held: loaded.files(script_file.as_deref(), here), ..files.whole()? };
+        let mut workflow = checked.workflow.clone();
+        set_models(&models, &mut workflow, &mut settings)?;
+        let new = NewThread {
+            workflow,
+            policy: limited(checked.policy.clone(), &limits)?,
+            input,
+            file: Some(absolute(&loaded.path, here)),
+            script: script_file,
+            recorded: played.recorded.as_ref().map(|played| played.file.clone()),
+            workspace: Some(settings.workspace.to_string_lossy().into_owned()),
+            labels,
+        };
+        Ok(Self { files, loaded, settings, new, played, record, approvers, flags })
+    }
+
+    /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.
+    ///
+    /// # Errors
+    /// Exit 3 with the command to type, if consent is missing.
+    pub fn permitted(&self, shown: &str, by: ConsentSource) -> Result<Grants, Failure> {
+        let checked = &self.loaded.checked;
+        let file = self.new.file.as_deref().unwrap_or_default();
+        let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true };
+        ConsentRequest::of(&self.files, &self.settings, Some(subject))?.permitted(shown, by, &self.settings)
+    }
+
+    /// The run with these grants, before keys are read: enough to show it.
+    pub fn with_grants(self, grants: Grants) -> (NewThread, RunSpec) {
+        let run_spec = RunSpec {
+            resources: Arc::new(Resources::new(self.settings, grants)),
+            script: self.played.script.map(|(script, _)| script),
+            recorded: self.played.recorded,
+            record: self.record,
+            in_doubt: None,
+            approvers: self.approvers,
+            raised: RaisedLimits::default(),
+            flags: self.flags,
+        };
+        (self.new, run_spec)
+    }
+
+    /// The run with these grants, ready to begin, and notices for the person who starts it.
+    ///
+    /// # Errors
+    /// If a model that a role uses has no id or no provider, or a key cannot be read.
+    pub fn ready(mut self, grants: Grants) -> Result<(NewThread, RunSpec, Vec<String>), Failure> {
+        let mut notices = Vec::new();
+        if !named(&self.new.workflow).is_empty() {
+            notices.extend(tooling::code_in_reach(&self.settings));
+        }
+        if !self.played.is_any() {
+            self.settings = with_keys(self.settings, &self.new.workflow)?;
+            notices.extend(of_plain_http(&self.settings));
+        }
+        let (new, run_spec) = self.with_grants(grants);
+        // Missing configuration is reported before a thread begins.
+        speaking(&new.workflow, &run_spec)?;
+        Ok((new, run_spec, notices))
+    }
+}
+
+/// Notices of the providers that are reached by unencrypted HTTP.
+pub fn of_plain_http(settings: &Settings) -> Vec<String> {
+    let plain = settings
+        .providers
+        .iter()
+        .filter(|(_, provider)| provider.is_usable() && is_plain_http(&provider.base_url.value));
+    let notice = |(name, provider): (&String, &crate::config::Provider)| {
+        let from = &provider.base_url.from;
+        format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them")
+    };
+    plain.map(notice).collect()
+}
