@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, Step, ToolNote};
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::{child_threads, find_thread_in};
+use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight;
 use super::output::Output;
@@ -19,12 +18,13 @@ use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, view_store_at};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
-use crate::conversation::{Bindings, rebuild};
+use crate::conversation::rebuild;
 use crate::local::VisitInFlight;
-use crate::store::{Read, Row, Status};
+use crate::store::{Row, Status};
 use crate::tell::{plural, word};
 use crate::views::in_flight::visits;
-use crate::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, record_line, thread_line_with, who};
+use crate::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, thread_line_with, who};
+use crate::views::records::records;
 use crate::views::spending::Spending;
 
 /// Show the steps of a thread
@@ -142,7 +142,7 @@ impl ShownSteps<'_> {
         let Self { filter, follower, next, has_any, hooks } = self;
         let seqs = *next..=row.seq;
         *next = row.seq.saturating_add(1).max(*next);
-        steps(view.store.as_ref(), line, row, seqs, filter, &mut |record| {
+        records(view.store.as_ref(), (&line.thread, row), seqs, &|stored| filter.wants(stored), &mut |record| {
             *has_any = true;
             let note = match &record {
                 RecordLine::Step(step) => Some(&step.note),
@@ -222,43 +222,6 @@ impl HookFigures {
         }
         text
     }
-}
-
-/// Passes the wanted steps of a thread within `seqs` to `each` in order until it returns `false`.
-fn steps(
-    store: &dyn Read,
-    line: &ThreadLine,
-    row: &Row,
-    seqs: RangeInclusive<u64>,
-    filter: &StepFilter,
-    each: &mut dyn FnMut(RecordLine) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    if seqs.is_empty() {
-        return Ok(());
-    }
-    let beginning = rebuild::beginning(store, row)?;
-    // A definition of another version may have no body readers here; its steps can still be shown.
-    let bindings = Bindings::new(row.start, &beginning.workflow).ok();
-    let body = |step: &Step| {
-        let binding = bindings.as_ref().and_then(|bindings| bindings.of(step.start, store).ok());
-        binding.map(|binding| binding.body(&step.role, &step.answer)).unwrap_or_default()
-    };
-    let children = child_threads(store, &line.thread, row, &beginning.workflow)?;
-    let mut outcome = Ok(true);
-    store.scan(&line.thread, seqs, &mut |stored, note| {
-        if !filter.wants(&stored) {
-            return true;
-        }
-        let told = record_line(store, stored, note, &body).map(|mut told| {
-            if let RecordLine::Step(step) = &mut told {
-                step.child = children.get(&(step.role.clone(), step.lane.clone(), step.visit)).cloned();
-            }
-            told
-        });
-        outcome = told.and_then(&mut *each);
-        matches!(outcome, Ok(true))
-    })?;
-    outcome.map(|_| ())
 }
 
 fn record_text(line: &RecordLine) -> String {

@@ -10,10 +10,10 @@ use rondo_protocol::Value;
 
 use super::super::output::Style;
 use super::super::show::block;
-use super::{DiffLine, KnownTotals, Sides, TotalsLine, names, tools_and_repairs};
 use crate::author::thread_diff::words::{Part, words};
 use crate::store::StoredStep;
 use crate::tell::{one_line, plural, printable, word};
+use crate::views::diff::{DiffLine, KnownTotals, Sides, TotalsLine, WorkflowLine, names, tools_and_repairs};
 use crate::views::lines::{StepLine, ThreadLine, who};
 use crate::views::spending::Spending;
 
@@ -54,7 +54,7 @@ impl DiffText {
         }
         let Sides { a, b } = &line.workflow;
         if a != b {
-            let of = |side: &super::WorkflowLine<'_>| format!("{} {}", side.name, side.workflow);
+            let of = |side: &WorkflowLine<'_>| format!("{} {}", side.name, side.workflow);
             self.change(&mut text, "workflow", &of(a), &of(b));
         }
         for input in &line.inputs {

@@ -2,14 +2,10 @@
 //!
 //! The answers become a script, not a recording: a script still answers after a prompt is edited.
 
-mod told;
-mod yaml;
-
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
 use rondo_protocol::source;
 use serde::Serialize;
 
@@ -25,11 +21,9 @@ use crate::cli::output::Output;
 use crate::config::folder_of;
 use crate::conversation::rebuild;
 use crate::exit::Exit;
-use crate::store::Row;
 use crate::tell::tell;
 use crate::thread::Origin;
-use told::Told;
-use yaml::yaml;
+use crate::views::scenario::{Told, origin, yaml};
 
 /// How many characters of the thread id go into the scenario's name.
 const NAME_LENGTH: usize = 10;
@@ -87,12 +81,6 @@ pub fn make(
         tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
     }
     Ok(Exit::Done)
-}
-
-/// The metadata of a thread's row.
-fn origin(thread: &ThreadId, row: &Row) -> Result<Origin, Failure> {
-    Origin::from_bytes(&row.origin)
-        .map_err(|error| Failure::new(Code::StoreDamaged, format!("the row of thread {thread}: {error}")))
 }
 
 /// The file of a thread's workflow.

@@ -13,9 +13,9 @@ use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Out
 use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow};
 use rondo_protocol::{Value, canonical};
 
-use crate::cli::failure::Failure;
-use crate::cli::find_thread::child_threads;
 use crate::conversation::rebuild;
+use crate::failure::Failure;
+use crate::host::find_thread::child_threads;
 use crate::local::attempts_of;
 use crate::store::{Read, Row, StoredRecord};
 use crate::thread::{Ending, Origin};

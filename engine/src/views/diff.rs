@@ -1,0 +1,310 @@
+//! The JSON lines of two threads' comparison: where they part, and how their steps and totals differ after that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{Entry, KnownCost, Usage};
+use rondo_protocol::{Digest, Value};
+use serde::Serialize;
+
+use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
+use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
+use crate::conversation::rebuild::{self, Beginning};
+use crate::failure::Failure;
+use crate::host::store_access::DrivenThreads;
+use crate::resolved_roles;
+use crate::store::{Read, Row, StoredStep};
+
+/// Two threads that are compared.
+pub struct Comparison<'s> {
+    store: &'s dyn Read,
+    a: Thread,
+    b: Thread,
+    parting: Parting,
+}
+
+/// A step that one of the threads has, or that both have.
+pub struct StepPair {
+    pub a: Option<StepLine>,
+    pub b: Option<StepLine>,
+    /// What differs, if both have the step.
+    pub changed: Vec<String>,
+}
+
+impl StepPair {
+    /// The line of the pair; `None` if neither thread has the step.
+    pub fn line(&self) -> Option<DiffStepLine<'_>> {
+        let (a, b) = (self.a.as_ref(), self.b.as_ref());
+        let any = a.or(b)?;
+        let (role, lane, visit) = (&any.role, &any.lane, any.visit);
+        Some(DiffStepLine {
+            role,
+            lane,
+            visit,
+            a: a.map(step_side),
+            b: b.map(step_side),
+            changed: self.changed.clone(),
+        })
+    }
+}
+
+impl<'s> Comparison<'s> {
+    /// Finds where the threads part.
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn new(
+        store: &'s dyn Read,
+        driven: &DrivenThreads,
+        (a, a_row): (&ThreadId, &Row),
+        (b, b_row): (&ThreadId, &Row),
+    ) -> Result<Self, Failure> {
+        let (a, b) = (Thread::read(store, driven, a, a_row)?, Thread::read(store, driven, b, b_row)?);
+        let parting = parting(store, a.side(), b.side())?;
+        Ok(Self { store, a, b, parting })
+    }
+
+    /// The thread lines.
+    pub fn threads(&self) -> Sides<&ThreadLine> {
+        Sides { a: &self.a.line, b: &self.b.line }
+    }
+
+    /// The first line.
+    pub fn head(&self) -> DiffLine<'_> {
+        let (a, b) = (&self.a, &self.b);
+        DiffLine {
+            a: &a.line.thread,
+            b: &b.line.thread,
+            common: self.parting.common.map(|(seq, step)| CommonLine { seq, step }),
+            workflow: Sides { a: a.workflow(), b: b.workflow() },
+            inputs: changed_inputs(&a.beginning.start.input, &b.beginning.start.input),
+        }
+    }
+
+    /// The last step that both threads have.
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub fn last_common(&self) -> Result<Option<StoredStep>, Failure> {
+        let Some((seq, _)) = self.parting.common else { return Ok(None) };
+        Ok(self.store.step(&self.a.line.thread, seq)?.map(|(stored, _)| stored))
+    }
+
+    /// Passes the steps after that to `each`, in pairs, until it returns `false`.
+    ///
+    /// # Errors
+    /// Those of `each`, or if the store is damaged.
+    pub fn pairs(&self, each: &mut dyn FnMut(StepPair) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let mut outcome = Ok(true);
+        pairs(self.store, self.a.side(), self.b.side(), &self.parting, &mut |pair| {
+            outcome = self.read(pair).and_then(&mut *each);
+            matches!(outcome, Ok(true))
+        })?;
+        outcome.map(|_| ())
+    }
+
+    fn read(&self, pair: Pair) -> Result<StepPair, Failure> {
+        let (a, b) = match pair {
+            Pair::A(step) => (Some(self.a.step(self.store, step)?), None),
+            Pair::B(step) => (None, Some(self.b.step(self.store, step)?)),
+            Pair::Both(a, b) => (Some(self.a.step(self.store, a)?), Some(self.b.step(self.store, b)?)),
+        };
+        let changed = a.as_ref().zip(b.as_ref()).map(|(a, b)| changed(a, b)).unwrap_or_default();
+        Ok(StepPair { a, b, changed })
+    }
+
+    /// The last line.
+    pub fn totals(&self) -> TotalsLine {
+        TotalsLine { a: KnownTotals::of(&self.a.line.totals), b: KnownTotals::of(&self.b.line.totals) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "diff")]
+pub struct DiffLine<'a> {
+    pub a: &'a ThreadId,
+    pub b: &'a ThreadId,
+    pub common: Option<CommonLine>,
+    pub workflow: Sides<WorkflowLine<'a>>,
+    pub inputs: Vec<InputLine<'a>>,
+}
+
+/// The last common step, with its number in the first thread.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CommonLine {
+    pub seq: u64,
+    pub step: Digest,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Sides<T> {
+    pub a: T,
+    pub b: T,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct WorkflowLine<'a> {
+    pub name: &'a str,
+    pub workflow: Digest,
+}
+
+/// An input that differs; `None` where a thread has none of that name.
+#[derive(Debug, Serialize)]
+pub struct InputLine<'a> {
+    pub name: &'a str,
+    pub a: Option<&'a Value>,
+    pub b: Option<&'a Value>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "diff_step")]
+pub struct DiffStepLine<'a> {
+    pub role: &'a RoleName,
+    pub lane: &'a LanePath,
+    pub visit: u64,
+    pub a: Option<StepSide<'a>>,
+    pub b: Option<StepSide<'a>>,
+    /// What differs, if both have the step.
+    pub changed: Vec<String>,
+}
+
+/// A step in one of the threads.
+#[derive(Debug, Serialize)]
+pub struct StepSide<'a> {
+    pub seq: u64,
+    pub step: Digest,
+    pub edge: &'a EdgeLine,
+    pub status: &'a str,
+    pub output: &'a Value,
+    pub answer: &'a str,
+    pub usage: Option<Usage>,
+    #[serde(flatten)]
+    pub cost: KnownCost,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "diff_totals")]
+pub struct TotalsLine {
+    pub a: KnownTotals,
+    pub b: KnownTotals,
+}
+
+/// Totals of a thread; `None` for what was not counted.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct KnownTotals {
+    pub steps: u64,
+    pub model_calls: u64,
+    pub tool_calls: u64,
+    pub prompt_tokens: Option<u64>,
+    pub cached_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    #[serde(flatten)]
+    pub cost: KnownCost,
+}
+
+impl KnownTotals {
+    fn of(totals: &Totals) -> Self {
+        // No request has no tokens, so calls without tokens were not counted.
+        let is_counted = totals.model_calls == 0 || totals.usage() != Usage::default();
+        let known = |tokens: u64| is_counted.then_some(tokens);
+        Self {
+            steps: totals.steps,
+            model_calls: totals.model_calls,
+            tool_calls: totals.tool_calls,
+            prompt_tokens: known(totals.prompt_tokens),
+            cached_tokens: known(totals.cached_tokens),
+            output_tokens: known(totals.output_tokens),
+            cost: totals.cost,
+        }
+    }
+}
+
+/// A thread with the data to show its steps.
+struct Thread {
+    line: ThreadLine,
+    beginning: Beginning,
+    body_readers: BodyReaders,
+}
+
+type BodyReaders = BTreeMap<RoleName, resolved_roles::BodyReader>;
+
+impl Thread {
+    fn read(store: &dyn Read, driven: &DrivenThreads, thread: &ThreadId, row: &Row) -> Result<Self, Failure> {
+        let beginning = rebuild::beginning(store, row)?;
+        // A definition of another version may have no body readers here; its steps can still be shown.
+        let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
+        Ok(Self { line: thread_line(store, driven, thread, row)?, beginning, body_readers })
+    }
+
+    fn side(&self) -> Side<'_> {
+        Side { thread: &self.line.thread, seq: self.line.totals.steps }
+    }
+
+    fn step(&self, store: &dyn Read, step: NotedStep) -> Result<StepLine, Failure> {
+        let (stored, note) = *step;
+        let body = rebuild::body(&self.body_readers, &stored.step.role, &stored.step.answer);
+        step_line(store, stored, note, body)
+    }
+
+    fn workflow(&self) -> WorkflowLine<'_> {
+        WorkflowLine { name: &self.line.name, workflow: self.line.workflow }
+    }
+}
+
+/// The members of two inputs that are not the same, in the order of their names.
+fn changed_inputs<'a>(a: &'a Value, b: &'a Value) -> Vec<InputLine<'a>> {
+    names(a, b)
+        .into_iter()
+        .map(|name| InputLine { name, a: a.get(name), b: b.get(name) })
+        .filter(|line| line.a != line.b)
+        .collect()
+}
+
+/// The names of the members of two objects.
+pub fn names<'a>(a: &'a Value, b: &'a Value) -> BTreeSet<&'a str> {
+    let members = |value: &'a Value| match value {
+        Value::Object(members) => Some(members.keys().map(String::as_str)),
+        _ => None,
+    };
+    members(a).into_iter().flatten().chain(members(b).into_iter().flatten()).collect()
+}
+
+fn step_side(step: &StepLine) -> StepSide<'_> {
+    StepSide {
+        seq: step.seq,
+        step: step.step,
+        edge: &step.edge,
+        status: step.status.as_str(),
+        output: &step.output,
+        answer: &step.answer,
+        usage: step.note.usage,
+        cost: step.note.cost,
+    }
+}
+
+/// The names of what differs: `edge`, `prompt`, `status`, `output.NAME`, `answer`, `transcript`, `observations`. Nothing
+/// if only an earlier step does.
+fn changed(a: &StepLine, b: &StepLine) -> Vec<String> {
+    let fields = names(&a.output, &b.output);
+    let fields = fields.into_iter().map(|name| (format!("output.{name}"), a.output.get(name) != b.output.get(name)));
+    let before = [
+        ("edge", (&a.edge.from, &a.edge.status) != (&b.edge.from, &b.edge.status)),
+        ("prompt", a.edge.prompt != b.edge.prompt),
+        ("status", a.status != b.status),
+    ];
+    let after = [
+        ("answer", a.answer != b.answer),
+        ("transcript", tools_and_repairs(a).ne(tools_and_repairs(b))),
+        ("observations", a.observations != b.observations),
+    ];
+    let named = |(name, differs): (&str, bool)| (name.to_owned(), differs);
+    let all = before.map(named).into_iter().chain(fields).chain(after.map(named));
+    all.filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+/// The entries of a transcript without the model's: their requests differ as soon as an earlier step does, and the last
+/// reply is the answer.
+pub fn tools_and_repairs(step: &StepLine) -> impl Iterator<Item = &Entry> {
+    let entries = step.transcript.iter().flat_map(|transcript| &transcript.entries);
+    entries.filter(|entry| !matches!(entry, Entry::Model { .. }))
+}
