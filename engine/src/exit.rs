@@ -110,10 +110,12 @@ impl Exit {
                 Self::Provider
             }
             (Code::StoreDamaged, _) => Self::Damaged,
-            (Code::StoreBusy | Code::StoreConflict | Code::NotWaiting, _) => Self::Busy,
+            (Code::StoreBusy | Code::StoreConflict | Code::NotWaiting | Code::NotRunning | Code::PortTaken, _) => {
+                Self::Busy
+            }
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::ToolInDoubt, _) => Self::InDoubt,
-            (Code::HookProgramUnknown | Code::HookDenied, _) | (_, 17) => Self::Denied,
+            (Code::HookProgramUnknown | Code::HookDenied | Code::TokenUnusable, _) | (_, 17) => Self::Denied,
             (Code::HookVerb, _) => Self::Invalid,
             (Code::WriteFailed | Code::InternalFault | Code::RecordingFailed, _) | (_, 13 | 15 | 16) => {
                 Self::InputOutput

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::workflow::types::InputFault;
 
 use crate::conversation::rebuild;
 use crate::exit::Exit;
@@ -44,6 +45,15 @@ impl Failure {
     /// A fault whose code decides the exit.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self::Fault(Fault { exit: Exit::of_fault(code), code, message: message.into(), hint: None })
+    }
+
+    /// The failure for an input that a workflow does not take.
+    pub fn of_inputs(faults: &[InputFault]) -> Self {
+        let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
+        let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let hints: Vec<&str> = faults.iter().filter_map(|fault| fault.hint.as_deref()).collect();
+        let failure = Self::new(code, words.join("; "));
+        if hints.is_empty() { failure } else { failure.with_hint(hints.join("\n")) }
     }
 
     /// Adds a hint.

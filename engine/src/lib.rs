@@ -128,6 +128,7 @@ mod temporary_folder;
 pub mod thread;
 pub mod trust;
 mod views;
+mod web;
 
 pub use env::{Env, SystemEnv};
 pub use exit::Exit;

@@ -308,6 +308,31 @@ pub enum What {
 }
 
 impl What {
+    /// The name of the event, as its JSON has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ThreadStarted { .. } => "thread_started",
+            Self::ThreadResumed { .. } => "thread_resumed",
+            Self::StepStarted { .. } => "step_started",
+            Self::ModelDelta { .. } => "model_delta",
+            Self::CallRetried { .. } => "call_retried",
+            Self::ToolStarted { .. } => "tool_started",
+            Self::ToolFinished { .. } => "tool_finished",
+            Self::HookAnswered { .. } => "hook_answered",
+            Self::HookReport { .. } => "hook_report",
+            Self::CallSettled { .. } => "call_settled",
+            Self::StepCommitted { .. } => "step_committed",
+            Self::EdgeTaken { .. } => "edge_taken",
+            Self::LaneEnded { .. } => "lane_ended",
+            Self::Said { .. } => "said",
+            Self::ThreadWaiting { .. } => "thread_waiting",
+            Self::ThreadFinished { .. } => "thread_finished",
+            Self::Error { .. } => "error",
+        }
+    }
+}
+
+impl What {
     /// Whether it follows from the store, so that it can be read again.
     pub fn is_durable(&self) -> bool {
         matches!(

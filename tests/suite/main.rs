@@ -43,6 +43,7 @@ mod response_cache;
 mod routing;
 mod run_options;
 mod scenarios;
+mod serve;
 mod servers;
 mod showing;
 mod simulate;

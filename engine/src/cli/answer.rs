@@ -21,7 +21,9 @@ use super::resume::{ContinueArgs, Continued, prepare};
 use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
-use crate::host::answering::{MeantForm, by_this_person, check, meant_form, not_waiting, other_kind, role, statuses};
+use crate::host::answering::{
+    MeantForm, by_this_person, check, declared, meant_form, not_waiting, other_kind, role, statuses,
+};
 use crate::store::{self, Read, Row};
 use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 
@@ -163,9 +165,7 @@ fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
 /// The answer that the command line gives.
 fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
     let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
-    let Some((status, declared)) = role.output.iter().find(|(known, _)| known.as_str() == status) else {
-        return Err(invalid(format!("the form has no status `{status}`")));
-    };
+    let (status, declared) = declared(role, status)?;
     let mut fields = Vec::new();
     for word in &args.fields {
         let (name, text) = word.split_once('=').ok_or_else(|| invalid(format!("--field {word}: write key=value")))?;

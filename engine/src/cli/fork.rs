@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
@@ -27,7 +26,6 @@ use crate::host::continuing::Meant;
 use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
 use crate::tell::plural;
-use crate::{Labels, NewThread};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -110,21 +108,10 @@ async fn fork_thread(
     plan: ForkPlan,
     run_spec: RunSpec,
 ) -> Result<Exit, Failure> {
-    let Some(edited) = request.edited.as_ref().filter(|_| plan.at == 0) else {
+    let (_, origin) = context.engine.definition(&thread)?;
+    let Some(new) = request.of_its_own(plan.at, origin) else {
         let fork = context.engine.fork(&thread, plan.at, &request).await?;
         return resume_thread(context, fork, run_spec).await;
-    };
-    // Nothing stays as it is: the fork is a thread of its own.
-    let (_, origin) = context.engine.definition(&thread)?;
-    let new = NewThread {
-        workflow: edited.workflow.clone(),
-        policy: edited.policy.clone(),
-        input: edited.input.clone().unwrap_or(Value::Null),
-        file: edited.file.clone().or(origin.file),
-        script: origin.script,
-        recorded: origin.recorded,
-        workspace: origin.workspace,
-        labels: Labels::default(),
     };
     let run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
     let handle = context.engine.start(new, run_config).await?;

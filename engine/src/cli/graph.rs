@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -13,7 +12,8 @@ use super::output::Output;
 use super::settings_files::settings;
 use super::{output_file, workflow, working_folder};
 use crate::config::Flags;
-use crate::graph::{Graph, picture};
+use crate::graph::picture;
+use crate::host::picture::draw;
 
 /// Draw a workflow's graph with its hooks
 #[derive(Debug, clap::Args)]
@@ -87,45 +87,12 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
-    let registry = crate::registry();
     let settings = settings(&Flags::default())?;
-    let imposed: Vec<_> = settings.imposed.into_iter().map(|imposed| imposed.hook).collect();
-    let hooks = registry.nodes(&checked.workflow, &checked.policy, &imposed);
-    let graph = Graph::new(&checked.workflow, &checked.policy, hooks);
-    let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    let mut children = Vec::new();
-    add_children("", &checked.workflow, &checked.policy, &mut children)?;
-    let drawn = picture::draw(&graph, &children, format.into(), args.hooks.into());
-    let drawn = drawn.map_err(|error| match error {
-        picture::Error::TooLarge { .. } => Failure::new(Code::TooLarge, error.to_string())
-            .with_exit(Exit::Invalid)
-            .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit"),
-        picture::Error::Pixels(_) => Failure::new(Code::InternalFault, error.to_string()),
-    })?;
+    let drawn = draw((&checked.workflow, &checked.policy), &settings, format.into(), args.hooks.into())?;
     match &args.output {
         Some(file) => output_file::write(file, &drawn)
             .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?,
         None => output.write(&drawn)?,
     }
     Ok(Exit::Done)
-}
-
-/// Adds the child workflows of a workflow whose path is `around`, and theirs.
-fn add_children(
-    around: &str,
-    workflow: &Workflow,
-    policy: &Policy,
-    children: &mut Vec<picture::Child>,
-) -> Result<(), Failure> {
-    for (name, role) in &workflow.roles {
-        let RoleKind::Workflow(child) = &role.kind else { continue };
-        let Some(policy) = policy.children.get(name.as_str()) else { continue };
-        let path = format!("{around}{name}");
-        let hooks = crate::registry().nodes(&child.workflow, policy, &[]);
-        let graph = Graph::new(&child.workflow, policy, hooks);
-        let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-        children.push(picture::Child { path: path.clone(), graph });
-        add_children(&format!("{path}/"), &child.workflow, policy, children)?;
-    }
-    Ok(())
 }

@@ -209,7 +209,7 @@ pub fn changed_input(words: &[String], workflow: &Workflow, input: Value) -> Res
     // What another workflow does not take is left out.
     members.retain(|key, _| workflow.input.iter().any(|(name, _)| name.as_str() == key));
     members.extend(given(words, workflow)?);
-    types::check_input(workflow, members).map_err(|faults| told(&faults))
+    types::check_input(workflow, members).map_err(|faults| Failure::of_inputs(&faults))
 }
 
 fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value>, Failure> {
@@ -229,7 +229,7 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
             Some(file) => read_argument(Path::new(file), MAX_BYTES).map_err(ceiling)?,
             None => value.to_owned(),
         };
-        let value = types::parse_input_text(key, field, &text).map_err(|fault| told(&[fault]))?;
+        let value = types::parse_input_text(key, field, &text).map_err(|fault| Failure::of_inputs(&[fault]))?;
         if given.insert(key.to_owned(), value).is_some() {
             return Err(Failure::new(Code::InputSyntax, format!("-i {key}: the input is given twice")));
         }
@@ -362,18 +362,9 @@ fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) ->
         .filter(|(name, field)| is_required(field) && !given.contains_key(name.as_str()))
         .collect();
     types::check_input(workflow, given).map_err(|faults| {
-        let failure = told(&faults);
+        let failure = Failure::of_inputs(&faults);
         if missing.is_empty() { failure } else { failure.with_hint(example(&missing, called)) }
     })
-}
-
-/// Combines all faults into one failure, with their hints.
-fn told(faults: &[InputFault]) -> Failure {
-    let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
-    let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    let hints: Vec<&str> = faults.iter().filter_map(|fault| fault.hint.as_deref()).collect();
-    let failure = Failure::new(code, words.join("; "));
-    if hints.is_empty() { failure } else { failure.with_hint(hints.join("\n")) }
 }
 
 fn is_required(field: &Field) -> bool {

@@ -43,6 +43,7 @@ mod rm;
 mod run;
 mod runner;
 mod schema;
+mod serve;
 mod show;
 mod signals;
 mod simulate;
@@ -110,6 +111,7 @@ enum Verb {
     Prefix(prefix::PrefixArgs),
     Usage(usage::UsageArgs),
     Graph(graph::GraphArgs),
+    Serve(serve::ServeArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
     Test(test::TestArgs),
@@ -251,6 +253,7 @@ impl Verb {
             Self::Diff(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
             Self::Usage(args) => args.json.json,
+            Self::Serve(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Test(args) => args.json.json,
@@ -280,6 +283,7 @@ impl Verb {
             Self::Prefix(args) => prefix::prefix(&args, output),
             Self::Usage(args) => usage::usage(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
+            Self::Serve(args) => serve::serve(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Test(args) => test::test(&args, output),

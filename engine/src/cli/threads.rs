@@ -53,11 +53,10 @@ pub struct ThreadsArgs {
 }
 
 pub(super) fn status(text: &str) -> Result<Status, String> {
-    const ALL: [Status; 6] =
-        [Status::Running, Status::Waiting, Status::Stopped, Status::Done, Status::Failed, Status::Cancelled];
-    ALL.into_iter()
+    Status::ALL
+        .into_iter()
         .find(|status| word(status) == text)
-        .ok_or_else(|| format!("one of {}", ALL.map(|of| word(&of)).join(", ")))
+        .ok_or_else(|| format!("one of {}", Status::ALL.map(|of| word(&of)).join(", ")))
 }
 
 impl ThreadsArgs {

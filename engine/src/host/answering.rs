@@ -140,3 +140,17 @@ pub fn check(workflow: &Workflow, answer: &PersonAnswer) -> Result<(), Failure> 
         |fault: rondo_protocol::call::Fault| Failure::new(fault.code, fault.message).with_hint(statuses(role));
     forms::read(contract, &form.to_value()).map(drop).map_err(invalid)
 }
+
+/// A status of a form, and its fields.
+type Declared<'r> = (&'r Status, &'r [(FieldName, Field)]);
+
+/// The fields that a form with this status has.
+///
+/// # Errors
+/// [`Code::AnswerInvalid`] if the form has no such status.
+pub fn declared<'r>(role: &'r Role, status: &str) -> Result<Declared<'r>, Failure> {
+    let found = role.output.iter().find(|(known, _)| known.as_str() == status);
+    found.map(|(status, fields)| (status, fields.as_slice())).ok_or_else(|| {
+        Failure::new(Code::AnswerInvalid, format!("the form has no status `{status}`")).with_hint(statuses(role))
+    })
+}

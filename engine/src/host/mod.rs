@@ -11,6 +11,7 @@ pub(crate) mod known_keys;
 pub(crate) mod labels;
 pub(crate) mod limit_choice;
 pub(crate) mod model_choice;
+pub(crate) mod picture;
 pub(crate) mod process;
 pub(crate) mod recording;
 pub(crate) mod run_config;
@@ -21,6 +22,7 @@ pub(crate) mod thread_row;
 pub(crate) mod tooling;
 pub(crate) mod workflow;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rondo_protocol::event::EventId;
@@ -33,6 +35,7 @@ pub use crate::shared_store::Opening;
 use crate::shared_store::{OwnThreads, SharedStore};
 use crate::store::{self, Row};
 use crate::trust::secret::Secret;
+use store_access::DrivenThreads;
 
 /// The resources of a process that runs threads.
 #[derive(Clone)]
@@ -88,6 +91,12 @@ impl Host {
     /// If the store is damaged.
     pub fn list(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, store::Error> {
         self.engine.store().rows(after, limit)
+    }
+
+    /// The threads that run in any process that uses the store.
+    pub(crate) fn driven(&self) -> DrivenThreads {
+        let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
+        driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
     }
 
     /// Like [`Engine::subscribe`].

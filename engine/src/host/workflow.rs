@@ -1,6 +1,6 @@
 //! Resolves a workflow's name to the checked definition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
@@ -87,15 +87,8 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
         let message = format!("the folder {shown:?} holds neither workflow.yaml nor workflow.json");
         return Failure::new(Code::WorkflowNotFound, message);
     }
-    let entries = std::fs::read_dir(here.join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
-    let mut known: Vec<String> = entries
-        .filter(|entry| file_in(&entry.path(), here).is_some())
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .take(MAX_NAMES)
-        .collect();
-    known.extend(shipped::names().map(str::to_owned));
-    known.sort();
-    known.dedup();
+    let known: BTreeSet<String> = names_in(here).chain(shipped::names().map(str::to_owned)).collect();
+    let known: Vec<String> = known.into_iter().collect();
     let failure = Failure::new(
         Code::WorkflowNotFound,
         format!(
@@ -106,6 +99,50 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
         None => failure.with_hint(format!("known here: {}; `rondo init` writes one to start from", known.join(", "))),
     }
+}
+
+/// The names of the workflows below `workflows/` in `here`.
+fn names_in(here: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(here.join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
+    let folders = entries.filter(move |entry| file_in(&entry.path(), here).is_some());
+    folders.filter_map(|entry| entry.file_name().into_string().ok()).take(MAX_NAMES)
+}
+
+/// A workflow with a name by which others than its author may start it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub name: String,
+    pub file: PathBuf,
+}
+
+/// The workflows that can be started by name from `here`, each name once: the one in the folder itself, by the name
+/// that it gives itself, those below `workflows/`, and those that ship with rondo.
+pub fn all(here: &Path) -> Vec<Named> {
+    let own = file_in(Path::new(""), here).and_then(|file| {
+        let name = read(file.clone()).ok()?.checked.workflow.name;
+        Some(Named { name, file })
+    });
+    let below = names_in(here).filter_map(|name| {
+        let file = file_in(&Path::new(FOLDER).join(&name), here)?;
+        Some(Named { name, file })
+    });
+    let shipped = shipped::names().filter_map(|name| {
+        let file = PathBuf::from(shipped::file(name)?);
+        Some(Named { name: name.to_owned(), file })
+    });
+    let mut all: BTreeMap<String, Named> = BTreeMap::new();
+    for found in own.into_iter().chain(below).chain(shipped) {
+        all.entry(found.name.clone()).or_insert(found);
+    }
+    all.into_values().collect()
+}
+
+/// The workflow with a name; no path is one.
+///
+/// # Errors
+/// [`Code::WorkflowNotFound`] with the nearest name.
+pub fn named(name: &str, here: &Path) -> Result<Named, Failure> {
+    all(here).into_iter().find(|found| found.name == name).ok_or_else(|| not_found(name, here, false))
 }
 
 pub fn load(name: &str, here: &Path) -> Result<Loaded, Failure> {

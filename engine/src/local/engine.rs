@@ -425,6 +425,34 @@ impl Engine {
         })
     }
 
+    /// Whether a thread runs in this process.
+    pub fn is_running(&self, thread: &ThreadId) -> bool {
+        self.parts.running.all().contains_key(thread)
+    }
+
+    /// Stops the run of a thread in this process, and waits until it has ended; the thread can be resumed. Returns
+    /// whether it ran here.
+    pub async fn stop(&self, thread: &ThreadId) -> bool {
+        let running = self.parts.running.all().get(thread).cloned();
+        let Some(stopper) = running else { return false };
+        stopper.stop();
+        // A run that takes longer is still told to stop.
+        let _ = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+        true
+    }
+
+    /// Stops all runs in this process, and waits until they have ended; the threads can be resumed.
+    pub async fn stop_all(&self) {
+        let all: Vec<Stopper> = self.parts.running.all().values().cloned().collect();
+        all.iter().for_each(Stopper::stop);
+        let ended = async {
+            for stopper in &all {
+                stopper.ended.cancelled().await;
+            }
+        };
+        let _ = tokio::time::timeout(STOPPING, ended).await;
+    }
+
     /// Claims a thread that no other process drives.
     pub(super) fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
         let shared = self.parts.shared.clone();

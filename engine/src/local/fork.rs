@@ -14,7 +14,7 @@ use rondo_protocol::object::{KnownCost, LAYOUT, Note, Observation, Record, Start
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
-use super::{Engine, Error, commits};
+use super::{Engine, Error, Labels, NewThread, commits};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
 use crate::resolved_roles::{self, BodyReader};
@@ -45,6 +45,23 @@ pub struct ForkRequest {
     pub edited: Option<Edited>,
     /// The answer in place of that of the step after the last shared one, exactly as its role would give it.
     pub answer: Option<String>,
+}
+
+impl ForkRequest {
+    /// The fork as a thread of its own, if nothing of the original is shared. `at` is where it is forked.
+    pub fn of_its_own(&self, at: u64, origin: Origin) -> Option<NewThread> {
+        let edited = self.edited.as_ref().filter(|_| at == 0)?;
+        Some(NewThread {
+            workflow: edited.workflow.clone(),
+            policy: edited.policy.clone(),
+            input: edited.input.clone().unwrap_or(Value::Null),
+            file: edited.file.clone().or(origin.file),
+            script: origin.script,
+            recorded: origin.recorded,
+            workspace: origin.workspace,
+            labels: Labels::default(),
+        })
+    }
 }
 
 /// What a fork would share, change and run again.

@@ -6,7 +6,7 @@
 //! whose response was lost is looked up by version and digest, and sent again only if it is absent. Writes of one
 //! thread are stored in the order in which they were submitted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,6 +143,17 @@ impl SharedStore {
             self.inner.own.lock().remove(thread);
         }
         is_ours
+    }
+
+    /// The threads that any process drives.
+    ///
+    /// # Errors
+    /// If the holder does not answer.
+    pub fn driven(&self) -> Result<BTreeSet<ThreadId>, Error> {
+        match self.request(&Request::Driven)? {
+            Response::Driven(threads) => Ok(threads.into_iter().collect()),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Stops driving a thread.

@@ -113,3 +113,8 @@ pub enum Status {
     /// It was cancelled for good.
     Cancelled,
 }
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Running, Self::Waiting, Self::Stopped, Self::Done, Self::Failed, Self::Cancelled];
+}

@@ -39,7 +39,7 @@ macro_rules! codes {
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
 // 163 HTTP, 164 MCP), 17 grants and consent, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and
-// warnings to authors before a run (191 simulation, 192 prefixes in files).
+// warnings to authors before a run (191 simulation, 192 prefixes in files), 20 the server.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -265,6 +265,15 @@ codes! {
     "1922" Warning VolatileInput,
     "1923" Warning ShortPrefix,
     "1924" Warning UnsharedText,
+    "2001" Error PortTaken,
+    "2002" Error TokenUnusable,
+    "2003" Error TokenMissing,
+    "2004" Error HostRefused,
+    "2005" Error RequestUnreadable,
+    "2006" Error ServerFull,
+    "2007" Error KeyReused,
+    "2008" Error NoSuchRoute,
+    "2009" Error NotRunning,
 }
 
 impl Code {

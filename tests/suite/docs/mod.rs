@@ -1,5 +1,6 @@
 //! The pages that `rondo explain` prints, the tutorial and the README: held to the program, and their examples run.
 
+mod api;
 mod lines;
 mod readme;
 mod reference;

@@ -11,7 +11,7 @@ pub struct Page {
 }
 
 /// The pages of the reference.
-pub const PAGES: [Page; 9] = [
+pub const PAGES: [Page; 10] = [
     Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
     Page { name: "settings", text: include_str!("../../../docs/settings.md") },
     Page { name: "scripts", text: include_str!("../../../docs/scripts.md") },
@@ -20,6 +20,7 @@ pub const PAGES: [Page; 9] = [
     Page { name: "batches", text: include_str!("../../../docs/batches.md") },
     Page { name: "events", text: include_str!("../../../docs/events.md") },
     Page { name: "lines", text: include_str!("../../../docs/lines.md") },
+    Page { name: "api", text: include_str!("../../../docs/api.md") },
     Page { name: "exit-codes", text: include_str!("../../../docs/exit-codes.md") },
 ];
 

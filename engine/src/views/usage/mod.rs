@@ -52,15 +52,25 @@ pub fn sums(store: &dyn Read, by: Option<By>, from_ms: u64) -> Result<Groups, Er
     loop {
         let page = store.rows(after.as_ref(), PAGE)?;
         for (thread, row) in &page {
-            of_thread(&mut tally, &mut child_roles, (thread, row), from_ms)?;
+            add_thread(&mut tally, &mut child_roles, (thread, row), from_ms)?;
         }
         let Some((last, _)) = page.last() else { return Ok(tally.groups()) };
         after = Some(last.clone());
     }
 }
 
+/// The sums over the steps that a thread has of its own.
+///
+/// # Errors
+/// If the store is damaged.
+pub fn of_thread(store: &dyn Read, thread: (&ThreadId, &Row), by: Option<By>) -> Result<Groups, Error> {
+    let mut tally = Tally::new(by);
+    add_thread(&mut tally, &mut ChildRoles { store, known: None }, thread, 0)?;
+    Ok(tally.groups())
+}
+
 /// Adds the steps that a thread has of its own.
-fn of_thread(
+fn add_thread(
     tally: &mut Tally,
     child_roles: &mut ChildRoles<'_>,
     (thread, row): (&ThreadId, &Row),

@@ -1,0 +1,129 @@
+//! `rondo serve`: the API, the event streams and the page, over HTTP on this machine.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::StoreArgs;
+use super::consent::{ConsentRequest, ConsentSource};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::settings_files;
+use super::signals::Signals;
+use super::store_access::{OwnStore, own_store};
+use super::{JsonArgs, runtime, working_folder};
+use crate::SystemEnv;
+use crate::config::Settings;
+use crate::host::{Host, Opening};
+use crate::tell::tell;
+use crate::web::access::Token;
+use crate::web::{Parts, Server, listen};
+
+/// The name of the token's file, beside the user's secret.
+const TOKEN_FILE: &str = "serve-token";
+
+/// How long a browser may take to be started.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// Serve the page and the API on this machine
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The port of 127.0.0.1; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7777)]
+    port: u16,
+    /// Open the page in a browser
+    #[arg(long)]
+    open: bool,
+    /// The most connections at once; event streams stay open
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Answer requests that name this host too; addresses and localhost always are
+    #[arg(long = "host-name", value_name = "NAME")]
+    names: Vec<String>,
+    /// Consent, for this process, to all that the settings, the store and the workflows ask for
+    #[arg(long)]
+    trust: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// The line that tells where the server is.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "serving")]
+struct ServingLine<'a> {
+    /// The address, without the token.
+    address: &'a str,
+    token_file: Option<&'a str>,
+}
+
+pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.whole()?;
+    // Nobody is asked in place: requests come at any time, and from others than the person at the terminal.
+    let by = if args.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
+    ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
+    let store = own_store(&settings, by)?;
+    let (token, token_file) = Token::find(token_file(&settings))?;
+    let runtime = runtime()?;
+    let exit = runtime.block_on(async {
+        let signals = Signals::listen()?;
+        let listening = listen(args.port).await?;
+        let address = format!("http://{}", listening.address);
+        let OwnStore { folder, owner, secret } = store;
+        let opening = Opening { folder, owner, durability: settings.durability.value };
+        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await?;
+        for notice in notices {
+            tell(&format!("store: {notice}\n"));
+        }
+        let host = host.with_secret(secret);
+        let token_file = token_file.map(|file| file.display().to_string());
+        let page = format!("{address}/#token={}", token.as_str());
+        if output.is_json() {
+            output.line(&ServingLine { address: &address, token_file: token_file.as_deref() })?;
+        } else {
+            output.text(&format!("{page}\n"))?;
+            let place = token_file.map_or_else(String::new, |file| format!("; the token is in {file}"));
+            tell(&format!("serving the workflows of {}{place}\nCtrl-C stops\n", here.display()));
+        }
+        let names = args.names.clone();
+        let (ending, durable) = (signals.stop.clone(), host.clone());
+        let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
+        if args.open {
+            open(&page).await;
+        }
+        let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
+        let serving = listening.serve(server.router(), connections, ending.clone());
+        let closing = async {
+            ending.cancelled().await;
+            server.close().await;
+        };
+        tokio::join!(serving, closing);
+        durable.leave().await;
+        // A server has no end of its own: a signal is how it is told to stop.
+        Ok(Exit::Done)
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    exit
+}
+
+fn token_file(settings: &Settings) -> Option<std::path::PathBuf> {
+    settings.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
+}
+
+/// Opens an address in the person's browser.
+async fn open(address: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(program);
+    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let opened = tokio::time::timeout(OPENING, tokio::process::Command::from(command).status()).await;
+    if !matches!(opened, Ok(Ok(status)) if status.success()) {
+        tell("no browser could be opened; open the address above\n");
+    }
+}

@@ -1,0 +1,52 @@
+//! The picture of a workflow's graph, with the hooks that the settings impose and with its child workflows.
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+
+use crate::config::Settings;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::graph::{Graph, picture};
+
+/// Draws it.
+///
+/// # Errors
+/// [`Code::TooLarge`] if it has more nodes than can be placed.
+pub fn draw(
+    (workflow, policy): (&Workflow, &Policy),
+    settings: &Settings,
+    format: picture::Format,
+    hooks: picture::Hooks,
+) -> Result<Vec<u8>, Failure> {
+    let imposed: Vec<_> = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
+    let graph = Graph::new(workflow, policy, crate::registry().nodes(workflow, policy, &imposed));
+    let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let mut children = Vec::new();
+    add_children("", workflow, policy, &mut children)?;
+    picture::draw(&graph, &children, format, hooks).map_err(|error| match error {
+        picture::Error::TooLarge { .. } => Failure::new(Code::TooLarge, error.to_string())
+            .with_exit(Exit::Invalid)
+            .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit"),
+        picture::Error::Pixels(_) => Failure::new(Code::InternalFault, error.to_string()),
+    })
+}
+
+/// Adds the child workflows of a workflow whose path is `around`, and theirs.
+fn add_children(
+    around: &str,
+    workflow: &Workflow,
+    policy: &Policy,
+    children: &mut Vec<picture::Child>,
+) -> Result<(), Failure> {
+    for (name, role) in &workflow.roles {
+        let RoleKind::Workflow(child) = &role.kind else { continue };
+        let Some(policy) = policy.children.get(name.as_str()) else { continue };
+        let path = format!("{around}{name}");
+        let hooks = crate::registry().nodes(&child.workflow, policy, &[]);
+        let graph = Graph::new(&child.workflow, policy, hooks);
+        let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        children.push(picture::Child { path: path.clone(), graph });
+        add_children(&format!("{path}/"), &child.workflow, policy, children)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! What a client does to a thread: resume, stop, cancel, answer, fork.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rondo_agent_kit::tool::InDoubt;
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Start;
+use rondo_protocol::workflow::types;
+use serde::Deserialize;
+
+use super::body::Json;
+use super::params::Path;
+use super::problem::Problem;
+use super::starting::{limit_words, started};
+use super::{Inner, Server};
+use crate::conversation::rebuild;
+use crate::failure::Failure;
+use crate::host::answering::{MeantForm, by_this_person, check, declared, meant_form, other_kind, role};
+use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use crate::host::find_thread::{find_thread, root};
+use crate::host::limit_choice::limits;
+use crate::host::run_config::{RunSpec, run_config};
+use crate::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
+use crate::store::{Read, Row};
+use crate::{FilledForm, PersonSaid, Resumed, RunConfig};
+
+/// What happens with tool calls of which nobody knows whether they had their effect.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum InDoubtChoice {
+    Retry,
+    Skip,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResumeRequest {
+    /// Limits to raise.
+    limits: BTreeMap<String, Value>,
+    in_doubt: Option<InDoubtChoice>,
+}
+
+impl ResumeRequest {
+    fn choices(&self) -> Result<ContinueChoices, Failure> {
+        let in_doubt = self.in_doubt.map(|choice| match choice {
+            InDoubtChoice::Retry => InDoubt::Retry,
+            InDoubtChoice::Skip => InDoubt::Skip,
+        });
+        Ok(ContinueChoices { limits: limits(&limit_words(&self.limits))?, in_doubt, ..ContinueChoices::default() })
+    }
+}
+
+impl Inner {
+    /// What continuing a thread takes.
+    fn continued(
+        &self,
+        store: &dyn Read,
+        row: &Row,
+        meant: Meant<'_>,
+        choices: ContinueChoices,
+    ) -> Result<RunSpec, Failure> {
+        let begun = Begun::of(store, row, meant, &self.here)?;
+        let (run_spec, _) = continued((&self.files, self.settings.clone()), begun, choices, self.by, &self.here)?;
+        Ok(run_spec)
+    }
+}
+
+impl Server {
+    /// The configuration of a thread that goes on. One that has ended makes no calls.
+    async fn configured(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<RunConfig, Problem> {
+        let (workflow, origin) = self.host.engine().definition(thread)?;
+        if origin.ending.is_some() {
+            return Ok(RunConfig::default());
+        }
+        let (run_config, _) = run_config(&workflow, run_spec).await?;
+        Ok(run_config)
+    }
+
+    async fn go_on(&self, thread: ThreadId, run_spec: RunSpec) -> Result<Response, Problem> {
+        let run_config = self.configured(&thread, &run_spec).await?;
+        let resumed = self.host.engine().resume(&thread, |_, _| Ok::<_, crate::Error>(run_config)).await?;
+        if let Resumed::Running(handle) = resumed {
+            self.follow(handle);
+        }
+        started(self, thread).await
+    }
+}
+
+/// `POST /threads/{thread}/resume`: a child goes on with the thread above it.
+pub async fn resume(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    Json(request): Json<ResumeRequest>,
+) -> Result<Response, Problem> {
+    let prepared = server.reading(move |server, store| {
+        let found = find_thread(store, &word)?;
+        let named = found.0.clone();
+        let (thread, row) = root(store, found)?;
+        let mut run_spec = server.continued(store, &row, Meant::Thread, request.choices()?)?;
+        run_spec.raised.thread = Some(named);
+        Ok((thread, run_spec))
+    });
+    let (thread, run_spec) = prepared.await?;
+    server.go_on(thread, run_spec).await
+}
+
+/// `POST /threads/{thread}/stop`: the run ends, and the thread can be resumed.
+pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let thread = server.reading(move |_, store| Ok(root(store, find_thread(store, &word)?)?.0)).await?;
+    if !server.host.engine().stop(&thread).await {
+        let what = format!("thread {thread} does not run in this server, so it cannot be stopped here");
+        return Err(Problem::new(StatusCode::CONFLICT, Code::NotRunning, what)
+            .with_hint("a run in a terminal stops by Ctrl-C there; `cancel` ends a thread for good wherever it runs"));
+    }
+    started(&server, thread).await
+}
+
+/// `POST /threads/{thread}/cancel`: the thread ends for good.
+pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let thread = server.reading(move |_, store| Ok(find_thread(store, &word)?.0)).await?;
+    // A run that is still stopping is told by the status of the thread.
+    let (Cancelled::Ended { .. } | Cancelled::Stopping) = server.host.engine().cancel(&thread).await?;
+    started(&server, thread).await
+}
+
+/// The answer to a form, or to a tool call that waits for approval.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AnswerRequest {
+    /// The role and the lane of the form, if several are open.
+    role: Option<String>,
+    lane: Option<String>,
+    status: Option<String>,
+    fields: BTreeMap<String, Value>,
+    body: String,
+    /// Whether the tool call may be made.
+    approve: Option<bool>,
+    /// Why not.
+    why: String,
+}
+
+/// `POST /threads/{thread}/answer`
+pub async fn answer(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    Json(request): Json<AnswerRequest>,
+) -> Result<Response, Problem> {
+    let prepared = server.reading(move |server, store| {
+        let found = find_thread(store, &word)?;
+        let named = (request.role.as_deref(), request.lane.as_deref());
+        let (MeantForm { root, open, workflow }, row) = meant_form(store, found, named)?;
+        let is_approval = open.form.get("approval").is_some();
+        let said = match (request.status.as_deref(), request.approve) {
+            (None, Some(is_allowed)) if is_approval => PersonSaid::Approval { is_allowed, why: request.why },
+            (Some(status), None) if !is_approval => {
+                let (status, _) = declared(role(&workflow, &open.visit)?, status)?;
+                let (fields, body) = (request.fields.into_iter().collect(), request.body);
+                PersonSaid::Form(FilledForm { status: status.clone(), fields, body })
+            }
+            _ => return Err(other_kind(&open, is_approval)),
+        };
+        let answer = by_this_person(said, open);
+        check(&workflow, &answer)?;
+        let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
+        Ok((root, answer, run_spec))
+    });
+    let (thread, answer, run_spec) = prepared.await?;
+    let run_config = server.configured(&thread, &run_spec).await?;
+    let resumed = server.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await?;
+    if let Resumed::Running(handle) = resumed {
+        server.follow(handle);
+    }
+    started(&server, thread).await
+}
+
+/// Where and how a thread is forked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForkBody {
+    /// The last step that both threads have.
+    at: Option<u64>,
+    /// The answer of the next step, in place of asking for it.
+    answer: Option<String>,
+    /// Inputs that change.
+    input: BTreeMap<String, Value>,
+}
+
+/// `POST /threads/{thread}/fork`
+pub async fn fork(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    Json(body): Json<ForkBody>,
+) -> Result<Response, Problem> {
+    let prepared = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        if let Some(at) = body.at.filter(|at| !(1..=row.seq).contains(at)) {
+            let what = format!("thread {thread} has no step {at}; its last is {}", row.seq);
+            return Err(Failure::new(Code::ForkUnclear, what));
+        }
+        let edited = if body.input.is_empty() { None } else { Some(with_input(store, &row, body.input)?) };
+        let request = ForkRequest { at: body.at, edited, answer: body.answer };
+        let plan = plan_fork(store, &thread, &request)?;
+        let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
+        Ok((thread, request, plan, run_spec))
+    });
+    let (thread, request, plan, run_spec) = prepared.await?;
+    let ForkPlan { at, .. } = plan;
+    let engine = server.host.engine();
+    let Some(new) = request.of_its_own(at, engine.definition(&thread)?.1) else {
+        let fork = engine.fork(&thread, at, &request).await?;
+        return server.go_on(fork, run_spec).await;
+    };
+    // Nothing stays as it is: the fork is a thread of its own.
+    let (run_config, _) = run_config(&new.workflow, &run_spec).await?;
+    let handle = engine.start(new, run_config).await?;
+    let fork = handle.thread.clone();
+    server.follow(handle);
+    started(&server, fork).await
+}
+
+/// The definition of a thread with some of its inputs changed.
+fn with_input(store: &dyn Read, row: &Row, changed: BTreeMap<String, Value>) -> Result<Edited, Failure> {
+    let (workflow, policy) = (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?);
+    let mut members = match rebuild::object::<Start>(store, Kind::Start, row.start)?.input {
+        Value::Object(members) => members,
+        _ => BTreeMap::new(),
+    };
+    members.extend(changed);
+    let input = types::check_input(&workflow, members).map_err(|faults| Failure::of_inputs(&faults))?;
+    Ok(Edited { workflow, policy, input: Some(input), file: None })
+}

@@ -1,0 +1,250 @@
+//! `rondo serve`: the API over HTTP, the event streams, and the page.
+//!
+//! Laws. Every read and write needs the token, see [`access`]. The store is the log: what a stream missed is read from
+//! it, also by a server that started later. A client never slows a run: stores are read on threads of their own, each
+//! stream has its own bounded queue, and requests, headers, bodies and connections have ceilings. Nothing that a model
+//! wrote is ever HTML.
+
+pub mod access;
+mod body;
+mod changes;
+mod events;
+mod openings;
+mod page;
+mod params;
+mod problem;
+mod reports;
+mod starting;
+mod steps;
+mod threads;
+mod workflows;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Event;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use crate::ThreadHandle;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::host::consent::ConsentSource;
+use crate::host::settings_files::SettingsFiles;
+use crate::host::store_access::DrivenThreads;
+use crate::store::Read;
+use access::Token;
+use body::Json;
+use problem::Problem;
+
+pub use openings::listen;
+
+/// How many live events wait for a reader of all threads before it misses some.
+const LIVE_EVENTS: usize = 4096;
+
+/// What pages may load: only what this server sends, and nothing inline.
+const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
+                      form-action 'self'; frame-ancestors 'none'";
+
+/// A server over one host.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+pub struct Inner {
+    host: Host,
+    files: SettingsFiles,
+    settings: Settings,
+    /// The folder that workflows are named from.
+    here: PathBuf,
+    by: ConsentSource,
+    token: Token,
+    /// The host names that requests may name besides addresses and `localhost`.
+    names: Vec<String>,
+    /// Live events of the threads that run here.
+    live: broadcast::Sender<Arc<Event>>,
+    /// Cancelled when the server is told to end.
+    ending: CancellationToken,
+    /// Cancelled once its runs have ended.
+    closed: CancellationToken,
+    /// Held while a start with an idempotency key looks whether it was made before.
+    repeats: tokio::sync::Mutex<()>,
+}
+
+/// What a server is made of.
+pub struct Parts {
+    pub host: Host,
+    /// The settings files, read once; consent for them was obtained.
+    pub files: SettingsFiles,
+    pub settings: Settings,
+    pub here: PathBuf,
+    /// Who agrees to what a workflow asks for.
+    pub by: ConsentSource,
+    pub token: Token,
+    pub names: Vec<String>,
+    pub ending: CancellationToken,
+}
+
+impl std::ops::Deref for Server {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Server {
+    pub fn new(parts: Parts) -> Self {
+        let Parts { host, files, settings, here, by, token, names, ending } = parts;
+        let (live, _) = broadcast::channel(LIVE_EVENTS);
+        let repeats = tokio::sync::Mutex::default();
+        Self(Arc::new(Inner {
+            host,
+            files,
+            settings,
+            here,
+            by,
+            token,
+            names,
+            live,
+            ending,
+            closed: CancellationToken::new(),
+            repeats,
+        }))
+    }
+
+    /// Stops the runs of this process, whose threads can be resumed, and then the streams.
+    pub async fn close(&self) {
+        self.host.engine().stop_all().await;
+        self.closed.cancel();
+    }
+
+    /// The routes.
+    pub fn router(&self) -> Router {
+        let api = Router::new()
+            .route("/session", post(access::open_session))
+            .route("/session", delete(access::close_session))
+            .route("/healthz", get(healthz))
+            .route("/workflows", get(workflows::list))
+            .route("/workflows/{name}", get(workflows::one))
+            .route("/workflows/{name}/graph", get(workflows::graph))
+            .route("/threads", get(threads::list).post(starting::start))
+            .route("/threads/{thread}", get(threads::one))
+            .route("/threads/{thread}/steps", get(steps::list))
+            .route("/threads/{thread}/steps/{seq}", get(steps::one))
+            .route("/threads/{thread}/steps/{seq}/messages", get(steps::messages))
+            .route("/threads/{thread}/prefix", get(reports::prefix))
+            .route("/threads/{thread}/usage", get(reports::usage))
+            .route("/threads/{thread}/diff", get(reports::diff))
+            .route("/threads/{thread}/graph", get(reports::graph))
+            .route("/threads/{thread}/scenario", get(reports::scenario))
+            .route("/threads/{thread}/events", get(events::of_thread))
+            .route("/threads/{thread}/resume", post(changes::resume))
+            .route("/threads/{thread}/stop", post(changes::stop))
+            .route("/threads/{thread}/cancel", post(changes::cancel))
+            .route("/threads/{thread}/answer", post(changes::answer))
+            .route("/threads/{thread}/fork", post(changes::fork))
+            .route("/events", get(events::of_all))
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method);
+        Router::new()
+            .nest("/api/v1", api)
+            .route("/errors/{code}", get(page::error))
+            .fallback(no_route)
+            .layer(DefaultBodyLimit::disable())
+            .layer(from_fn_with_state(self.clone(), access::guard))
+            .layer(map_response(with_safe_headers))
+            .with_state(self.clone())
+    }
+
+    /// Runs `read` over the store, on a thread where it may block.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Inner, &dyn Read) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let server = self.clone();
+        Self::blocking(move || read(&server, &**server.host.engine().store())).await
+    }
+
+    /// Runs `work` on a thread where it may block.
+    async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done.map_err(Problem::from),
+            Err(error) => {
+                let what = format!("the request broke off: {error}");
+                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalFault, what))
+            }
+        }
+    }
+
+    /// Passes the events of a thread that runs here to those who read the events of all threads.
+    fn follow(&self, mut handle: ThreadHandle) {
+        let server = self.clone();
+        tokio::spawn(async move {
+            while let Some(event) = handle.events.recv().await {
+                // Nobody may be listening.
+                let _ = server.live.send(Arc::new(event));
+            }
+            handle.ended().await
+        });
+    }
+}
+
+impl Inner {
+    /// Resolves once the runs here have ended, after the server was told to end.
+    async fn closing(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// The threads that run in any process.
+    fn driven(&self) -> DrivenThreads {
+        self.host.driven()
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn no_route() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, Code::NoSuchRoute, "the API has no such address")
+        .with_hint("`rondo explain api` prints them")
+}
+
+async fn no_method() -> Problem {
+    let what = "the address does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::NoSuchRoute, what)
+        .with_hint("`rondo explain api` prints what it takes")
+}
+
+async fn with_safe_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let safe = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in safe {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}

@@ -1,0 +1,38 @@
+//! The parameters of addresses and queries, whose faults are problems.
+
+use axum::extract::{FromRequestParts, rejection};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use rondo_protocol::diagnostic::Code;
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+
+/// The parameters of a query.
+pub struct Query<T>(pub T);
+
+/// The parameters of a path, without percent-encoding.
+pub struct Path<T>(pub T);
+
+/// The problem of a parameter.
+pub fn invalid(what: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = axum::extract::Query::from_request_parts(parts, state).await;
+        read.map(|query| Self(query.0)).map_err(|rejection: rejection::QueryRejection| invalid(rejection.body_text()))
+    }
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = axum::extract::Path::from_request_parts(parts, state).await;
+        read.map(|path| Self(path.0)).map_err(|rejection: rejection::PathRejection| invalid(rejection.body_text()))
+    }
+}

@@ -1,0 +1,128 @@
+//! What is computed from a thread: prefixes, usage, comparisons, its graph, and a scenario made of it.
+
+use axum::extract::State;
+use axum::response::Response;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::source;
+use serde::{Deserialize, Serialize};
+
+use super::Server;
+use super::body::{Json, typed};
+use super::params::{Path, Query};
+use super::problem::Problem;
+use super::steps::{Raw, raw};
+use super::workflows::drawn;
+use crate::author::prefix;
+use crate::conversation::rebuild;
+use crate::failure::Failure;
+use crate::host::find_thread::find_thread;
+use crate::host::run_config::price_of;
+use crate::views::diff::Comparison;
+use crate::views::prefix::{role_line, visit_line};
+use crate::views::scenario::{Told, origin, yaml};
+use crate::views::usage::{By, UsageLine, of_thread};
+
+#[derive(Debug, Serialize)]
+pub struct PrefixReport {
+    visits: Vec<Raw>,
+    roles: Vec<Raw>,
+}
+
+/// `GET /threads/{thread}/prefix`
+pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<PrefixReport>, Problem> {
+    let report = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let workflow = rebuild::beginning(store, &row)?.workflow;
+        let stated = &server.settings.models;
+        let of_model = |name: &str| stated.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+        let prices = prefix::prices(&workflow, &of_model);
+        let (mut visits, mut outcome) = (Vec::new(), Ok(()));
+        let sums = prefix::visits(store, &thread, &row, &prices, &mut |visit| {
+            outcome = raw(&visit_line(&visit, None)).map(|line| visits.push(line));
+            outcome.is_ok()
+        })?;
+        outcome?;
+        let roles = sums.iter().map(|sum| raw(&role_line(sum))).collect::<Result<_, _>>()?;
+        Ok(PrefixReport { visits, roles })
+    });
+    report.await.map(Json)
+}
+
+#[derive(Debug, Serialize)]
+pub struct UsageReport {
+    /// By role.
+    usage: Vec<Raw>,
+    total: Raw,
+}
+
+/// `GET /threads/{thread}/usage`: what the steps of its own used.
+pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<UsageReport>, Problem> {
+    let report = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let by_role = of_thread(store, (&thread, &row), Some(By::Role))?;
+        let lines = by_role.iter().map(|(key, sums)| raw(&UsageLine::new(Some(By::Role), key.clone(), sums)));
+        let all = of_thread(store, (&thread, &row), None)?;
+        let sums = all.get(&None).copied().unwrap_or_default();
+        Ok(UsageReport { usage: lines.collect::<Result<_, _>>()?, total: raw(&UsageLine::new(None, None, &sums))? })
+    });
+    report.await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffQuery {
+    /// The thread to compare it with.
+    against: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DiffReport {
+    diff: Raw,
+    steps: Vec<Raw>,
+    totals: Raw,
+}
+
+/// `GET /threads/{thread}/diff?against=OTHER`
+pub async fn diff(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    query: Query<DiffQuery>,
+) -> Result<Json<DiffReport>, Problem> {
+    let report = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let (other, other_row) = find_thread(store, &query.0.against)?;
+        let compared = Comparison::new(store, &server.driven(), (&thread, &row), (&other, &other_row))?;
+        let mut steps = Vec::new();
+        compared.pairs(&mut |pair| {
+            steps.extend(pair.line().map(|line| raw(&line)).transpose()?);
+            Ok(true)
+        })?;
+        Ok(DiffReport { diff: raw(&compared.head())?, steps, totals: raw(&compared.totals())? })
+    });
+    report.await.map(Json)
+}
+
+/// `GET /threads/{thread}/graph`: the graph that the thread runs.
+pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let picture = server.reading(move |server, store| {
+        let (_, row) = find_thread(store, &word)?;
+        drawn(server, &rebuild::beginning(store, &row)?.workflow, &rebuild::policy(store, &row)?)
+    });
+    picture.await.map(|picture| typed(picture, "application/json"))
+}
+
+/// `GET /threads/{thread}/scenario`: a scenario for `rondo test` that repeats the thread's answers.
+pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let text = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let beginning = rebuild::beginning(store, &row)?;
+        let mut told = Told::read(store, &thread, &row)?;
+        let text = yaml(&told.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?));
+        source::yaml(&text).map_err(|_| {
+            let what = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+            Failure::new(Code::ScenarioName, what)
+        })?;
+        Ok(text)
+    });
+    text.await.map(|text| typed(text, "text/yaml; charset=utf-8"))
+}

@@ -1,0 +1,171 @@
+//! What the server refuses: strangers, other sites, and requests that are too much.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::client::{Server, TOKEN};
+use super::place;
+use crate::binary::Running;
+
+#[test]
+fn nothing_is_read_or_written_without_the_token() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let host = server.address;
+    let with = |line: &str, path: &str, method: &str| {
+        server.send(format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{line}Content-Length: 0\r\n\r\n").as_bytes())
+    };
+    for path in ["/threads", "/threads/x", "/workflows", "/events", "/threads/x/events", "/openapi.json", "/nothing"] {
+        for line in
+            ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic YTpi\r\n", "Cookie: rondo_session=x\r\n"]
+        {
+            let refused = with(line, &format!("/api/v1{path}"), "GET").is(401);
+            assert_eq!(refused.json()["code"], "RN2003");
+        }
+    }
+    with("", &format!("/api/v1/threads?token={TOKEN}"), "GET").is(401);
+    with("", "/api/v1/threads", "POST").is(401);
+    with("", "/api/v1/healthz", "GET").is(200);
+
+    // A browser's way: the token for a cookie.
+    let wrong = server.request("POST", "/api/v1/session", &["Content-Type: application/json"], r#"{"token":"x"}"#);
+    assert_eq!(wrong.is(401).header("set-cookie"), None);
+    let body = json!({"token": TOKEN}).to_string();
+    let given = server.request("POST", "/api/v1/session", &["Content-Type: application/json"], &body).is(204);
+    let cookie = given.header("set-cookie").unwrap().to_owned();
+    assert!(cookie.contains("; httponly; samesite=strict; path=/"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    with(&format!("Cookie: a=b; {cookie}\r\n"), "/api/v1/threads", "GET").is(200);
+    assert!(!cookie.contains(TOKEN));
+}
+
+#[test]
+fn a_new_token_is_only_its_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = place();
+    let serve = || Running::of(place.command(["serve", "--port", "0", "--json"]));
+    let mut server = serve();
+    let file = server.event("serving")["token_file"].as_str().unwrap().to_owned();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(token.trim().len(), 64);
+    server.kill();
+    // The next server has the same.
+    serve().event("serving");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = serve().finish().exits(3);
+    assert_eq!(refused.event("error")["code"], "RN2002");
+}
+
+#[test]
+fn other_hosts_and_other_sites_are_refused() {
+    let place = place();
+    let server = Server::start(&place, &["--host-name", "desk.example"]);
+    let with = |host: &str, lines: &str, method: &str| {
+        let head =
+            format!("{method} /api/v1/threads HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n{lines}");
+        server.send(format!("{head}Content-Length: 0\r\n\r\n").as_bytes())
+    };
+    for host in ["localhost", "127.0.0.1:1", "[::1]:7777", "a.localhost", "desk.example:80"] {
+        with(host, "", "GET").is(200);
+    }
+    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7777", "desk.example.evil", ""] {
+        with(host, "", "GET").is(421);
+    }
+    for lines in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: http://127.0.0.1:1\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\nOrigin: http://localhost\r\n",
+    ] {
+        let refused = with("localhost", lines, "POST").is(403);
+        assert_eq!(refused.json()["code"], "RN2004", "{lines}");
+        // A read needs the token, which other sites do not have.
+        with("localhost", lines, "GET").is(200);
+    }
+    with("localhost", "Origin: http://localhost\r\n", "POST").is(400);
+    let allowed = with("localhost", "Origin: http://evil.example\r\n", "OPTIONS");
+    assert!(!allowed.head.contains("access-control-allow"), "{allowed:?}");
+}
+
+#[test]
+fn bodies_heads_and_paths_that_are_too_much_get_problems() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let json = "Content-Type: application/json";
+    let post = |lines: &[&str], body: &str| server.request("POST", "/api/v1/threads", lines, body);
+    for body in ["", "[]", "{", "{\"workflow\": 3}", "{\"workflow\": \"pair\", \"surprise\": 1}", "\u{0}"] {
+        assert_eq!(post(&[json], body).is(400).json()["code"], "RN2005", "{body}");
+    }
+    // What a form of another site's page can send.
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        post(&[&format!("Content-Type: {media}")], "{\"workflow\": \"pair\"}").is(415);
+    }
+    let host = server.address;
+    let head = format!("POST /api/v1/threads HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n{json}\r\n");
+    server.send(format!("{head}Content-Length: 10000000000\r\n\r\n{{").as_bytes()).is(413);
+    let chunk = format!("100000\r\n{}\r\n", " ".repeat(0x10_0000));
+    let long = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(9));
+    server.send(long.as_bytes()).is(413);
+    let many = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    assert!(matches!(server.send(many.as_bytes()).status, 400 | 431));
+    for path in [
+        "/api/v1/threads/..%2f..%2fetc%2fpasswd",
+        "/api/v1/threads/../../workflows",
+        "/api/v1/threads/%00",
+        "/api/v1/threads/none/steps/1",
+        "/api/v1/threads/none/events",
+        "/api/v1/workflows/..%2fpair",
+        "/api/v1/workflows/none/graph",
+        "/assets/..%2f..%2fetc%2fpasswd",
+        "/errors/RN9999",
+        "/api/v1/nothing",
+    ] {
+        let refused = server.request("GET", path, &[], "").is(404);
+        assert_eq!(refused.header("content-type"), Some("application/problem+json"), "{path}");
+    }
+    server.request("PUT", "/api/v1/threads", &[], "").is(405);
+    let page = server.request("GET", "/errors/RN2005", &[], "").is(200);
+    assert!(page.body.starts_with(b"# RN2005: "));
+    for header in ["content-security-policy: default-src 'self'", "x-content-type-options: nosniff"] {
+        assert!(page.head.contains(header), "{}", page.head);
+    }
+    server.get("/healthz").is(200);
+}
+
+#[test]
+fn connections_beyond_the_ceiling_are_told_so_and_silent_ones_end() {
+    let place = place();
+    let server = Server::start(&place, &["--connections", "3"]);
+    let mut silent: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let end = Instant::now() + Duration::from_secs(10);
+    let refused = loop {
+        let answer = server.get("/healthz");
+        if answer.status == 503 {
+            break answer;
+        }
+        assert!(Instant::now() < end, "{answer:?}");
+    };
+    assert_eq!(refused.json()["code"], "RN2006");
+    // A head that does not come ends its connection.
+    silent[0].write_all(b"GET / HT").unwrap();
+    let mut rest = Vec::new();
+    for stream in &mut silent {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.read_to_end(&mut rest).unwrap();
+    }
+    server.get("/healthz").is(200);
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_to_be() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let port = server.address.port().to_string();
+    let refused = place.run(["serve", "--port", &port, "--json"]).exits(7);
+    assert_eq!(refused.event("error")["code"], "RN2001");
+}
