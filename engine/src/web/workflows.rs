@@ -83,6 +83,8 @@ pub struct WorkflowDetails {
     digest: Digest,
     /// The JSON Schema of its input, an object.
     input: Value,
+    /// The names of the inputs in declared order.
+    inputs: Vec<String>,
     roles: Vec<RoleView>,
     /// Whether a script beside it can answer in place of models.
     has_script: bool,
@@ -126,6 +128,7 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
         view: WorkflowView::new(name, &found, Ok(&loaded)),
         digest: Digest::of(Kind::Workflow, &loaded.checked.workflow)?.0,
         input: input_schema(&loaded.checked.workflow),
+        inputs: loaded.checked.workflow.input.iter().map(|(name, _)| name.to_string()).collect(),
         roles: roles.collect(),
         has_script,
         consent: consent(server, name, &loaded)?,

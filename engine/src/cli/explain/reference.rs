@@ -11,7 +11,8 @@ pub struct Page {
 }
 
 /// The pages of the reference.
-pub const PAGES: [Page; 10] = [
+pub const PAGES: [Page; 11] = [
+    Page { name: "tutorial", text: include_str!("../../../docs/tutorial.md") },
     Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
     Page { name: "settings", text: include_str!("../../../docs/settings.md") },
     Page { name: "scripts", text: include_str!("../../../docs/scripts.md") },

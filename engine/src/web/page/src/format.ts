@@ -1,0 +1,55 @@
+// Numbers and times as people read them.
+
+import type { Totals, Usage } from "./types";
+
+export function usd(cost: number | null | undefined): string {
+  if (cost === null || cost === undefined) return "–";
+  return cost < 0.01 && cost > 0 ? `$${cost.toFixed(4)}` : `$${cost.toFixed(2)}`;
+}
+
+export function count(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (value < 10_000) return value.toLocaleString("en");
+  return value < 1_000_000 ? `${(value / 1000).toFixed(1)}k` : `${(value / 1_000_000).toFixed(1)}M`;
+}
+
+export function bytes(value: number): string {
+  return value < 1024 ? `${value} B` : value < 1_048_576 ? `${(value / 1024).toFixed(1)} KiB` : `${(value / 1_048_576).toFixed(1)} MiB`;
+}
+
+export function percent(share: number | null | undefined): string {
+  return share === null || share === undefined ? "–" : `${(share * 100).toFixed(share >= 0.995 ? 0 : 1)}%`;
+}
+
+/** How much of the prompts a provider's cache served; `null` if nothing was counted. */
+export function cachedShare(of: Totals | Usage): number | null {
+  return of.prompt_tokens > 0 ? of.cached_tokens / of.prompt_tokens : null;
+}
+
+/** Tokens, if they were counted: calls without any were not. */
+export function tokens(value: number, totals: Totals): string {
+  const isCounted = totals.model_calls === 0 || totals.prompt_tokens + totals.output_tokens > 0;
+  return count(isCounted ? value : null);
+}
+
+export function duration(milliseconds: number): string {
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes} m ${Math.floor(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} m`;
+}
+
+export function age(atMs: number, nowMs: number): string {
+  const seconds = Math.max(0, Math.floor((nowMs - atMs) / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m`;
+  return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** `judge`; `critic[0]` in the lane that starts with that role; `checker in critic[0]` in another's. */
+export function who(role: string, lane: string): string {
+  const last = lane.split("/").pop() ?? "";
+  if (!last) return role;
+  return last.replace(/\[\d+\]$/, "") === role ? lane : `${role} in ${lane}`;
+}
