@@ -58,7 +58,7 @@ impl ResumeRequest {
 
 impl Inner {
     /// What continuing a thread takes.
-    fn continued(
+    pub(super) fn continued(
         &self,
         store: &dyn Read,
         row: &Row,
@@ -73,7 +73,7 @@ impl Inner {
 
 impl Server {
     /// The configuration of a thread that goes on. One that has ended makes no calls.
-    async fn configured(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<RunConfig, Problem> {
+    pub(super) async fn configured(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<RunConfig, Problem> {
         let (workflow, origin) = self.host.engine().definition(thread)?;
         if origin.ending.is_some() {
             return Ok(RunConfig::default());

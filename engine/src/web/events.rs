@@ -73,8 +73,13 @@ fn is_over(status: Status) -> bool {
     matches!(status, Status::Done | Status::Failed | Status::Cancelled)
 }
 
+/// The comments of an idle stream.
+pub fn keep_alive() -> sse::KeepAlive {
+    sse::KeepAlive::new().interval(KEEP_ALIVE)
+}
+
 fn streamed(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + 'static) -> Response {
-    Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events).keep_alive(keep_alive()).into_response()
 }
 
 fn written(event: &Event) -> Option<sse::Event> {

@@ -9,6 +9,7 @@ pub mod access;
 mod body;
 mod changes;
 mod events;
+mod model;
 mod openings;
 mod page;
 mod params;
@@ -155,8 +156,15 @@ impl Server {
             .route("/events", get(events::of_all))
             .fallback(no_route)
             .method_not_allowed_fallback(no_method);
+        let model = Router::new()
+            .route("/models", get(model::models))
+            .route("/chat/completions", post(model::chat::complete))
+            .route("/responses", post(model::responses::respond))
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method);
         Router::new()
             .nest("/api/v1", api)
+            .nest("/v1", model)
             .route("/errors/{code}", get(page::error))
             .route("/assets/{name}", get(page::asset))
             .fallback(get(page::index))

@@ -45,6 +45,18 @@ impl Problem {
         self
     }
 
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// What happened and what to do, as one text.
+    pub fn text(&self) -> String {
+        match &self.0.hint {
+            Some(hint) => format!("{}; {hint}", self.0.detail),
+            None => self.0.detail.clone(),
+        }
+    }
+
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

@@ -15,7 +15,6 @@ use super::body::Json;
 use super::problem::Problem;
 use super::workflows::load;
 use super::{Inner, Server};
-use crate::NewThread;
 use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::answers_from::AnswersFrom;
@@ -23,6 +22,7 @@ use crate::host::labels::labels;
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
+use crate::{NewThread, ThreadHandle};
 
 /// The header with which a repeated request starts nothing again
 /// (draft-ietf-httpapi-idempotency-key-header-07).
@@ -33,27 +33,27 @@ const MAX_KEY_CHARS: usize = 255;
 const SPACE: &str = "requests";
 
 /// The body of the request.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartRequest {
     /// A workflow by its name.
-    workflow: String,
+    pub workflow: String,
     /// Its input, an object.
     #[serde(default)]
-    input: BTreeMap<String, Value>,
+    pub input: BTreeMap<String, Value>,
     /// Whether the script beside the workflow answers in place of models.
     #[serde(default)]
-    offline: bool,
+    pub offline: bool,
     #[serde(default)]
-    label: Option<String>,
+    pub label: Option<String>,
     #[serde(default)]
-    tags: Vec<String>,
+    pub tags: Vec<String>,
     /// Limits in place of the workflow's; a time is a text such as `30m`.
     #[serde(default)]
-    limits: BTreeMap<String, Value>,
+    pub limits: BTreeMap<String, Value>,
     /// Models in place of the workflow's, by role.
     #[serde(default)]
-    models: BTreeMap<String, String>,
+    pub models: BTreeMap<String, String>,
 }
 
 /// A repeated request: the thread that the first one started, and the digest of what it asked for.
@@ -79,7 +79,9 @@ pub async fn start(
     Json(request): Json<StartRequest>,
 ) -> Result<Response, Problem> {
     let Some(key) = headers.get(KEY) else {
-        let thread = begin(&server, request, SystemEnv::default().thread_id()).await?;
+        let handle = begin(&server, request, SystemEnv::default().thread_id()).await?;
+        let thread = handle.thread.clone();
+        server.follow(handle);
         return started(&server, thread).await;
     };
     let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_CHARS).contains(&key.len()));
@@ -121,19 +123,19 @@ impl Server {
                 thread
             }
         };
-        begin(self, request, thread).await
+        let handle = begin(self, request, thread).await?;
+        let thread = handle.thread.clone();
+        self.follow(handle);
+        Ok(thread)
     }
 }
 
 /// Starts a thread whose id was drawn.
-async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<ThreadId, Problem> {
+pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<ThreadHandle, Problem> {
     let inner = server.clone();
     let (new, run_spec) = Server::blocking(move || prepared(&inner, request)).await?;
     let (run_config, _) = run_config(&new.workflow, &run_spec).await?;
-    let handle = server.host.engine().start_drawn(new, run_config, thread).await?;
-    let thread = handle.thread.clone();
-    server.follow(handle);
-    Ok(thread)
+    Ok(server.host.engine().start_drawn(new, run_config, thread).await?)
 }
 
 fn prepared(server: &Inner, request: StartRequest) -> Result<(NewThread, RunSpec), Failure> {

@@ -274,6 +274,7 @@ codes! {
     "2007" Error KeyReused,
     "2008" Error NoSuchRoute,
     "2009" Error NotRunning,
+    "2010" Error MessageUnplaced,
 }
 
 impl Code {

@@ -121,7 +121,7 @@ pub const MAX_STOPS: usize = 16;
 pub const MAX_LANES: u64 = 1024;
 
 /// The top level of a file. Keys that begin with `x-` are ignored there.
-pub static TOP: [KeySpec; 10] = [
+pub static TOP: [KeySpec; 11] = [
     required("rondo", Count(1, 1), "Version of the format."),
     required("name", Shape::WorkflowName, "The name."),
     key("description", Text, "What it is for."),
@@ -132,6 +132,7 @@ pub static TOP: [KeySpec; 10] = [
     key("result", Template, "What the run gives back: templates at the leaves."),
     key("hooks", Shape::Hooks, "Hooks in front of calls, in order."),
     key("limits", Shape::Named(&LIMITS), "Limits of a thread."),
+    key("serve", Shape::Named(&SERVE), "How a chat client uses it as a model."),
 ];
 
 /// The kind of a role, as written under `kind`.
@@ -248,6 +249,10 @@ named! {
         key("tool_calls", COUNT, "Tool calls of one of its steps."),
         key("tokens", COUNT, "Prompt and output tokens of all its steps."),
         key("cost_usd", Cost, "US dollars of all its steps."),
+    ];
+    SERVE "Serve" "How a chat client uses the workflow as a model." Keys &[
+        key("message", Text, "The input that the client's message fills; without it the only required text."),
+        key("answer", Text, "The key of the result that answers it; without it a result that is a text, or its JSON."),
     ];
     DURATION "Duration" "Digits and one unit: `250ms 30s 10m 2h 3d`." Pattern "^[0-9]+(ms|s|m|h|d)$";
     SIZE "Size" "Bytes, or digits and a unit: `32KiB 8MiB`." Either &[COUNT, Shape::Pattern("^[0-9]+(B|KiB|MiB|GiB)$")];

@@ -85,6 +85,26 @@ pub struct Policy {
     pub limits: Limits,
     /// The policy of each role.
     pub roles: BTreeMap<String, RolePolicy>,
+    /// How a chat client uses it as a model; absent if the file says nothing of it.
+    #[serde(default, skip_serializing_if = "Serve::is_default")]
+    pub serve: Serve,
+}
+
+/// How a chat client uses a workflow as a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// The key of the result that answers a message.
+    pub answer: Option<String>,
+    /// The input that a message fills.
+    pub message: Option<String>,
+}
+
+impl Serve {
+    /// Whether nothing is chosen.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The part of a role that may change between runs.

@@ -35,5 +35,5 @@ fn every_command_of_the_page_does_what_it_says() {
     // The request of the third step, and the last event of the stream.
     assert!(said.contains("\"seq\":3,") && said.contains("\nevent: thread_finished\n"), "{said}");
     let threads = place.run(["threads", "--json"]).exits(0).json();
-    assert_eq!(threads.len(), 3, "one by hand, one by key and one fork: {threads:?}");
+    assert_eq!(threads.len(), 4, "one by hand, one by key, one fork and one for a chat client: {threads:?}");
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod client;
+mod model;
 mod streams;
 mod threads;
 

@@ -726,6 +726,7 @@ fn large_graphs_are_checked_without_recursion() {
         hooks: Vec::new(),
         limits: Limits::default(),
         roles: BTreeMap::new(),
+        serve: crate::workflow::Serve::default(),
     };
     let found = super::check(&workflow, &policy, &SourceMap::new(Source::new("w.yaml", "")));
     // `r0` has a number as a field only under one of its statuses, which is the only fault.

@@ -20,6 +20,7 @@ mod output;
 mod part;
 mod role;
 mod scalar;
+mod serve;
 mod system;
 mod value;
 
@@ -154,6 +155,7 @@ impl<'a> Reader<'a> {
         let graph = fields.get("graph").map(|part| self.graph(part, &mut roles)).unwrap_or_default();
         let result = fields.get("result").map(|part| self.template_value(part));
         let (altering, transparent) = fields.get("hooks").map(|part| self.hooks(part)).unwrap_or_default();
+        let serve = fields.get("serve").map(|part| self.serve(part, &input, result.as_ref())).unwrap_or_default();
         let workflow = Workflow { graph, hooks: altering, input, models, name, result, roles, rondo: 1 };
         let policy = Policy {
             children: std::mem::take(&mut self.child_policies),
@@ -161,6 +163,7 @@ impl<'a> Reader<'a> {
             hooks: transparent,
             limits,
             roles: role_policies,
+            serve,
         };
         Some((workflow, policy))
     }

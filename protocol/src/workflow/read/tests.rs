@@ -385,3 +385,18 @@ fn the_texts_of_a_part_are_given_each_with_its_own_path() {
     assert_eq!(inner.texts("roles.d.system"), [("roles.d.system".to_owned(), "Inner.")]);
     assert!(places.child("a").is_none());
 }
+
+#[test]
+fn what_serve_names_must_be_there() {
+    let with = |serve: &str| {
+        let text = format!("{SMALL}result: {{ text: \"{{{{ input.a }}}}\" }}\nserve: {serve}\n");
+        read("w.yaml", &text, &included())
+    };
+    let policy = with("{ message: a, answer: text }").unwrap().policy;
+    assert_eq!((policy.serve.message.as_deref(), policy.serve.answer.as_deref()), (Some("a"), Some("text")));
+    let told = |serve: &str| with(serve).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    insta::assert_snapshot!(told("{ message: c }"), @"w.yaml:12:19: RN0207: there is no input `c` (hint: did you mean `a`?)");
+    insta::assert_snapshot!(told("{ message: b }"), @"w.yaml:12:19: RN0207: the input `b` does not take a text, which a message is");
+    insta::assert_snapshot!(told("{ answer: txt }"), @"w.yaml:12:18: RN0207: there is no key of the result `txt` (hint: did you mean `text`?)");
+    insta::assert_snapshot!(told("{ mesage: a }"), @"w.yaml:12:10: RN0201: unknown key `mesage` (hint: did you mean `message`?)");
+}

@@ -1,0 +1,123 @@
+//! A workflow as a model for chat clients.
+
+use serde_json::{Value, json};
+
+use super::client::Server;
+use super::place;
+
+fn chat(server: &Server, model: &str, messages: &Value) -> Value {
+    let body = json!({"model": model, "messages": messages, "temperature": 0.2});
+    post(server, "/v1/chat/completions", &body)
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Value {
+    server.request("POST", path, &["Content-Type: application/json"], &body.to_string()).is(200).json()
+}
+
+#[test]
+fn a_message_fills_the_input_and_the_result_answers_it() {
+    let place = place();
+    let answering = format!("{}serve: {{ message: topic, answer: text }}\n", super::PAIR);
+    place.file("workflows/chosen/workflow.yaml", answering.replace("name: pair", "name: chosen"));
+    place.file("workflows/chosen/script.yaml", super::SCRIPT);
+    let server = Server::start(&place, &[]);
+    let models = server.request("GET", "/v1/models", &[], "").is(200).json();
+    let has = |name: &str| models["data"].as_array().unwrap().iter().any(|model| model["id"] == name);
+    assert!(has("pair") && has("chosen") && has("review-loop"), "{models}");
+    // It needs two texts.
+    assert!(!has("map-files"), "{models}");
+
+    let said =
+        chat(&server, "chosen:offline", &json!([{"role": "user", "content": [{"type": "text", "text": "tides"}]}]));
+    assert_eq!(said["choices"][0]["message"], json!({"role": "assistant", "content": "four"}));
+    assert_eq!((&said["object"], &said["model"]), (&json!("chat.completion"), &json!("chosen:offline")));
+    assert!(said["usage"]["prompt_tokens_details"]["cached_tokens"].is_u64(), "{said}");
+    let thread = said["id"].as_str().unwrap().strip_prefix("chatcmpl-").unwrap();
+    assert_eq!(server.get(&format!("/threads/{thread}")).is(200).json()["input"]["topic"], "tides");
+    // Without `serve` the result is JSON.
+    let said = chat(&server, "pair:offline", &json!([{"role": "user", "content": "tides"}]));
+    assert_eq!(said["choices"][0]["message"]["content"], r#"{"text":"four"}"#);
+
+    let body = json!({"model": "chosen:offline", "messages": [{"role": "user", "content": "tides"}], "stream": true,
+        "stream_options": {"include_usage": true}});
+    let lines = ["Content-Type: application/json"];
+    let streamed = server.request("POST", "/v1/chat/completions", &lines, &body.to_string()).is(200);
+    let text = String::from_utf8(streamed.body).unwrap();
+    let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(data.last(), Some(&"[DONE]"));
+    let chunks: Vec<Value> = data[..data.len() - 1].iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect();
+    assert_eq!(chunks[0]["choices"][0]["delta"], json!({"role": "assistant", "content": "four"}));
+    assert_eq!(chunks[1]["choices"][0]["finish_reason"], "stop");
+    assert!(chunks[2]["usage"]["total_tokens"].is_u64() && chunks[2]["choices"] == json!([]));
+}
+
+#[test]
+fn a_workflow_that_waits_goes_on_with_the_next_message() {
+    let place = place();
+    place.file("workflows/ask/workflow.yaml", super::ASK.replace("roles:", "input: { text?: string }\nroles:"));
+    let server = Server::start(&place, &[]);
+    let mut messages = vec![json!({"role": "user", "content": "please"})];
+    let asked = chat(&server, "ask:offline", &json!(messages));
+    let question = asked["choices"][0]["message"].clone();
+    let text = question["content"].as_str().unwrap();
+    assert!(text.starts_with("Is this good? a text") && text.contains("`accept` with grade"), "{text}");
+    messages.push(question);
+    let answered = |words: &str| {
+        let mut messages = messages.clone();
+        messages.push(json!({"role": "user", "content": words}));
+        json!({"model": "ask:offline", "messages": messages}).to_string()
+    };
+    let lines = ["Content-Type: application/json"];
+    let vague = server.request("POST", "/v1/chat/completions", &lines, &answered("well, maybe")).is(422).json();
+    assert_eq!(vague["error"]["code"], "RN1414", "{vague}");
+    let good = answered(r#"{"status": "accept", "grade": 3, "body": "fine"}"#);
+    let done = server.request("POST", "/v1/chat/completions", &lines, &good).is(200).json();
+    assert_eq!(done["choices"][0]["message"]["content"], r#"{"grade":3}"#);
+    // One thread, which a person's two messages went into.
+    assert_eq!(server.get("/threads").is(200).json()["threads"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn responses_continue_what_waits_and_fork_what_went_on() {
+    let place = place();
+    place.file("workflows/ask/workflow.yaml", super::ASK.replace("roles:", "input: { text?: string }\nroles:"));
+    let server = Server::start(&place, &[]);
+    let asked = post(&server, "/v1/responses", &json!({"model": "ask:offline", "input": "please"}));
+    let text = asked["output"][0]["content"][0]["text"].as_str().unwrap();
+    assert!(asked["status"] == "completed" && text.starts_with("Is this good?"), "{asked}");
+    let answer = |words: &str| {
+        let input = json!([{"role": "user", "content": [{"type": "input_text", "text": words}]}]);
+        json!({"model": "ask:offline", "previous_response_id": asked["id"], "input": input})
+    };
+    let done = post(&server, "/v1/responses", &answer(r#"{"status": "accept", "grade": 3}"#));
+    assert_eq!(done["output"][0]["content"][0]["text"], r#"{"grade":3}"#);
+    // Answered once already: the thread is forked where it waited.
+    let other = post(&server, "/v1/responses", &answer(r#"{"status": "accept", "grade": 5}"#));
+    assert_eq!(other["output"][0]["content"][0]["text"], r#"{"grade":5}"#);
+    let threads = server.get("/threads").is(200).json();
+    assert_eq!(threads["threads"].as_array().unwrap().len(), 2);
+    assert_eq!(threads["threads"][0]["base"]["seq"], 1);
+
+    let body = json!({"model": "ask:offline", "input": "please", "stream": true}).to_string();
+    let streamed = server.request("POST", "/v1/responses", &["Content-Type: application/json"], &body).is(200);
+    let text = String::from_utf8(streamed.body).unwrap();
+    let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!((names[0], names[names.len() - 1]), ("response.created", "response.completed"));
+}
+
+#[test]
+fn what_a_client_gets_wrong_is_an_error_it_does_not_repeat() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let lines = ["Content-Type: application/json"];
+    let refused = |body: Value| {
+        let answer = server.request("POST", "/v1/chat/completions", &lines, &body.to_string());
+        (answer.status, answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let user = json!([{"role": "user", "content": "x"}]);
+    assert_eq!(refused(json!({"model": "none", "messages": user})), (404, "RN1403".to_owned()));
+    assert_eq!(refused(json!({"model": "map-files", "messages": user})), (422, "RN2010".to_owned()));
+    assert_eq!(refused(json!({"model": "pair:offline", "messages": []})), (400, "RN2005".to_owned()));
+    // No provider is set up.
+    assert_eq!(refused(json!({"model": "pair", "messages": user})).0, 422);
+}
