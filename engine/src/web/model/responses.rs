@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::stream;
 use rondo_protocol::id::ThreadId;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -75,7 +75,7 @@ pub async fn respond(
     loop {
         match heard.recv().await {
             Some(Heard::Line(_)) => {}
-            Some(Heard::Rest(rest)) => return Ok(Json(reply.response(&*rest?, "completed")).into_response()),
+            Some(Heard::Rest(rest)) => return Ok(Json(reply.whole(&*rest?)).into_response()),
             None => return Err(invalid("the run broke off").into()),
         }
     }
@@ -87,13 +87,13 @@ struct Reply {
 }
 
 impl Reply {
-    fn message(rest: &Rest) -> serde_json::Value {
-        let part = json!({"type": "output_text", "text": rest.text, "annotations": []});
-        json!({"type": "message", "id": format!("msg_{}_{}", rest.thread, rest.seq), "status": "completed",
-            "role": "assistant", "content": [part]})
+    fn message(rest: &Rest, status: &str, content: &serde_json::Value) -> serde_json::Value {
+        let id = message_id(rest);
+        json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
     }
 
-    fn response(&self, rest: &Rest, status: &str) -> impl Serialize + use<> {
+    /// The response with this status and output.
+    fn response(&self, rest: &Rest, status: &str, output: &serde_json::Value) -> serde_json::Value {
         let tokens = rest.tokens;
         json!({
             "id": format!("resp_{}_{}", rest.thread, rest.seq),
@@ -101,7 +101,7 @@ impl Reply {
             "created_at": self.created,
             "status": status,
             "model": self.model,
-            "output": [Self::message(rest)],
+            "output": output,
             "error": null,
             "incomplete_details": null,
             "instructions": null,
@@ -117,6 +117,11 @@ impl Reply {
                 "total_tokens": tokens.prompt.saturating_add(tokens.output),
             },
         })
+    }
+
+    fn whole(&self, rest: &Rest) -> serde_json::Value {
+        let message = Self::message(rest, "completed", &json!([text_part(&rest.text)]));
+        self.response(rest, "completed", &json!([message]))
     }
 
     fn streamed(self, heard: mpsc::Receiver<Heard>) -> Response {
@@ -144,37 +149,41 @@ impl Reply {
 
     /// The events of a response whose text is there at once.
     fn events(&self, rest: &Rest) -> Vec<(String, String)> {
-        let whole = serde_json::to_value(self.response(rest, "completed")).unwrap_or_default();
-        let mut begun = whole.clone();
-        begun["status"] = json!("in_progress");
-        begun["output"] = json!([]);
-        let message = Self::message(rest);
-        let id = message["id"].clone();
-        let part = message["content"][0].clone();
-        let mut empty = message.clone();
-        empty["content"] = json!([]);
-        empty["status"] = json!("in_progress");
-        let place = |mut event: serde_json::Value| {
-            event["item_id"] = id.clone();
-            event["output_index"] = json!(0);
-            event["content_index"] = json!(0);
-            event
+        let (id, text) = (message_id(rest), rest.text.as_str());
+        let begun = self.response(rest, "in_progress", &json!([]));
+        let empty = Self::message(rest, "in_progress", &json!([]));
+        let message = Self::message(rest, "completed", &json!([text_part(text)]));
+        // Of the only part of the only message.
+        let of_part = |name: &str, key: &str, value: serde_json::Value| {
+            (name.to_owned(), json!({"item_id": id, "output_index": 0, "content_index": 0, key: value, "logprobs": []}))
         };
+        let of_item = |name: &str, item: serde_json::Value| (name.to_owned(), json!({"output_index": 0, "item": item}));
+        let of_response = |name: &str, response: serde_json::Value| (name.to_owned(), json!({"response": response}));
         let events = [
-            json!({"type": "response.created", "response": begun}),
-            json!({"type": "response.output_item.added", "output_index": 0, "item": empty}),
-            place(json!({"type": "response.content_part.added",
-                "part": {"type": "output_text", "text": "", "annotations": []}})),
-            place(json!({"type": "response.output_text.delta", "delta": rest.text, "logprobs": []})),
-            place(json!({"type": "response.output_text.done", "text": rest.text, "logprobs": []})),
-            place(json!({"type": "response.content_part.done", "part": part})),
-            json!({"type": "response.output_item.done", "output_index": 0, "item": message}),
-            json!({"type": "response.completed", "response": whole}),
+            of_response("response.created", begun),
+            of_item("response.output_item.added", empty),
+            of_part("response.content_part.added", "part", text_part("")),
+            of_part("response.output_text.delta", "delta", json!(text)),
+            of_part("response.output_text.done", "text", json!(text)),
+            of_part("response.content_part.done", "part", text_part(text)),
+            of_item("response.output_item.done", message),
+            of_response("response.completed", self.whole(rest)),
         ];
-        let numbered = events.into_iter().enumerate().map(|(number, mut event)| {
-            event["sequence_number"] = json!(number);
-            (event["type"].as_str().unwrap_or_default().to_owned(), event.to_string())
+        let numbered = events.into_iter().enumerate().map(|(number, (name, mut event))| {
+            if let Some(members) = event.as_object_mut() {
+                members.insert("type".to_owned(), json!(name));
+                members.insert("sequence_number".to_owned(), json!(number));
+            }
+            (name, event.to_string())
         });
         numbered.collect()
     }
+}
+
+fn message_id(rest: &Rest) -> String {
+    format!("msg_{}_{}", rest.thread, rest.seq)
+}
+
+fn text_part(text: &str) -> serde_json::Value {
+    json!({"type": "output_text", "text": text, "annotations": []})
 }
