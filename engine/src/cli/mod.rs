@@ -27,6 +27,7 @@ mod init;
 mod input;
 mod known_tools;
 mod labels;
+mod mcp;
 mod messages;
 mod output;
 mod output_file;
@@ -112,6 +113,7 @@ enum Verb {
     Usage(usage::UsageArgs),
     Graph(graph::GraphArgs),
     Serve(serve::ServeArgs),
+    Mcp(mcp::McpArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
     Test(test::TestArgs),
@@ -260,7 +262,12 @@ impl Verb {
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
             Self::Doctor(args) => args.json.json,
-            Self::Init(_) | Self::Graph(_) | Self::Schema(_) | Self::Explain(_) | Self::Completions(_) => false,
+            Self::Init(_)
+            | Self::Graph(_)
+            | Self::Mcp(_)
+            | Self::Schema(_)
+            | Self::Explain(_)
+            | Self::Completions(_) => false,
         }
     }
 
@@ -284,6 +291,7 @@ impl Verb {
             Self::Usage(args) => usage::usage(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Serve(args) => serve::serve(&args, output),
+            Self::Mcp(args) => mcp::mcp(&args),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Test(args) => test::test(&args, output),

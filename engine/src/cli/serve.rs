@@ -1,5 +1,6 @@
 //! `rondo serve`: the API, the event streams and the page, over HTTP on this machine.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::consent::{ConsentRequest, ConsentSource};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::settings_files;
+use super::settings_files::{self, SettingsFiles};
 use super::signals::Signals;
 use super::store_access::{OwnStore, own_store};
 use super::{JsonArgs, runtime, working_folder};
@@ -61,28 +62,51 @@ struct ServingLine<'a> {
     token_file: Option<&'a str>,
 }
 
+/// What a server starts with.
+pub(super) struct Beginning {
+    pub here: PathBuf,
+    pub files: SettingsFiles,
+    pub settings: Settings,
+    pub by: ConsentSource,
+    store: OwnStore,
+}
+
+impl Beginning {
+    /// Reads the settings, once. Nobody is asked in place: requests come at any time, and from others than the person at
+    /// the terminal.
+    pub fn read(store: &StoreArgs, is_trusted: bool) -> Result<Self, Failure> {
+        let here = working_folder()?;
+        let files = settings_files::read(&store.flags())?;
+        files.refuse_unsafe()?;
+        let settings = files.whole()?;
+        let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
+        ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
+        let store = own_store(&settings, by)?;
+        Ok(Self { here, files, settings, by, store })
+    }
+
+    /// Opens the store.
+    pub async fn host(&self) -> Result<Host, Failure> {
+        let OwnStore { folder, owner, secret } = self.store.clone();
+        let opening = Opening { folder, owner, durability: self.settings.durability.value };
+        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await?;
+        for notice in notices {
+            tell(&format!("store: {notice}\n"));
+        }
+        Ok(host.with_secret(secret))
+    }
+}
+
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let here = working_folder()?;
-    let files = settings_files::read(&args.store.flags())?;
-    files.refuse_unsafe()?;
-    let settings = files.whole()?;
-    // Nobody is asked in place: requests come at any time, and from others than the person at the terminal.
-    let by = if args.trust { ConsentSource::Flag } else { ConsentSource::Nobody };
-    ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
-    let store = own_store(&settings, by)?;
-    let (token, token_file) = Token::find(token_file(&settings))?;
+    let beginning = Beginning::read(&args.store, args.trust)?;
+    let (token, token_file) = Token::find(token_file(&beginning.settings))?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
         let listening = listen(args.port).await?;
         let address = format!("http://{}", listening.address);
-        let OwnStore { folder, owner, secret } = store;
-        let opening = Opening { folder, owner, durability: settings.durability.value };
-        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await?;
-        for notice in notices {
-            tell(&format!("store: {notice}\n"));
-        }
-        let host = host.with_secret(secret);
+        let host = beginning.host().await?;
+        let Beginning { here, files, settings, by, .. } = beginning;
         let token_file = token_file.map(|file| file.display().to_string());
         let page = format!("{address}/#token={}", token.as_str());
         if output.is_json() {
@@ -113,7 +137,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     exit
 }
 
-fn token_file(settings: &Settings) -> Option<std::path::PathBuf> {
+fn token_file(settings: &Settings) -> Option<PathBuf> {
     settings.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
 }
 

@@ -52,12 +52,20 @@ impl Token {
         if let Ok(text) = std::env::var(VARIABLE) {
             return Ok((Self::new(text.trim(), VARIABLE)?, None));
         }
-        let Some(file) = file else { return Ok((Self(drawn()?), None)) };
+        let Some(file) = file else { return Ok((Self::of_this_process()?, None)) };
         let token = match read(&file)? {
             Some(text) => Self::new(text.trim(), &file.display().to_string())?,
             None => write(&file)?,
         };
         Ok((token, Some(file)))
+    }
+
+    /// A token that nobody is told.
+    ///
+    /// # Errors
+    /// [`Code::TokenUnusable`] if the system provides no random bytes.
+    pub fn of_this_process() -> Result<Self, Failure> {
+        Ok(Self(drawn()?))
     }
 
     fn new(text: &str, from: &str) -> Result<Self, Failure> {

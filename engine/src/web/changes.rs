@@ -21,14 +21,14 @@ use super::starting::{limit_words, started};
 use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::failure::Failure;
-use crate::host::answering::{MeantForm, by_this_person, check, declared, meant_form, other_kind, role};
+use crate::host::answering::{MeantForm, by_this_person, check, declared, meant_form, not_waiting, other_kind, role};
 use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
-use crate::{FilledForm, PersonSaid, Resumed, RunConfig};
+use crate::{FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -83,12 +83,59 @@ impl Server {
     }
 
     async fn go_on(&self, thread: ThreadId, run_spec: RunSpec) -> Result<Response, Problem> {
-        let run_config = self.configured(&thread, &run_spec).await?;
-        let resumed = self.host.engine().resume(&thread, |_, _| Ok::<_, crate::Error>(run_config)).await?;
-        if let Resumed::Running(handle) = resumed {
+        if let Some(handle) = self.go_on_with(&thread, &run_spec).await? {
             self.follow(handle);
         }
         started(self, thread).await
+    }
+
+    /// Continues a thread; `None` if it has ended.
+    async fn go_on_with(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<Option<ThreadHandle>, Problem> {
+        let run_config = self.configured(thread, run_spec).await?;
+        let resumed = self.host.engine().resume(thread, |_, _| Ok::<_, crate::Error>(run_config)).await?;
+        Ok(match resumed {
+            Resumed::Running(handle) => Some(handle),
+            Resumed::Ended { .. } => None,
+        })
+    }
+
+    /// Continues a thread as it began; `None` if it has ended.
+    pub(super) async fn resumed(&self, thread: &ThreadId) -> Result<Option<ThreadHandle>, Problem> {
+        let word = thread.clone();
+        let run_spec = self.reading(move |server, store| {
+            let (_, row) = find_thread(store, word.as_str())?;
+            server.continued(store, &row, Meant::Thread, ContinueChoices::default())
+        });
+        self.go_on_with(thread, &run_spec.await?).await
+    }
+
+    /// Answers a form of the thread that a word names, and continues it.
+    pub(super) async fn answered(&self, word: String, request: AnswerRequest) -> Result<ThreadHandle, Problem> {
+        let prepared = self.reading(move |server, store| {
+            let found = find_thread(store, &word)?;
+            let named = (request.role.as_deref(), request.lane.as_deref());
+            let (MeantForm { root, open, workflow }, row) = meant_form(store, found, named)?;
+            let is_approval = open.form.get("approval").is_some();
+            let said = match (request.status.as_deref(), request.approve) {
+                (None, Some(is_allowed)) if is_approval => PersonSaid::Approval { is_allowed, why: request.why },
+                (Some(status), None) if !is_approval => {
+                    let (status, _) = declared(role(&workflow, &open.visit)?, status)?;
+                    let (fields, body) = (request.fields.into_iter().collect(), request.body);
+                    PersonSaid::Form(FilledForm { status: status.clone(), fields, body })
+                }
+                _ => return Err(other_kind(&open, is_approval)),
+            };
+            let answer = by_this_person(said, open);
+            check(&workflow, &answer)?;
+            let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
+            Ok((root, answer, run_spec))
+        });
+        let (thread, answer, run_spec) = prepared.await?;
+        let run_config = self.configured(&thread, &run_spec).await?;
+        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await? {
+            Resumed::Running(handle) => Ok(handle),
+            Resumed::Ended { ending, .. } => Err(not_waiting(&thread, ending.outcome.name()).into()),
+        }
     }
 }
 
@@ -151,31 +198,9 @@ pub async fn answer(
     Path(word): Path<String>,
     Json(request): Json<AnswerRequest>,
 ) -> Result<Response, Problem> {
-    let prepared = server.reading(move |server, store| {
-        let found = find_thread(store, &word)?;
-        let named = (request.role.as_deref(), request.lane.as_deref());
-        let (MeantForm { root, open, workflow }, row) = meant_form(store, found, named)?;
-        let is_approval = open.form.get("approval").is_some();
-        let said = match (request.status.as_deref(), request.approve) {
-            (None, Some(is_allowed)) if is_approval => PersonSaid::Approval { is_allowed, why: request.why },
-            (Some(status), None) if !is_approval => {
-                let (status, _) = declared(role(&workflow, &open.visit)?, status)?;
-                let (fields, body) = (request.fields.into_iter().collect(), request.body);
-                PersonSaid::Form(FilledForm { status: status.clone(), fields, body })
-            }
-            _ => return Err(other_kind(&open, is_approval)),
-        };
-        let answer = by_this_person(said, open);
-        check(&workflow, &answer)?;
-        let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
-        Ok((root, answer, run_spec))
-    });
-    let (thread, answer, run_spec) = prepared.await?;
-    let run_config = server.configured(&thread, &run_spec).await?;
-    let resumed = server.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await?;
-    if let Resumed::Running(handle) = resumed {
-        server.follow(handle);
-    }
+    let handle = server.answered(word, request).await?;
+    let thread = handle.thread.clone();
+    server.follow(handle);
     started(&server, thread).await
 }
 

@@ -1,4 +1,4 @@
-//! `rondo serve`: the API over HTTP, the event streams, and the page.
+//! What other programs reach: `rondo serve`, with the API over HTTP, the event streams and the page, and `rondo mcp`.
 //!
 //! Laws. Every read and write needs the token, see [`access`]. The store is the log: what a stream missed is read from
 //! it, also by a server that started later. A client never slows a run: stores are read on threads of their own, each
@@ -9,6 +9,7 @@ pub mod access;
 mod body;
 mod changes;
 mod events;
+pub mod mcp;
 mod model;
 mod openings;
 mod page;

@@ -5,6 +5,7 @@ mod client;
 mod model;
 mod streams;
 mod threads;
+mod tools;
 
 use crate::binary::Place;
 

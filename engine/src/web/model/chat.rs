@@ -166,6 +166,7 @@ impl Reply {
         let rest = loop {
             match heard.recv().await {
                 Some(Heard::Line(line)) => lines = lines + &line + "\n",
+                Some(Heard::Step(_)) => {}
                 Some(Heard::Rest(rest)) => break rest?,
                 None => return Err(invalid("the run broke off").into()),
             }
@@ -211,6 +212,7 @@ impl Reply {
                     events.push(super::error_text(problem));
                     None
                 }
+                Heard::Step(_) => Some((reply, heard, is_first)),
             };
             Some((events, state))
         });

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Outcome, What};
+use rondo_protocol::event::{CommittedSite, Outcome, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Policy;
 use rondo_protocol::{Digest, Value};
@@ -124,25 +124,30 @@ struct Tokens {
 }
 
 /// Where a run came to rest.
-struct Rest {
-    thread: ThreadId,
+pub struct Rest {
+    pub thread: ThreadId,
     /// Its steps by then.
     seq: u64,
     /// What answers the message.
-    text: String,
+    pub text: String,
     tokens: Tokens,
+    /// Whether it waits for a person; the text is then the form.
+    pub is_waiting: bool,
+    pub result: Value,
 }
 
 /// What a client hears of a run.
-enum Heard {
+pub enum Heard {
     /// A line of the workflow for the user, without an end of line.
     Line(String),
+    /// A step, as `ROLE: STATUS`.
+    Step(String),
     Rest(Result<Box<Rest>, Problem>),
 }
 
 impl Server {
     /// Follows a run until it rests. When the client is gone, the run stops; the thread can be resumed.
-    fn hear(&self, mut handle: ThreadHandle) -> mpsc::Receiver<Heard> {
+    pub fn hear(&self, mut handle: ThreadHandle) -> mpsc::Receiver<Heard> {
         let (sender, receiver) = mpsc::channel(LINES);
         let server = self.clone();
         tokio::spawn(async move {
@@ -156,9 +161,16 @@ impl Server {
                     }
                 };
                 let Some(event) = event else { break };
-                if let What::Said { text, .. } = &event.what {
+                let told = match &event.what {
+                    What::Said { text, .. } => Some(Heard::Line(text.clone())),
+                    What::StepCommitted {
+                        site: CommittedSite { role: Some(role), .. }, status: Some(status), ..
+                    } => Some(Heard::Step(format!("{role}: {status}"))),
+                    _ => None,
+                };
+                if let Some(told) = told {
                     // A client that is gone is seen above.
-                    let _ = sender.send(Heard::Line(text.clone())).await;
+                    let _ = sender.send(told).await;
                 }
                 let _ = server.live.send(std::sync::Arc::new(event));
             }
@@ -194,9 +206,24 @@ impl Server {
                 Some(form) => form_text(form),
                 None => result_text(&policy, &result),
             };
-            Ok(Rest { thread, seq: row.seq, text, tokens })
+            Ok(Rest { thread, seq: row.seq, text, tokens, is_waiting: !forms.is_empty(), result })
         })
         .await
+    }
+
+    /// Where a thread rests that does not run.
+    pub async fn rest_of(&self, thread: ThreadId) -> Result<Rest, Problem> {
+        let origin = self.host.engine().definition(&thread)?.1;
+        let ended = match origin.ending {
+            Some(ending) => Ended::Finished(ending),
+            None if !origin.forms.is_empty() => Ended::Waiting(origin.forms),
+            None => {
+                let what = origin.stop.map_or_else(|| "its run was broken off".to_owned(), |stop| stop.message);
+                let what = format!("thread {thread} stopped: {what}");
+                return Err(Failure::new(Code::Interrupted, what).into());
+            }
+        };
+        self.rest(thread, ended).await
     }
 
     /// What is kept of a place in a conversation: the thread that waits there.

@@ -74,7 +74,7 @@ pub async fn respond(
     }
     loop {
         match heard.recv().await {
-            Some(Heard::Line(_)) => {}
+            Some(Heard::Line(_) | Heard::Step(_)) => {}
             Some(Heard::Rest(rest)) => return Ok(Json(reply.whole(&*rest?)).into_response()),
             None => return Err(invalid("the run broke off").into()),
         }
@@ -129,7 +129,7 @@ impl Reply {
             let (reply, mut heard) = state?;
             loop {
                 match heard.recv().await? {
-                    Heard::Line(_) => {}
+                    Heard::Line(_) | Heard::Step(_) => {}
                     Heard::Rest(Ok(rest)) => return Some((reply.events(&rest), None)),
                     Heard::Rest(Err(problem)) => {
                         return Some((vec![("error".to_owned(), error_text(problem))], None));

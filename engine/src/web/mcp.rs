@@ -1,0 +1,292 @@
+//! `rondo mcp`: each workflow as a tool of an MCP server (<https://modelcontextprotocol.io/specification>) on standard
+//! input and output.
+//!
+//! A call that is repeated after a crash goes on with the thread of the first one, so that nothing is paid twice. It is
+//! known by a key in `_meta`, else by the client's name, the tool and the arguments, for as long as its result was not
+//! handed over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::transport::io::stdio;
+use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::{Digest, Value, canonical};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::changes::AnswerRequest;
+use super::model::{Heard, Rest};
+use super::problem::Problem;
+use super::starting::{StartRequest, begin};
+use super::workflows::input_schema;
+use crate::ThreadHandle;
+use crate::env::{Env as _, SystemEnv};
+use crate::failure::Failure;
+use crate::host::workflow;
+use crate::store::Status;
+
+/// The tool that answers a form.
+const ANSWER: &str = "answer";
+
+/// The member of `_meta` with the key of a call.
+const KEY: &str = "rondo/key";
+
+/// What is kept of calls: a space of the store beside those of hooks.
+const SPACE: &str = "calls";
+
+/// How often a call looks whether a thread has come to rest that runs for another call.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A call that was made.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    thread: ThreadId,
+    /// The digest of the tool and its arguments.
+    asked: Digest,
+    /// Whether its result was handed over.
+    is_answered: bool,
+}
+
+/// The workflows of a server as tools.
+struct Tools {
+    server: Server,
+    /// Whether scripts answer in place of models.
+    is_offline: bool,
+}
+
+/// Serves the tools until the client leaves or `ending` is cancelled.
+///
+/// # Errors
+/// [`Code::RequestUnreadable`] if the client does not begin as the protocol says.
+pub async fn serve(server: Server, is_offline: bool, ending: CancellationToken) -> Result<(), Failure> {
+    let broken = |error: String| Failure::new(Code::RequestUnreadable, format!("the MCP client: {error}"));
+    let running = tokio::select! {
+        running = Tools { server, is_offline }.serve(stdio()) => running.map_err(|error| broken(error.to_string()))?,
+        () = ending.cancelled() => return Ok(()),
+    };
+    let stop = running.cancellation_token();
+    tokio::select! {
+        ended = running.waiting() => {
+            ended.map_err(|error| broken(error.to_string()))?;
+        }
+        () = ending.cancelled() => stop.cancel(),
+    }
+    Ok(())
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        let about = "Each tool runs a workflow of roles and gives its result. A workflow that waits for a person gives the form \
+                     and its thread; the tool `answer` fills it in.";
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new("rondo", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(about.to_owned());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let listed = self.server.reading(|server, _| {
+            let mut tools = Vec::new();
+            for found in workflow::all(&server.here) {
+                // What has faults cannot be called; `rondo validate` names them.
+                let Ok(loaded) = workflow::read(found.file) else { continue };
+                let about = loaded.checked.policy.description.trim().to_owned();
+                tools.push(Tool::new(found.name, about, object(&input_schema(&loaded.checked.workflow))));
+            }
+            Ok(tools)
+        });
+        let mut tools = listed.await.map_err(|problem| ErrorData::internal_error(problem.text(), None))?;
+        let about = "Answers the form that a thread of a workflow waits with, and gives what comes of it.";
+        tools.push(Tool::new(ANSWER, about, answer_schema()));
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let client = context.client_info().map(|client| client.name).unwrap_or_default();
+        let key = context.meta.0.get(KEY).and_then(|key| key.as_str()).map(str::to_owned);
+        let progress = context.meta.get_progress_token().map(|token| (token, context.peer.clone()));
+        let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
+        let arguments = arguments.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let made = if request.name == ANSWER {
+            self.answer(arguments, progress).await
+        } else {
+            self.call(&request.name, arguments, (client, key), progress).await
+        };
+        Ok(match made {
+            Ok(rest) => given(&rest).into(),
+            Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem.text())]).into(),
+        })
+    }
+}
+
+/// Where notifications of progress go.
+type Progress = Option<(ProgressToken, Peer<RoleServer>)>;
+
+impl Tools {
+    /// Runs a workflow, or goes on with the thread of an earlier call.
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        (client, key): (String, Option<String>),
+        progress: Progress,
+    ) -> Result<Box<Rest>, Problem> {
+        let engine = self.server.host.engine();
+        let space = engine.space(SPACE);
+        let asked = Digest::sha256(&canonical::to_bytes(&(name, &arguments)).map_err(Failure::from)?);
+        let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
+        let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
+        // Two equal calls at once make one thread.
+        let alone = self.server.repeats.lock().await;
+        let known = space.get(&place).map_err(Failure::from)?;
+        let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let known = known.filter(|call| key.is_some() || !call.is_answered);
+        let keep = async |call: &Call| {
+            let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
+            space.put(place.clone(), Some(bytes)).await.map_err(|error| Problem::from(Failure::from(error)))
+        };
+        let call = match known {
+            Some(call) if call.asked != asked => {
+                let what = format!("the key of this call, `{KEY}` in `_meta`, was used for another call");
+                return Err(Failure::new(Code::KeyReused, what).into());
+            }
+            Some(call) => call,
+            None => {
+                let call = Call { thread: SystemEnv::default().thread_id(), asked, is_answered: false };
+                keep(&call).await?;
+                call
+            }
+        };
+        let row = engine.store().row(&call.thread).map_err(Failure::from)?;
+        let handle = match row {
+            None => Some(self.begin(name, arguments, &call.thread).await?),
+            Some(_) if engine.is_running(&call.thread) => None,
+            Some(row) if matches!(row.status, Status::Running | Status::Stopped) => {
+                self.server.resumed(&call.thread).await?
+            }
+            Some(_) => None,
+        };
+        drop(alone);
+        let rest = match handle {
+            Some(handle) => self.hear(handle, progress).await?,
+            None => self.rested(&call.thread).await?,
+        };
+        keep(&Call { is_answered: true, ..call }).await?;
+        Ok(rest)
+    }
+
+    async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<ThreadHandle, Problem> {
+        let input = match arguments {
+            Value::Object(members) => members,
+            _ => BTreeMap::new(),
+        };
+        let request =
+            StartRequest { workflow: name.to_owned(), input, offline: self.is_offline, ..StartRequest::default() };
+        begin(&self.server, request, thread.clone()).await
+    }
+
+    /// Fills in a form, and follows the thread.
+    async fn answer(&self, arguments: Value, progress: Progress) -> Result<Box<Rest>, Problem> {
+        let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
+        let handle = self.server.answered(given.thread.clone(), given.answer).await?;
+        self.hear(handle, progress).await
+    }
+
+    /// Follows a run until it rests, with a notification for each step and each line.
+    async fn hear(&self, handle: ThreadHandle, progress: Progress) -> Result<Box<Rest>, Problem> {
+        let mut heard = self.server.hear(handle);
+        let mut steps = 0.0;
+        loop {
+            let told = match heard.recv().await {
+                Some(Heard::Rest(rest)) => return rest,
+                Some(Heard::Line(line)) => line,
+                Some(Heard::Step(told)) => told,
+                None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
+            };
+            steps += 1.0;
+            if let Some((token, peer)) = &progress {
+                let progress = ProgressNotificationParam::new(token.clone(), steps).with_message(told);
+                // A client that is gone ends the server.
+                let _ = peer.notify_progress(progress).await;
+            }
+        }
+    }
+
+    /// Where a thread rests that does not run for this call.
+    async fn rested(&self, thread: &ThreadId) -> Result<Box<Rest>, Problem> {
+        while self.server.host.engine().is_running(thread) {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.server.rest_of(thread.clone()).await.map(Box::new)
+    }
+}
+
+/// The arguments of the tool `answer`.
+#[derive(Debug, Deserialize)]
+struct AnswerCall {
+    thread: String,
+    #[serde(flatten)]
+    answer: AnswerRequest,
+}
+
+fn object(schema: &Value) -> Arc<JsonObject> {
+    match serde_json::to_value(schema) {
+        Ok(serde_json::Value::Object(members)) => Arc::new(members),
+        _ => Arc::default(),
+    }
+}
+
+fn answer_schema() -> Arc<JsonObject> {
+    let text = json!({"type": "string"});
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "thread": {"type": "string", "description": "The thread that waits."},
+            "role": {"type": "string", "description": "The role whose form it is, if several are open."},
+            "lane": {"type": "string", "description": "The lane of the form, if several are open."},
+            "status": {"type": "string", "description": "One of the statuses of the form."},
+            "fields": {"type": "object", "description": "The fields of that status."},
+            "body": text,
+            "approve": {"type": "boolean", "description": "Whether the tool call may be made that waits for approval."},
+            "why": {"type": "string", "description": "Why not."},
+        },
+        "required": ["thread"],
+        "additionalProperties": false,
+    });
+    match schema {
+        serde_json::Value::Object(members) => Arc::new(members),
+        _ => Arc::default(),
+    }
+}
+
+/// The result of a tool: its text, and `{thread, status, result}` as structured content.
+fn given(rest: &Rest) -> CallToolResult {
+    let status = if rest.is_waiting { "waiting" } else { "done" };
+    let text = if rest.is_waiting {
+        format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", rest.text, rest.thread)
+    } else {
+        rest.text.clone()
+    };
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(json!({"thread": rest.thread, "status": status, "result": rest.result}));
+    result
+}

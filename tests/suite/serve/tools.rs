@@ -1,0 +1,154 @@
+//! Workflows as tools of an MCP server.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use super::place;
+use crate::binary::Place;
+
+/// A client of `rondo mcp`.
+struct Client {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    id: u64,
+    /// The notifications that came before the last answer.
+    notified: Vec<Value>,
+}
+
+impl Client {
+    fn start(place: &Place) -> Self {
+        let mut command = place.command(["mcp", "--offline"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut client = Self { child, to, from, id: 0, notified: Vec::new() };
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let told = client.ask("initialize", &hello);
+        assert_eq!(told["result"]["serverInfo"]["name"], "rondo", "{told}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn send(&mut self, message: &Value) {
+        let to = self.to.as_mut().unwrap();
+        to.write_all(format!("{message}\n").as_bytes()).unwrap();
+        to.flush().unwrap();
+    }
+
+    fn begin(&mut self, method: &str, params: &Value) {
+        self.id += 1;
+        let id = self.id;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.begin(method, params);
+        self.notified.clear();
+        loop {
+            let message = self.message();
+            if message["id"] == self.id {
+                return message;
+            }
+            self.notified.push(message);
+        }
+    }
+
+    fn message(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.from.read_line(&mut line).unwrap() > 0, "the server has ended");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn call(&mut self, name: &str, arguments: &Value, meta: &Value) -> Value {
+        let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments, "_meta": meta}));
+        answer["result"].clone()
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Leaves, and waits for the server's end.
+    fn leave(mut self) {
+        drop(self.to.take());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn each_workflow_is_a_tool_with_its_input() {
+    let place = place();
+    place.file("workflows/broken/workflow.yaml", "rondo: 1\nname: broken\n");
+    let mut client = Client::start(&place);
+    let listed = client.ask("tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap().clone();
+    let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+    let pair = tool("pair").unwrap();
+    assert_eq!((&pair["description"], &pair["inputSchema"]["required"]), (&json!("Two speakers."), &json!(["topic"])));
+    assert!(tool("debate").is_some() && tool("answer").is_some() && tool("broken").is_none());
+    let done = client.call("pair", &json!({"topic": "tides"}), &json!({"progressToken": 7}));
+    assert_eq!(done["isError"], false, "{done}");
+    assert_eq!(done["structuredContent"]["result"], json!({"text": "four"}));
+    let told: Vec<&str> = client.notified.iter().map(|one| one["params"]["message"].as_str().unwrap()).collect();
+    assert_eq!(told, ["first: done", "second: again", "first: done", "second: done"]);
+    let refused = client.call("pair", &json!({"topik": "tides"}), &json!({}));
+    assert!(
+        refused["isError"] == true && refused["content"][0]["text"].as_str().unwrap().contains("topik"),
+        "{refused}"
+    );
+    client.leave();
+}
+
+#[test]
+fn a_workflow_that_waits_is_answered_by_a_tool() {
+    let place = place();
+    let mut client = Client::start(&place);
+    let asked = client.call("ask", &json!({}), &json!({}));
+    let (content, text) = (&asked["structuredContent"], asked["content"][0]["text"].as_str().unwrap());
+    assert!(content["status"] == "waiting" && text.starts_with("Is this good?"), "{asked}");
+    let thread = content["thread"].clone();
+    let wrong = client.call("answer", &json!({"thread": thread, "status": "accept"}), &json!({}));
+    assert_eq!(wrong["isError"], true, "{wrong}");
+    let answer = json!({"thread": thread, "status": "accept", "fields": {"grade": 4}});
+    let done = client.call("answer", &answer, &json!({}));
+    assert_eq!(done["structuredContent"]["result"], json!({"grade": 4}));
+}
+
+#[test]
+fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
+    let place = place();
+    let mut client = Client::start(&place);
+    let params = json!({"name": "pair", "arguments": {"topic": "tides"}, "_meta": {"progressToken": 1}});
+    client.begin("tools/call", &params);
+    // Its first step is committed.
+    client.message();
+    client.kill();
+    let mut client = Client::start(&place);
+    let done = client.call("pair", &json!({"topic": "tides"}), &json!({}));
+    assert_eq!(done["structuredContent"]["result"], json!({"text": "four"}));
+    let threads = || place.run(["threads", "--json"]).exits(0).json();
+    assert_eq!(threads().len(), 1, "the call went on with its thread");
+    // Its result was handed over, so that the next call is another one,
+    client.call("pair", &json!({"topic": "tides"}), &json!({}));
+    assert_eq!(threads().len(), 2);
+    // unless a key says that it is not.
+    let key = json!({"rondo/key": "one"});
+    let first = client.call("pair", &json!({"topic": "tides"}), &key);
+    let again = client.call("pair", &json!({"topic": "tides"}), &key);
+    assert_eq!(first["structuredContent"], again["structuredContent"]);
+    assert_eq!(threads().len(), 3);
+    let other = client.call("pair", &json!({"topic": "wind"}), &key);
+    assert!(other["isError"] == true && other["content"][0]["text"].as_str().unwrap().contains(KEY), "{other}");
+}
+
+const KEY: &str = "`rondo/key`";
