@@ -53,6 +53,7 @@ lint: prepare
 	fi
 
 bench: prepare
+	cargo build $(WORKSPACE)
 	cargo bench --workspace --bench figures
 
 test-llm: prepare

@@ -16,6 +16,7 @@ mod memory;
 mod prefix;
 mod resume;
 mod size;
+mod streams;
 mod support;
 
 fn main() {
@@ -47,6 +48,8 @@ fn main() {
         #[cfg(feature = "caches")]
         ("kept miss", kept::miss),
         ("resume", resume::first_call),
+        ("streams", streams::readers),
+        ("reconnects", streams::reconnects),
     ] {
         if wanted(name) {
             figure();
