@@ -1,5 +1,6 @@
 // Requests to the API, and event streams that come back by themselves.
 
+import { tellConnection } from "./connection";
 import type { Event } from "./types";
 
 export const API = "/api/v1";
@@ -7,13 +8,29 @@ export const API = "/api/v1";
 /** A problem document (RFC 9457) of the server, or the failure to reach it. */
 export class Problem extends Error {
   constructor(
+    /** The status of HTTP; 0 if the server was not reached. */
     readonly status: number,
     detail: string,
     readonly code: string | null = null,
     readonly hint: string | null = null,
+    readonly faults: Fault[] = [],
   ) {
     super(detail);
   }
+}
+
+/** Whether the server was not reached: it is asked again, and the page says so once, for all views. */
+export function isOfConnection(problem: unknown): boolean {
+  return problem instanceof Problem && problem.status === 0;
+}
+
+/** A fault of a workflow's file. */
+export interface Fault {
+  code: string;
+  message: string;
+  file: string;
+  line: number;
+  column: number;
 }
 
 let onUnauthorized = () => {};
@@ -26,8 +43,8 @@ export function whenUnauthorized(react: () => void) {
 async function problemOf(response: Response): Promise<Problem> {
   const text = await response.text();
   try {
-    const { detail, code, hint } = JSON.parse(text);
-    return new Problem(response.status, detail, code, hint);
+    const { detail, code, hint, faults } = JSON.parse(text);
+    return new Problem(response.status, detail, code, hint, faults ?? []);
   } catch {
     return new Problem(response.status, text || response.statusText);
   }
@@ -37,9 +54,12 @@ async function send(path: string, init: RequestInit): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(API + path, init);
-  } catch {
-    throw new Problem(0, "The server does not answer.", null, "Is `rondo serve` still running?");
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    tellConnection(false);
+    throw new Problem(0, "The server does not answer.");
   }
+  tellConnection(true);
   if (response.status === 401) onUnauthorized();
   if (!response.ok) throw await problemOf(response);
   return response;
@@ -49,8 +69,8 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await send(path, signal ? { signal } : {})).json();
 }
 
-export async function text(path: string, accept: string): Promise<string> {
-  return (await send(path, { headers: { Accept: accept } })).text();
+export async function text(path: string, accept: string, signal?: AbortSignal): Promise<string> {
+  return (await send(path, { headers: { Accept: accept }, ...(signal && { signal }) })).text();
 }
 
 export async function post<T>(path: string, body: unknown, key?: string): Promise<T> {
@@ -60,30 +80,62 @@ export async function post<T>(path: string, body: unknown, key?: string): Promis
   return response.status === 204 ? (undefined as T) : response.json();
 }
 
-/** Exchanges the token for a session. */
-export function openSession(token: string): Promise<void> {
-  return post("/session", { token });
+/** The address of a thread in the API. */
+export function ofThread(thread: string, rest = ""): string {
+  return `/threads/${encodeURIComponent(thread)}${rest}`;
 }
 
 const FIRST_PAUSE_MS = 300;
 const LONGEST_PAUSE_MS = 5000;
-/** The server sends a comment every 15 seconds; a stream that is silent for longer is dead, or the machine slept. */
+/** The server sends a comment every 15 seconds: a stream that is silent for longer is suspect, and dead after some time. */
+const COMMENT_MS = 17_000;
 const SILENCE_MS = 40_000;
+
+/** Waits; a tab that is looked at again, or a network that is back, waits no longer. */
+export function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      removeEventListener("online", end);
+      document.removeEventListener("visibilitychange", end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    addEventListener("online", end);
+    document.addEventListener("visibilitychange", end);
+  });
+}
+
+/** What a stream calls. */
+export interface Listener {
+  onEvent: (event: Event) => void;
+  /** The stream stands, for the first time or again. */
+  onOpen?: () => void;
+}
 
 /**
  * Reads the events of `path` until the stream has no more to say. After a break it comes back, and goes on after the last
- * event that it had. `onState` hears whether the stream is open. Returns the function that ends it.
+ * durable event that it had. Returns the function that ends it.
+ *
+ * Not `EventSource`: that tells neither a stream that is over from a server that is lost, nor 401 from either, and notices
+ * no connection that died while the machine slept.
  */
-export function listen(
-  path: string,
-  after: string | null,
-  onEvent: (event: Event) => void,
-  onState: (isOpen: boolean) => void,
-): () => void {
+export function listen(path: string, after: string | null, { onEvent, onOpen }: Listener): () => void {
   let last = after;
   let controller = new AbortController();
   let isEnded = false;
-  let pause = FIRST_PAUSE_MS;
+  let isStale = false;
+  let wait = FIRST_PAUSE_MS;
+  let heardAt = Date.now();
+
+  const take = (block: string) => {
+    let data = "";
+    for (const line of block.split("\n")) {
+      if (line.startsWith("data: ")) data += line.slice(6);
+      else if (line.startsWith("id: ")) last = line.slice(4);
+    }
+    if (data) onEvent(JSON.parse(data));
+  };
 
   /** Reads one connection: whether the stream is over, was closed in order, or broke. */
   const read = async (): Promise<"over" | "closed" | "broken"> => {
@@ -93,51 +145,56 @@ export function listen(
       const headers: Record<string, string> = { Accept: "text/event-stream" };
       if (last) headers["Last-Event-ID"] = last;
       const response = await fetch(API + path, { headers, signal: controller.signal });
-      if (response.status === 401) {
-        onUnauthorized();
-        return "over";
-      }
+      if (response.status === 401) onUnauthorized();
       if (response.status === 204 || (response.status >= 400 && response.status < 500)) return "over";
       if (!response.ok || !response.body) return "broken";
-      onState(true);
-      pause = FIRST_PAUSE_MS;
+      tellConnection(true);
+      onOpen?.();
+      heardAt = Date.now();
+      wait = FIRST_PAUSE_MS;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
         if (done) return "closed";
+        heardAt = Date.now();
         clearTimeout(silence);
         silence = setTimeout(() => controller.abort(), SILENCE_MS);
         const blocks = (rest + value).split("\n\n");
         rest = blocks.pop() ?? "";
-        for (const block of blocks) {
-          const lines = block.split("\n");
-          const data = lines.find((line) => line.startsWith("data: "));
-          if (!data) continue;
-          const id = lines.find((line) => line.startsWith("id: "));
-          if (id) last = id.slice(4);
-          onEvent(JSON.parse(data.slice(6)));
-        }
+        blocks.forEach(take);
       }
     } catch {
-      return "broken";
+      return isStale ? "closed" : "broken";
     } finally {
+      isStale = false;
       clearTimeout(silence);
     }
   };
 
   const run = async () => {
-    while (!isEnded) {
+    for (;;) {
       const outcome = await read();
       if (outcome === "over" || isEnded) return;
-      if (outcome === "broken") onState(false);
-      await new Promise((resolve) => setTimeout(resolve, pause));
-      pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+      if (outcome === "broken") tellConnection(false);
+      await pause(wait);
+      if (isEnded) return;
+      wait = Math.min(wait * 2, LONGEST_PAUSE_MS);
     }
   };
   void run();
+  // A network that was gone, or a machine that slept, leaves streams that look open and say nothing.
+  const renew = () => {
+    isStale = true;
+    controller.abort();
+  };
+  const look = () => !document.hidden && Date.now() - heardAt > COMMENT_MS && renew();
+  addEventListener("online", renew);
+  document.addEventListener("visibilitychange", look);
   return () => {
     isEnded = true;
+    removeEventListener("online", renew);
+    document.removeEventListener("visibilitychange", look);
     controller.abort();
   };
 }

@@ -1,138 +1,127 @@
 // The page of `rondo serve`.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { get, openSession, whenUnauthorized } from "./api";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { Token, useAccess } from "./access";
 import { Compare } from "./compare";
+import { useIsLost } from "./connection";
+import { useKeys } from "./hooks";
+import { Keys } from "./keys";
 import { Prefix } from "./prefix";
-import { routeOf, usePath } from "./router";
+import { go, routeOf, useLocation, type Route } from "./router";
 import { Start } from "./start";
-import "./style.css";
-import { ThreadView } from "./thread";
+import "./style/index.css";
+import { ThreadView } from "./thread/thread";
 import { Threads } from "./threads";
-import { Dialog, Link, ProblemBox, useKeys } from "./ui";
+import { Empty, Icon, Link } from "./ui";
 
-type Theme = "system" | "light" | "dark";
-const THEMES: Theme[] = ["system", "light", "dark"];
+const THEMES = ["system", "light", "dark"] as const;
+type Theme = (typeof THEMES)[number];
 
 function useTheme(): [Theme, () => void] {
-  const [theme, setTheme] = useState<Theme>(() => (localStorage.getItem("theme") as Theme | null) ?? "system");
-  useEffect(() => {
+  const [theme, setTheme] = useState<Theme>(() => THEMES.find((known) => known === localStorage.getItem("theme")) ?? "system");
+  useLayoutEffect(() => {
     localStorage.setItem("theme", theme);
     document.documentElement.dataset.theme = theme;
   }, [theme]);
   return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]!)];
 }
 
-/** Asks for the token where neither the address nor the browser has one. */
-function Token({ onOpened }: { onOpened: () => void }) {
-  const [token, setToken] = useState("");
-  const [problem, setProblem] = useState<unknown>(null);
-  const open = async (event: Event) => {
-    event.preventDefault();
-    await openSession(token.trim()).then(onOpened, setProblem);
-  };
+function View({ route }: { route: Route }) {
+  switch (route.view) {
+    case "threads":
+      return <Threads />;
+    case "start":
+      return <Start workflow={route.workflow} />;
+    case "thread":
+      return <ThreadView key={route.thread} id={route.thread} seq={route.seq} />;
+    case "prefix":
+      return <Prefix key={route.thread} thread={route.thread} />;
+    case "compare":
+      return <Compare a={route.a} b={route.b} />;
+    case "nothing":
+      return (
+        <main>
+          <h1>rondo</h1>
+          <Empty title="There is no such page.">
+            <p>
+              <Link to="/">All threads</Link>
+            </p>
+          </Empty>
+        </main>
+      );
+  }
+}
+
+/** Says that the server is lost, and for a moment that it is back. */
+function Connection() {
+  const isLost = useIsLost();
+  const [wasLost, setWasLost] = useState(false);
+  useEffect(() => {
+    if (isLost) {
+      setWasLost(true);
+      return;
+    }
+    const timer = setTimeout(() => setWasLost(false), 2500);
+    return () => clearTimeout(timer);
+  }, [isLost]);
   return (
-    <main class="token">
-      <h1>rondo</h1>
-      <p>
-        Open the address that <code>rondo serve</code> printed, or enter its token here.
-      </p>
-      <form onSubmit={open}>
-        <label for="token">Token</label>
-        <input id="token" type="password" autocomplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
-        <button type="submit" class="primary" disabled={!token}>
-          Open
-        </button>
-      </form>
-      <ProblemBox problem={problem} />
-    </main>
+    <div role="status" class={`connection ${isLost ? "lost" : wasLost ? "back" : ""}`}>
+      {isLost ? "The server does not answer. Trying again…" : wasLost ? "Connected again." : ""}
+    </div>
   );
 }
 
-const KEYS: [string, string][] = [
-  ["j  k", "next, previous"],
-  ["Enter", "open the chosen thread"],
-  ["/", "search in the list"],
-  ["g  G", "first step, last step"],
-  ["Esc", "close what is looked at"],
-  ["t", "light, dark, or as the system is"],
-  ["?", "this sheet"],
-];
-
 function Page() {
-  const path = usePath();
+  const { path } = useLocation();
   const [theme, nextTheme] = useTheme();
-  const [access, setAccess] = useState<"unknown" | "open" | "closed">("unknown");
+  const [access, open] = useAccess();
   const [hasKeys, setKeys] = useState(false);
-  useEffect(() => {
-    whenUnauthorized(() => setAccess("closed"));
-    const token = new URLSearchParams(location.hash.slice(1)).get("token");
-    // The token does not stay in the address, which is copied and shown.
-    if (token) history.replaceState(null, "", location.pathname);
-    const begun = token ? openSession(token) : get("/workflows?").then(() => undefined);
-    begun.then(
-      () => setAccess("open"),
-      () => setAccess((old) => (old === "unknown" ? "open" : old)),
-    );
-  }, []);
   useKeys((key) => {
     if (key === "?") setKeys(true);
-    else if (key === "t") nextTheme();
+    else if (key === "d") nextTheme();
+    else if (key === "t") go("/");
+    else if (key === "n") go("/start");
     else return false;
     return true;
   });
   const route = routeOf(path);
   useEffect(() => {
-    const title = route.view === "thread" || route.view === "step" || route.view === "prefix" ? route.thread.slice(0, 12) : route.view;
-    document.title = route.view === "threads" ? "rondo" : `${title} – rondo`;
+    if (route.view !== "thread") document.title = route.view === "threads" || route.view === "nothing" ? "rondo" : `${route.view} · rondo`;
   }, [path]);
-  if (access === "closed") return <Token onOpened={() => setAccess("open")} />;
   return (
     <>
-      <nav class="top" aria-label="Page">
-        <Link to="/" class="brand">
-          rondo
-        </Link>
-        <Link to="/" {...(route.view === "threads" ? { "aria-current": "page" as const } : {})}>
-          Threads
-        </Link>
-        <Link to="/start" {...(route.view === "start" ? { "aria-current": "page" as const } : {})}>
-          Start
-        </Link>
-        <span class="space" />
-        <button type="button" class="quiet" onClick={nextTheme}>
-          {theme}
+      <header class="top">
+        <nav aria-label="Page">
+          <Link to="/" class="brand">
+            <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
+              <path d="M16.5 10a6.5 6.5 0 1 1-2-4.7" />
+              <path class="tip" d="M14.9 1.6l.2 4.2-4.2.1z" />
+            </svg>
+            rondo
+          </Link>
+          {access !== "closed" && (
+            <>
+              <Link to="/" current={route.view === "threads" ? "page" : undefined}>
+                Threads
+              </Link>
+              <Link to="/start" current={route.view === "start" ? "page" : undefined}>
+                Start
+              </Link>
+            </>
+          )}
+        </nav>
+        <Connection />
+        <button type="button" class="icon" onClick={nextTheme} aria-label={`Colours: ${theme}`} title={`Colours: ${theme}`}>
+          <Icon name={theme} />
         </button>
-        <button type="button" class="quiet" onClick={() => setKeys(true)} aria-label="Keys">
+        <button type="button" class="icon" onClick={() => setKeys(true)} aria-label="Keys" title="Keys">
           ?
         </button>
-      </nav>
-      {access === "open" && (
-        <>
-          {route.view === "threads" && <Threads />}
-          {route.view === "start" && <Start workflow={route.workflow} />}
-          {(route.view === "thread" || route.view === "step") && (
-            <ThreadView key={route.thread} id={route.thread} seq={route.view === "step" ? route.seq : null} />
-          )}
-          {route.view === "prefix" && <Prefix thread={route.thread} />}
-          {route.view === "compare" && <Compare a={route.a} b={route.b} />}
-        </>
-      )}
-      {hasKeys && (
-        <Dialog title="Keys" onClose={() => setKeys(false)}>
-          <dl class="keys">
-            {KEYS.map(([key, what]) => (
-              <div key={key}>
-                <dt>
-                  <kbd>{key}</kbd>
-                </dt>
-                <dd>{what}</dd>
-              </div>
-            ))}
-          </dl>
-        </Dialog>
-      )}
+      </header>
+      {access === "closed" && <Token onOpened={open} />}
+      {access === "open" && <View route={route} />}
+      {hasKeys && <Keys onClose={() => setKeys(false)} />}
     </>
   );
 }

@@ -5,34 +5,54 @@ import { useEffect, useState } from "preact/hooks";
 export type Route =
   | { view: "threads" }
   | { view: "start"; workflow: string | null }
-  | { view: "thread"; thread: string }
-  | { view: "step"; thread: string; seq: number }
+  | { view: "thread"; thread: string; seq: number | null }
   | { view: "prefix"; thread: string }
-  | { view: "compare"; a: string; b: string };
+  | { view: "compare"; a: string; b: string }
+  | { view: "nothing" };
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 export function routeOf(path: string): Route {
-  const [first, second, third, fourth] = path.split("/").filter(Boolean).map(decodeURIComponent);
-  if (first === "start") return { view: "start", workflow: second ?? null };
-  if (first === "compare" && second && third) return { view: "compare", a: second, b: third };
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  const [first, second, third, fourth] = parts;
+  if (parts.length === 0) return { view: "threads" };
+  if (first === "start" && parts.length <= 2) return { view: "start", workflow: second ?? null };
+  if (first === "compare" && second && third && parts.length === 3) return { view: "compare", a: second, b: third };
   if (first === "t" && second) {
-    if (third === "prefix") return { view: "prefix", thread: second };
-    if (third === "s" && Number(fourth) > 0) return { view: "step", thread: second, seq: Number(fourth) };
-    return { view: "thread", thread: second };
+    if (parts.length === 2) return { view: "thread", thread: second, seq: null };
+    if (third === "prefix" && parts.length === 3) return { view: "prefix", thread: second };
+    if (third === "s" && parts.length === 4 && Number(fourth) > 0) return { view: "thread", thread: second, seq: Number(fourth) };
   }
-  return { view: "threads" };
+  return { view: "nothing" };
+}
+
+function changed() {
+  dispatchEvent(new PopStateEvent("popstate"));
 }
 
 export function go(path: string) {
   history.pushState(null, "", path);
-  dispatchEvent(new PopStateEvent("popstate"));
+  changed();
 }
 
-export function usePath(): string {
-  const [path, setPath] = useState(location.pathname);
+/** Another address of what is looked at already: the back button does not stop there. */
+export function move(path: string) {
+  history.replaceState(null, "", path);
+  changed();
+}
+
+export function useLocation(): { path: string; query: string } {
+  const [place, setPlace] = useState({ path: location.pathname, query: location.search });
   useEffect(() => {
-    const update = () => setPath(location.pathname);
+    const update = () => setPlace({ path: location.pathname, query: location.search });
     addEventListener("popstate", update);
     return () => removeEventListener("popstate", update);
   }, []);
-  return path;
+  return place;
 }

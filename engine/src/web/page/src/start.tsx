@@ -3,62 +3,93 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, post } from "./api";
 import { Fields, beginning, collected, type Values } from "./form";
-import { Graph } from "./graph";
+import { many } from "./format";
+import { Graph } from "./graph/graph";
+import { useLoaded } from "./hooks";
 import { go } from "./router";
 import type { Picture, Thread, Workflow, WorkflowDetails } from "./types";
-import { Copy, Link, ProblemBox, useLoaded } from "./ui";
+import { Command, Empty, Link, ProblemBox, Reading, WithCode } from "./ui";
 
 export function Start({ workflow }: { workflow: string | null }) {
-  const [list, problem] = useLoaded((signal) => get<{ workflows: Workflow[] }>("/workflows", signal), "");
-  const own = list?.workflows.filter((one) => one.origin === "folder") ?? [];
-  const shipped = list?.workflows.filter((one) => one.origin === "shipped") ?? [];
-  const group = (title: string, all: Workflow[]) =>
-    all.length > 0 && (
-      <section>
-        <h2>{title}</h2>
-        <ul>
-          {all.map((one) => (
-            <li key={one.name}>
-              <Link to={`/start/${encodeURIComponent(one.name)}`} class={one.name === workflow ? "chosen" : ""} {...(one.name === workflow ? { "aria-current": "page" as const } : {})}>
-                <strong>{one.name}</strong>
-                <span>{one.faults.length > 0 ? `${one.faults.length} faults` : one.about}</span>
-              </Link>
-            </li>
-          ))}
-        </ul>
-      </section>
-    );
+  const { value: list, problem } = useLoaded((signal) => get<{ workflows: Workflow[] }>("/workflows", signal), "");
+  const of = (origin: Workflow["origin"]) => list?.workflows.filter((one) => one.origin === origin) ?? [];
   return (
-    <main class="start">
+    <main class={`start ${workflow ? "has-chosen" : ""}`}>
       <nav class="workflows" aria-label="Workflows">
         <ProblemBox problem={problem} />
-        {group("In this folder", own)}
-        {group("Shipped with rondo", shipped)}
+        {!list && !problem && <Reading what="workflows" />}
+        <Group title="In this folder" workflows={of("folder")} chosen={workflow} />
+        <Group title="Shipped with rondo" workflows={of("shipped")} chosen={workflow} />
       </nav>
-      <div class="chosen-workflow">
-        {workflow ? <StartForm key={workflow} name={workflow} /> : <p class="empty">Choose a workflow to start.</p>}
-      </div>
+      {workflow ? (
+        <StartForm key={workflow} name={workflow} />
+      ) : (
+        <section class="chosen-workflow">
+          <h1>Start a thread</h1>
+          <Empty title="Choose a workflow.">
+            <p>
+              Workflows are found below <code>workflows/</code> of the folder that <code>rondo serve</code> was started in.
+            </p>
+          </Empty>
+        </section>
+      )}
     </main>
   );
 }
 
+function Group({ title, workflows, chosen }: { title: string; workflows: Workflow[]; chosen: string | null }) {
+  if (workflows.length === 0) return null;
+  return (
+    <section>
+      <h2>{title}</h2>
+      <ul>
+        {workflows.map((one) => (
+          <li key={one.name}>
+            <Link
+              to={`/start/${encodeURIComponent(one.name)}`}
+              class={one.name === chosen ? "chosen" : ""}
+              current={one.name === chosen ? "page" : undefined}
+            >
+              <strong>{one.name}</strong>
+              {one.faults.length > 0 ? <span class="bad">{many(one.faults.length, "fault")}</span> : <span>{one.about}</span>}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** A new key for each request that is not a repetition. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 function StartForm({ name }: { name: string }) {
   const path = `/workflows/${encodeURIComponent(name)}`;
-  const [details, problem] = useLoaded((signal) => get<WorkflowDetails>(path, signal), name);
-  const [picture] = useLoaded((signal) => get<Picture>(`${path}/graph`, signal), name);
+  const { value: details, problem } = useLoaded((signal) => get<WorkflowDetails>(path, signal), name);
+  const { value: picture } = useLoaded((signal) => get<Picture>(`${path}/graph`, signal), name);
   const [values, setValues] = useState<Values>({});
   const [label, setLabel] = useState("");
   const [isOffline, setOffline] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [refusal, setRefusal] = useState<unknown>(null);
   // A repeated click or a lost answer starts nothing twice; a changed form is another request.
-  const [key, setKey] = useState(() => crypto.randomUUID());
+  const [key, setKey] = useState(newKey);
   useEffect(() => {
-    if (details) setValues(beginning(details.input.properties ?? {}));
+    if (details) setValues(beginning(details.input.properties ?? {}, details.input.required));
   }, [details]);
-  useEffect(() => setKey(crypto.randomUUID()), [values, label, isOffline]);
-  if (problem) return <ProblemBox problem={problem} />;
-  if (!details) return null;
+  useEffect(() => setKey(newKey()), [values, label, isOffline]);
+  if (problem || !details) {
+    return (
+      <section class="chosen-workflow">
+        <h1>{name}</h1>
+        <ProblemBox problem={problem} />
+        {!problem && <Reading what="the workflow" />}
+      </section>
+    );
+  }
   const properties = details.input.properties ?? {};
   const required = details.input.required ?? [];
   const submit = async (event: Event) => {
@@ -76,48 +107,44 @@ function StartForm({ name }: { name: string }) {
     }
   };
   return (
-    <>
-      <header>
+    <section class="chosen-workflow">
+      <header class="head">
         <h1>{details.name}</h1>
-        {details.about && <p class="about">{details.about}</p>}
+        {details.about && (
+          <p class="about">
+            <WithCode text={details.about} />
+          </p>
+        )}
         {details.file && <p class="id">{details.file}</p>}
       </header>
-      <div class="columns">
-        <form onSubmit={submit} aria-label={`Start ${details.name}`}>
-          {!details.consent.is_given && (
-            <div class="problem">
-              <p>This workflow asks for more than you have agreed to. Look at it and agree in a terminal:</p>
-              <p>
-                <code>{details.consent.command}</code> <Copy text={details.consent.command ?? ""} label="Copy" />
-              </p>
-            </div>
-          )}
-          <Fields properties={properties} order={details.inputs} required={required} values={values} onChange={setValues} />
-          <div class="field">
-            <label for="label">
-              Name of the thread<span class="optional"> optional</span>
-            </label>
-            <input id="label" type="text" maxLength={80} value={label} onInput={(event) => setLabel(event.currentTarget.value)} />
-          </div>
-          {details.has_script && (
-            <div class="field of-switch">
-              <label for="offline">Offline: its script answers, no model is asked</label>
-              <input id="offline" type="checkbox" checked={isOffline} onChange={(event) => setOffline(event.currentTarget.checked)} />
-            </div>
-          )}
-          <ProblemBox problem={refusal} />
-          <p>
-            <button type="submit" class="primary" disabled={isBusy}>
-              Start
-            </button>
-          </p>
-        </form>
-        {picture && (
-          <div class="picture" tabIndex={0} role="region" aria-label="Graph">
-            <Graph picture={picture} hasHooks={false} marks={null} />
+      {picture && <Graph picture={picture} />}
+      <form class="panel" onSubmit={submit} aria-label={`Start ${details.name}`}>
+        {!details.consent.is_given && (
+          <div class="notice">
+            <p>This workflow asks for more than you have agreed to. Look at what it asks for, and agree, in a terminal:</p>
+            <Command text={details.consent.command ?? "rondo trust"} />
           </div>
         )}
-      </div>
-    </>
+        <Fields properties={properties} order={details.inputs} required={required} values={values} onChange={setValues} />
+        <div class="field">
+          <label for="label">
+            Name of the thread<span class="optional"> optional</span>
+          </label>
+          <input id="label" type="text" maxLength={80} value={label} onInput={(event) => setLabel(event.currentTarget.value)} />
+        </div>
+        {details.has_script && (
+          <div class="field switch">
+            <input id="offline" type="checkbox" checked={isOffline} onChange={(event) => setOffline(event.currentTarget.checked)} />
+            <label for="offline">
+              Offline<span class="optional"> its script answers, no model is asked</span>
+            </label>
+          </div>
+        )}
+        <ProblemBox problem={refusal} />
+        <button type="submit" class="primary" disabled={isBusy}>
+          Start
+        </button>
+      </form>
+    </section>
   );
 }

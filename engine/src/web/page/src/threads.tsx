@@ -1,208 +1,271 @@
-// The list of threads, newest first, as it changes.
+// The list of threads, newest first, as it changes. The address holds the filter.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, listen } from "./api";
-import { age, cachedShare, count, percent, tokens, usd } from "./format";
-import { go } from "./router";
+import { get, isOfConnection, listen } from "./api";
+import { age, cachedShare, count, duration, moment, percent, short, tokens, usd } from "./format";
+import { useKeys, useNow } from "./hooks";
+import { go, move, useLocation } from "./router";
 import type { Status, Thread } from "./types";
-import { Badge, Empty, Link, ProblemBox, useKeys, useNow } from "./ui";
+import { Badge, Command, Empty, Link, ProblemBox, Reading, ShareBar } from "./ui";
 
 const STATUSES: Status[] = ["running", "waiting", "stopped", "done", "failed", "cancelled"];
-const SINCE = { "": "any time", "1h": "last hour", "24h": "last day", "7d": "last week" };
+const SINCE = { "": "Any time", "1h": "Last hour", "24h": "Last day", "7d": "Last week" };
+/** Threads that other processes drive make no events here. */
+const LOOK_MS = 5000;
+/** Many events come at once. */
+const GATHER_MS = 400;
 
 interface List {
   threads: Thread[];
   next: string | null;
 }
 
-interface Filter {
-  status: string;
-  workflow: string;
-  since: string;
-  text: string;
+const FILTERS = ["status", "workflow", "since"] as const;
+
+/** The part of the address that the server filters by. */
+function asked(query: URLSearchParams): string {
+  const kept = new URLSearchParams();
+  for (const name of FILTERS) {
+    const value = query.get(name);
+    if (value) kept.set(name, value);
+  }
+  return kept.toString();
 }
 
-function queryOf(filter: Filter, cursor: string | null): string {
-  const query = new URLSearchParams();
-  if (filter.status) query.set("status", filter.status);
-  if (filter.workflow) query.set("workflow", filter.workflow);
-  if (filter.since) query.set("since", filter.since);
-  if (cursor) query.set("cursor", cursor);
-  return query.toString();
+/** The newest threads in front of the older ones that are known. */
+function joined(old: List | null, found: List): List {
+  const oldest = found.threads[found.threads.length - 1]?.thread;
+  if (!old || !oldest || found.next === null) return found;
+  const rest = old.threads.filter((thread) => thread.thread < oldest);
+  return rest.length > 0 ? { threads: [...found.threads, ...rest], next: old.next } : found;
 }
 
-export function Threads() {
-  const [filter, setFilter] = useState<Filter>({ status: "", workflow: "", since: "", text: "" });
-  const [list, setList] = useState<List | null>(null);
-  const [problem, setProblem] = useState<unknown>(null);
-  const [chosen, setChosen] = useState(0);
-  const [names, setNames] = useState<string[]>([]);
-  const search = useRef<HTMLInputElement>(null);
-  const now = useNow();
-  const key = queryOf(filter, null);
-
+function useThreads(filter: string): { list: List | null; problem: unknown; more: () => Promise<void> } {
+  const [state, setState] = useState<{ list: List | null; problem: unknown; filter: string }>({ list: null, problem: null, filter });
   useEffect(() => {
     let isCurrent = true;
-    const load = () =>
-      get<List>(`/threads?${key}`).then(
-        (found) => {
-          if (!isCurrent) return;
-          // Further pages stay as they are.
-          setList((old) => {
-            const first = new Set(found.threads.map((thread) => thread.thread));
-            const last = found.threads[found.threads.length - 1]?.thread ?? "";
-            const rest = old?.threads.filter((thread) => !first.has(thread.thread) && thread.thread < last) ?? [];
-            return rest.length > 0 ? { threads: [...found.threads, ...rest], next: old!.next } : found;
-          });
-          setNames((old) => [...new Set([...old, ...found.threads.map((thread) => thread.name)])].sort());
-          setProblem(null);
-        },
-        (found) => isCurrent && setProblem(found),
-      );
-    setList(null);
-    void load();
-    // Many events come at once; the list is read again at most twice a second.
     let timer = 0;
+    const load = () =>
+      get<List>(`/threads?${filter}`).then(
+        (found) =>
+          isCurrent && setState((old) => ({ list: joined(old.filter === filter ? old.list : null, found), problem: null, filter })),
+        (problem) => isCurrent && setState((old) => (isOfConnection(problem) ? old : { list: null, problem, filter })),
+      );
     const soon = () => {
       timer ||= window.setTimeout(() => {
         timer = 0;
         void load();
-      }, 500);
+      }, GATHER_MS);
     };
-    const end = listen("/events", null, (event) => /^(thread_|step_committed)/.test(event.event) && soon(), (isOpen) => isOpen && soon());
-    // Threads of other processes make no events here.
-    const slow = setInterval(() => document.hidden || soon(), 10_000);
-    document.addEventListener("visibilitychange", soon);
+    void load();
+    const end = listen("/events", null, {
+      onEvent: (event) => /^(thread_|step_committed|error)/.test(event.event) && soon(),
+      onOpen: soon,
+    });
+    const look = () => document.hidden || soon();
+    const slow = setInterval(look, LOOK_MS);
+    document.addEventListener("visibilitychange", look);
     return () => {
       isCurrent = false;
       clearTimeout(timer);
       clearInterval(slow);
-      document.removeEventListener("visibilitychange", soon);
+      document.removeEventListener("visibilitychange", look);
       end();
     };
-  }, [key]);
+  }, [filter]);
+  const list = state.filter === filter ? state.list : null;
+  const more = async () => {
+    const page = await get<List>(`/threads?${filter}&cursor=${list!.next}`);
+    setState((old) => (old.list ? { ...old, list: { threads: [...old.list.threads, ...page.threads], next: page.next } } : old));
+  };
+  return { list, problem: state.problem, more };
+}
 
-  const shown = (list?.threads ?? []).filter((thread) => {
-    const words = [thread.thread, thread.name, thread.label, ...thread.tags].join(" ").toLowerCase();
-    return words.includes(filter.text.toLowerCase());
-  });
-  useKeys((pressed) => {
-    if (pressed === "/") search.current?.focus();
-    else if (pressed === "j") setChosen((old) => Math.min(old + 1, shown.length - 1));
-    else if (pressed === "k") setChosen((old) => Math.max(old - 1, 0));
-    else if (pressed === "Enter" && shown[chosen] && document.activeElement === document.body) go(`/t/${shown[chosen].thread}`);
-    else if (pressed === "Escape") search.current?.blur();
+/** What the search looks through. */
+function words(thread: Thread): string {
+  return [thread.thread, thread.name, thread.label, ...thread.tags].join(" ").toLowerCase();
+}
+
+export function Threads() {
+  const query = new URLSearchParams(useLocation().query);
+  const search = query.get("q") ?? "";
+  const filter = asked(query);
+  const { list, problem, more } = useThreads(filter);
+  const [chosen, setChosen] = useState(0);
+  const [refusal, setRefusal] = useState<unknown>(null);
+  const field = useRef<HTMLInputElement>(null);
+  const shown = (list?.threads ?? []).filter((thread) => words(thread).includes(search.toLowerCase()));
+  const at = Math.min(chosen, shown.length - 1);
+  const set = (name: string, value: string) => {
+    if (value) query.set(name, value);
+    else query.delete(name);
+    setChosen(0);
+    move(`/${query.size > 0 ? `?${query}` : ""}`);
+  };
+  const choose = (index: number) => {
+    setChosen(Math.max(0, Math.min(index, shown.length - 1)));
+    document.querySelectorAll(".threads tbody tr")[index]?.scrollIntoView({ block: "nearest" });
+  };
+  useKeys((key) => {
+    if (key === "/") field.current?.focus();
+    else if (key === "j" || key === "ArrowDown") choose(at + 1);
+    else if (key === "k" || key === "ArrowUp") choose(at - 1);
+    else if (key === "Enter" && shown[at]) go(`/t/${shown[at].thread}`);
+    else if (key === "Escape") (document.activeElement as HTMLElement).blur();
     else return false;
     return true;
   });
-  const more = async () => {
-    const page = await get<List>(`/threads?${queryOf(filter, list!.next)}`);
-    setList({ threads: [...list!.threads, ...page.threads], next: page.next });
-  };
-  const set = (change: Partial<Filter>) => setFilter({ ...filter, ...change });
-  const isFiltered = key !== "" || filter.text !== "";
+  const isFiltered = query.size > 0;
+  const names = new Set((list?.threads ?? []).map((thread) => thread.name));
+  const workflow = query.get("workflow");
+  if (workflow) names.add(workflow);
 
   return (
     <main class="list">
-      <header class="bar">
+      <div class="bar">
         <h1>Threads</h1>
         <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input ref={search} type="search" placeholder="Search  /" aria-label="Search in what is listed" value={filter.text} onInput={(event) => set({ text: event.currentTarget.value })} />
-          <select aria-label="Status" value={filter.status} onChange={(event) => set({ status: event.currentTarget.value })}>
-            <option value="">every status</option>
+          <input
+            ref={field}
+            type="search"
+            placeholder="Search"
+            aria-label="Search names, tags and ids"
+            aria-keyshortcuts="/"
+            value={search}
+            onInput={(event) => set("q", event.currentTarget.value)}
+          />
+          <select aria-label="Status" value={query.get("status") ?? ""} onChange={(event) => set("status", event.currentTarget.value)}>
+            <option value="">Any status</option>
             {STATUSES.map((status) => (
               <option key={status}>{status}</option>
             ))}
           </select>
-          <select aria-label="Workflow" value={filter.workflow} onChange={(event) => set({ workflow: event.currentTarget.value })}>
-            <option value="">every workflow</option>
-            {names.map((name) => (
+          <select aria-label="Workflow" value={workflow ?? ""} onChange={(event) => set("workflow", event.currentTarget.value)}>
+            <option value="">Any workflow</option>
+            {[...names].sort().map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>
-          <select aria-label="Started" value={filter.since} onChange={(event) => set({ since: event.currentTarget.value })}>
+          <select aria-label="Started" value={query.get("since") ?? ""} onChange={(event) => set("since", event.currentTarget.value)}>
             {Object.entries(SINCE).map(([value, label]) => (
               <option key={value} value={value}>
                 {label}
               </option>
             ))}
           </select>
+          {isFiltered && (
+            <button type="button" class="quiet" onClick={() => move("/")}>
+              Clear
+            </button>
+          )}
         </form>
         <Link to="/start" class="button primary">
           Start a thread
         </Link>
-      </header>
-      <ProblemBox problem={problem} />
-      {list && shown.length === 0 && (
-        <Empty>
-          {isFiltered ? (
-            <p>No thread is like that.</p>
-          ) : (
-            <>
-              <p>No threads yet.</p>
-              <p>
-                <Link to="/start">Start one here</Link>, or with <code>rondo run</code> in a terminal: this page shows both.
-              </p>
-            </>
-          )}
-        </Empty>
-      )}
-      {shown.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="Threads, newest first">
-          <table class="threads">
-            <thead>
-              <tr>
-                <th>Status</th>
-                <th>Workflow</th>
-                <th>Name and tags</th>
-                <th class="number">Steps</th>
-                <th class="number">Tokens</th>
-                <th class="number">Cached</th>
-                <th class="number">Cost</th>
-                <th class="number">Age</th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((thread, index) => (
-                <tr key={thread.thread} class={index === chosen ? "chosen" : ""}>
-                  <td>
-                    <Badge status={thread.status} />
-                  </td>
-                  <td>
-                    <Link to={`/t/${thread.thread}`} class="row" title={thread.thread}>
-                      {thread.name}
-                    </Link>
-                  </td>
-                  <td class="labels">
-                    <div>
-                    {thread.label && <span class="label">{thread.label}</span>}
-                    {thread.tags.map((tag) => (
-                      <span class="tag" key={tag}>
-                        {tag}
-                      </span>
-                    ))}
-                    {thread.is_offline && <span class="tag dim">offline</span>}
-                    {!thread.label && thread.tags.length === 0 && <span class="id">{thread.thread.slice(0, 12)}</span>}
-                    </div>
-                  </td>
-                  <td class="number">{count(thread.totals.steps)}</td>
-                  <td class="number">{tokens(thread.totals.prompt_tokens + thread.totals.output_tokens, thread.totals)}</td>
-                  <td class="number">{percent(cachedShare(thread.totals))}</td>
-                  <td class="number">{usd(thread.totals.cost_usd)}</td>
-                  <td class="number">{age(thread.started_at_ms, now)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      </div>
+      <ProblemBox problem={problem ?? refusal} />
+      {!list && !problem && <Reading what="threads" />}
+      {shown.length > 0 && <Table threads={shown} chosen={at} />}
+      {list && shown.length === 0 && <None isFiltered={isFiltered} hasMore={list.next !== null} />}
       {list?.next && (
         <p class="more">
-          <button type="button" onClick={() => void more().catch(setProblem)}>
-            Show older ones
+          <button type="button" onClick={() => void more().catch(setRefusal)}>
+            Show older threads
           </button>
         </p>
       )}
     </main>
+  );
+}
+
+function None({ isFiltered, hasMore }: { isFiltered: boolean; hasMore: boolean }) {
+  if (isFiltered) {
+    return (
+      <Empty title="No thread fits the filter.">
+        <p>{hasMore ? "Older threads have not been looked through yet." : "Clear the filter to see all threads."}</p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No threads yet.">
+      <p>
+        <Link to="/start">Start one here</Link> or in a terminal. This page shows both.
+      </p>
+      <Command text="rondo run review-loop --offline" />
+    </Empty>
+  );
+}
+
+function Table({ threads, chosen }: { threads: Thread[]; chosen: number }) {
+  const now = useNow();
+  return (
+    <table class="threads">
+      <thead>
+        <tr>
+          <th scope="col">Status</th>
+          <th scope="col">Thread</th>
+          <th scope="col" class="number">
+            Steps
+          </th>
+          <th scope="col" class="number wide">
+            Tokens
+          </th>
+          <th scope="col" class="number wide">
+            Cached
+          </th>
+          <th scope="col" class="number wide">
+            Cost
+          </th>
+          <th scope="col" class="number wide">
+            Took
+          </th>
+          <th scope="col" class="number">
+            Age
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {threads.map((thread, index) => (
+          <Line key={thread.thread} thread={thread} isChosen={index === chosen} now={now} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Line({ thread, isChosen, now }: { thread: Thread; isChosen: boolean; now: number }) {
+  const { totals } = thread;
+  const share = cachedShare(totals);
+  return (
+    <tr class={isChosen ? "chosen" : ""}>
+      <td>
+        <Badge status={thread.status} />
+      </td>
+      <td class="what">
+        <Link to={`/t/${thread.thread}`} class="target" title={thread.thread}>
+          {thread.name}
+        </Link>
+        {thread.label && <span class="label">{thread.label}</span>}
+        {!thread.label && <span class="id">{short(thread.thread)}</span>}
+        {thread.tags.map((tag) => (
+          <span class="tag" key={tag}>
+            {tag}
+          </span>
+        ))}
+        {thread.base && <span class="mark">fork</span>}
+        {thread.is_offline && <span class="mark">offline</span>}
+      </td>
+      <td class="number">{count(totals.steps)}</td>
+      <td class="number wide">{tokens(totals.prompt_tokens + totals.output_tokens, totals)}</td>
+      <td class="number wide">
+        {share !== null && <ShareBar share={share} />}
+        {percent(share)}
+      </td>
+      <td class="number wide">{usd(totals.cost_usd)}</td>
+      <td class="number wide">{thread.ended_at_ms ? duration(thread.ended_at_ms - thread.started_at_ms) : "–"}</td>
+      <td class="number" title={moment(thread.started_at_ms)}>
+        {age(thread.started_at_ms, now)}
+      </td>
+    </tr>
   );
 }

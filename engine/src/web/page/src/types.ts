@@ -1,5 +1,7 @@
 // What the API sends: see engine/docs/api.md, lines.md and events.md.
 
+import type { Fault } from "./api";
+
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Status = "running" | "waiting" | "stopped" | "done" | "failed" | "cancelled";
 
@@ -23,6 +25,7 @@ export interface Schema {
   enum?: Json[];
   minimum?: number;
   maximum?: number;
+  minLength?: number;
   maxLength?: number;
   items?: Schema;
   properties?: Record<string, Schema>;
@@ -35,7 +38,7 @@ export interface Form {
   role: string;
   lane: string;
   visit: number;
-  form: { prompt?: string; approval?: { tool: string; call: string; arguments: string } };
+  form: { prompt?: string; approval?: { tool: string; call: string; arguments: string }; expires_at_ms?: number | null };
   schema: Schema | null;
 }
 
@@ -72,6 +75,12 @@ export interface ToolNote {
   bytes: number;
   duration_ms: number;
   failed: boolean;
+  answered_by: string;
+}
+
+export interface HookNote {
+  node: string;
+  answered: { at: string; position: number; key: string | null; saved_usd: number | null }[];
 }
 
 export interface Note {
@@ -79,7 +88,9 @@ export interface Note {
   cost_usd: number | null;
   answered_by: string | null;
   model: string | null;
+  person: string | null;
   tools: ToolNote[];
+  hooks: HookNote[];
   started_at_ms: number;
   ended_at_ms: number;
 }
@@ -98,7 +109,26 @@ export interface Step {
   answer?: string;
   text?: string;
   child?: string | null;
+  transcript?: { entries: Entry[] } | null;
+  observations?: { kind: string; [name: string]: Json }[];
+  /** Of a compaction: the last visit that its text stands for. */
+  through_visit?: number;
   note?: Note;
+}
+
+/** What was said in a step: a reply of the model, a tool's result, or the message that asks again. */
+export type Entry =
+  | { kind: "model"; request: string; reply: { finish: string; parts: Part[] } }
+  | { kind: "tool"; id: string; name: string; arguments: string; failed: boolean; text: string }
+  | { kind: "repair"; text: string };
+
+/** A visit that is not committed, and what it was answered so far. */
+export interface InFlight {
+  role: string | null;
+  visit: number | null;
+  lane: string;
+  child: string | null;
+  calls: ({ kind: "model"; model: string; refused: string | null } | { kind: "tool"; name: string | null; failed: boolean })[];
 }
 
 export interface Event {
@@ -107,9 +137,9 @@ export interface Event {
   thread: string;
   parent: string | null;
   at_ms: number;
-  role?: string;
-  visit?: number;
-  lane?: string;
+  role?: string | null;
+  visit?: number | null;
+  lane?: string | null;
   [name: string]: unknown;
 }
 
@@ -118,12 +148,13 @@ export interface Workflow {
   file: string | null;
   origin: "folder" | "shipped";
   about: string | null;
-  faults: { code: string; line: number; column: number; message: string; file: string }[];
+  faults: Fault[];
 }
 
 export interface WorkflowDetails extends Workflow {
   input: Schema;
   inputs: string[];
+  roles: { name: string; kind: string; model: string | null; statuses: string[] }[];
   has_script: boolean;
   consent: { is_given: boolean; command: string | null };
 }
@@ -131,20 +162,29 @@ export interface WorkflowDetails extends Workflow {
 export interface Picture {
   name: string;
   nodes: { id: string; kind: string; label: string }[];
-  edges: { from: string; to: string; kind: string; label: string }[];
+  edges: { from: string; to: string; kind: string; label: string; max: number | null }[];
+}
+
+/** Of `kind: text` with `text`, or what a model or a tool said in another form. */
+export interface Part {
+  kind: string;
+  text?: string;
+  [name: string]: Json | undefined;
 }
 
 export interface Message {
   role: string;
-  /** Of `kind: text` with `text`, or what a model or a tool said in another form. */
-  parts: { kind: string; text?: string; [name: string]: Json | undefined }[];
+  parts: Part[];
 }
 
 export interface Request {
   seq: number;
   role: string;
+  lane: string;
   visit: number;
   digest: string;
+  /** The request before a hook rewrote it. */
+  asked: { digest: string } | null;
   head: { [name: string]: Json };
   messages: Message[];
 }
@@ -175,6 +215,9 @@ export interface PrefixRole {
   shared_bytes: number;
   expected_share: number | null;
   breaks: number;
+  prompt_tokens: number | null;
+  cached_tokens: number | null;
+  cost_usd: number | null;
   lost_tokens: number;
   lost_usd: number | null;
 }
@@ -184,6 +227,7 @@ export interface Diff {
     a: string;
     b: string;
     common: { seq: number; step: string } | null;
+    workflow: { a: { name: string; workflow: string }; b: { name: string; workflow: string } };
     inputs: { name: string; a: Json; b: Json }[];
   };
   steps: { role: string; lane: string; visit: number; a: DiffSide | null; b: DiffSide | null; changed: string[] }[];
@@ -193,6 +237,9 @@ export interface Diff {
 export interface DiffSide {
   seq: number;
   status: string;
+  output: { [name: string]: Json };
   answer: string;
-  edge: { prompt: string };
+  edge: { from: string; prompt: string };
+  usage: Usage | null;
+  cost_usd: number | null;
 }

@@ -1,0 +1,241 @@
+// A thread as it runs: its line, its steps, and what happens between them.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, isOfConnection, listen, ofThread, pause } from "../api";
+import type { Event, InFlight, Step, Thread } from "../types";
+
+/** A visit that is not committed. */
+export interface Visit {
+  role: string;
+  lane: string;
+  visit: number;
+  sinceMs: number;
+  /** What the model wrote in the current attempt. */
+  text: string;
+  /** What happened besides: tools, retries, refused answers. */
+  notes: string[];
+}
+
+export interface Live {
+  thread: Thread | null;
+  steps: Step[];
+  /** The visits that are being made, by role and lane. */
+  visits: Map<string, Visit>;
+  /** Visits that a stop or a kill left behind. */
+  left: InFlight[];
+  /** The graph's edge that was taken last: `from` and the roles it led to. */
+  lastEdge: { from: string; to: string[] } | null;
+  /** The newest line for the user. */
+  said: string | null;
+  problem: unknown;
+}
+
+const NOTHING: Live = { thread: null, steps: [], visits: new Map(), left: [], lastEdge: null, said: null, problem: null };
+
+/** The most characters of a text that is being written that are kept. */
+const MAX_LIVE_CHARS = 4000;
+const MAX_NOTES = 6;
+/** Few steps come at first, so that something is soon seen. */
+const FIRST_PAGE = 100;
+const PAGE = 500;
+/** How many steps back the events are read again, to know which visits are open: a stream tells of no visit that had begun. */
+const LOOK_BACK_STEPS = 200;
+const AGAIN_MS = 1000;
+
+interface Page {
+  steps: Step[];
+  next: number | null;
+  in_flight: InFlight[];
+}
+
+const keyOf = (event: { role?: string | null; lane?: string | null }) => `${event.role}|${event.lane}`;
+
+function hasEnded({ status }: Thread): boolean {
+  return status === "done" || status === "failed" || status === "cancelled";
+}
+
+class Follower {
+  state: Live = NOTHING;
+  private end = () => {};
+  private isClosed = false;
+  private isReading = false;
+  private isAsked = false;
+
+  constructor(
+    private readonly id: string,
+    private readonly render: (state: Live) => void,
+  ) {}
+
+  async start() {
+    for (;;) {
+      try {
+        await Promise.all([this.readThread(), this.readSteps()]);
+        break;
+      } catch (problem) {
+        if (this.isClosed) return;
+        if (!isOfConnection(problem)) return this.set({ problem });
+        await pause(AGAIN_MS);
+      }
+    }
+    this.listen();
+  }
+
+  /** Opens the stream, unless the thread has ended: nothing more comes then. */
+  private listen() {
+    const { thread, steps } = this.state;
+    if (this.isClosed || !thread || hasEnded(thread)) return;
+    const from = thread.status === "running" ? steps.length - LOOK_BACK_STEPS : steps.length;
+    this.end = listen(ofThread(thread.thread, "/events"), from > 0 ? `${from}.1` : null, {
+      onEvent: (event) => this.hear(event),
+      onOpen: () => void this.catchUp(),
+    });
+  }
+
+  stop() {
+    this.isClosed = true;
+    this.end();
+  }
+
+  private set(change: Partial<Live>) {
+    if (this.isClosed) return;
+    this.state = { ...this.state, ...change };
+    this.render(this.state);
+  }
+
+  private async readThread() {
+    const thread = await get<Thread>(ofThread(this.id));
+    const isQuiet = thread.status !== "running";
+    this.set({ thread, problem: null, ...(isQuiet && { visits: new Map() }), ...(hasEnded(thread) && { left: [] }) });
+    if (hasEnded(thread)) this.end();
+  }
+
+  /** Reads the steps that are not known yet, a page at a time. */
+  private async readSteps() {
+    for (;;) {
+      const known = this.state.steps;
+      const limit = known.length === 0 ? FIRST_PAGE : PAGE;
+      const page = await get<Page>(ofThread(this.id, `/steps?after=${known.length}&limit=${limit}`));
+      if (this.isClosed) return;
+      if (page.steps.length > 0 || page.in_flight.length !== this.state.left.length) {
+        this.set({ steps: [...known, ...page.steps], left: page.in_flight });
+      }
+      if (page.next === null) return;
+    }
+  }
+
+  /** Reads what is new; what is asked for meanwhile is read once after that, and a server that is lost is asked again. */
+  async catchUp() {
+    this.isAsked = true;
+    if (this.isReading) return;
+    this.isReading = true;
+    while (this.isAsked && !this.isClosed) {
+      this.isAsked = false;
+      try {
+        await this.readSteps();
+        await this.readThread();
+      } catch (problem) {
+        this.isAsked = isOfConnection(problem);
+        if (this.isAsked) await pause(AGAIN_MS);
+        else this.set({ problem });
+      }
+    }
+    this.isReading = false;
+  }
+
+  private hear(event: Event) {
+    if (event.thread !== this.state.thread?.thread) return;
+    const visits = new Map(this.state.visits);
+    const open = (role: string, lane: string, visit: number) => {
+      visits.set(keyOf({ role, lane }), { role, lane, visit, sinceMs: event.at_ms, text: "", notes: [] });
+    };
+    const change = (change: (visit: Visit) => Partial<Visit>) => {
+      const visit = visits.get(keyOf(event));
+      if (visit) visits.set(keyOf(event), { ...visit, ...change(visit) });
+    };
+    const note = (text: string, rest: Partial<Visit> = {}) =>
+      change((visit) => ({ notes: [...visit.notes, text].slice(-MAX_NOTES), ...rest }));
+    switch (event.event) {
+      case "edge_taken": {
+        // Of an edge that is history, the commits that follow it close the visits again.
+        const to = event.to as { role: string; lane: string }[];
+        for (const target of to) open(target.role, target.lane, 0);
+        this.set({ visits, lastEdge: { from: String(event.from), to: to.map((target) => target.role) } });
+        return;
+      }
+      case "step_started":
+        open(event.role ?? "", event.lane ?? "", event.visit ?? 0);
+        break;
+      case "model_delta":
+        change((visit) => ({ text: (visit.text + event.text).slice(-MAX_LIVE_CHARS) }));
+        break;
+      case "tool_started":
+        note(`${event.tool} ${event.gist ?? ""}`, { text: "" });
+        break;
+      case "tool_finished":
+        note(`${event.tool} ${event.failed ? "failed" : "answered"} in ${event.duration_ms} ms`);
+        break;
+      case "call_retried":
+        note(`${event.message ?? event.code}; again in ${(Number(event.wait_ms) / 1000).toFixed(1)} s`, { text: "" });
+        break;
+      case "call_settled":
+        if (event.refused) note(`answer refused: ${event.refused}`, { text: "" });
+        break;
+      case "hook_answered":
+        note(`answered by ${event.node}`);
+        break;
+      case "said":
+        this.set({ said: String(event.text) });
+        return;
+      case "step_committed":
+        // A compaction is no visit.
+        if (event.visit !== null) visits.delete(keyOf(event));
+        this.set({ visits });
+        if (Number(event.id?.split(".")[0]) > this.state.steps.length) void this.catchUp();
+        return;
+      case "lane_ended":
+        visits.delete(keyOf(event));
+        break;
+      case "thread_waiting":
+        visits.delete(keyOf(event));
+        this.set({ visits });
+        void this.catchUp();
+        return;
+      case "thread_finished":
+      case "error":
+        this.set({ visits: new Map() });
+        void this.catchUp();
+        return;
+      case "thread_resumed":
+        void this.catchUp();
+        return;
+      default:
+        return;
+    }
+    this.set({ visits });
+  }
+}
+
+/** A thread, and what reads it anew. */
+export function useThread(id: string): [Live, () => void] {
+  const [state, setState] = useState<Live>(NOTHING);
+  const follower = useRef<Follower | null>(null);
+  useEffect(() => {
+    // Deltas come faster than a screen shows them.
+    let frame = 0;
+    let next = NOTHING;
+    const show = () => {
+      frame = 0;
+      setState(next);
+    };
+    const current = new Follower(id, (live) => {
+      next = live;
+      // A tab that nobody sees gets no frames.
+      frame ||= document.hidden ? window.setTimeout(show, 200) : requestAnimationFrame(show);
+    });
+    setState(NOTHING);
+    follower.current = current;
+    void current.start();
+    return () => current.stop();
+  }, [id]);
+  return [state, () => void follower.current?.catchUp()];
+}
