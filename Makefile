@@ -14,11 +14,12 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench test-llm build-without-caches test-without-caches mutants prepare
+.PHONY: help demo test doctest lint bench test-page test-llm build-without-caches test-without-caches mutants prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
 	@echo "make test      every test; needs no key; fetches crates, and two npm packages where npm is installed"
+	@echo "make test-page  the page of \`rondo serve\` in a real browser, and whether its built files are those of its sources"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
@@ -29,6 +30,13 @@ demo: prepare
 	@echo "Building. The first time, RocksDB's C++ takes about 20 minutes on two cores."
 	cargo build $(WORKSPACE)
 	$(TARGET)/release/rondo run review-loop --offline
+
+# The page is built by Vite and committed, so that `cargo build` needs no Node. Its tests drive a Chromium.
+test-page: prepare
+	@.ci/prepare page
+	cargo build $(WORKSPACE)
+	cd engine/src/web/page && npm ci --loglevel=error && npm run --silent check
+	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" npm test --silent
 
 # The documentation tests come first, so that the last line is the test runner's.
 test: doctest

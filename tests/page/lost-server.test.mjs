@@ -1,0 +1,80 @@
+// A server that goes and comes back, and a tab that slept.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { close, launch, open } from "./support/browser.mjs";
+import { Server } from "./support/server.mjs";
+
+let server, browser;
+before(async () => {
+  [server, browser] = await Promise.all([Server.start(), launch()]);
+});
+after(async () => {
+  await browser.close();
+  await server.stop();
+});
+
+/** The numbers of the steps that the page shows, in order. */
+const shown = (page) => page.getByRole("option").evaluateAll((rows) => rows.map((row) => Number(row.getAttribute("aria-posinset"))));
+const upTo = (count) => Array.from({ length: count }, (_, index) => index + 1);
+
+test("a server that is killed is told of, found again, and its thread goes on from the page", async () => {
+  const thread = await server.begin("relay");
+  const page = await open(browser, server, { path: `/t/${thread}` });
+  await page.getByRole("option").nth(3).waitFor();
+  await server.kill();
+  await page.getByText(/server does not answer/).waitFor();
+  await server.up();
+  await page.getByText(/server does not answer/).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  const { totals } = await server.api(`/threads/${thread}`);
+  await page
+    .getByRole("option")
+    .nth(totals.steps - 1)
+    .waitFor();
+  assert.deepEqual(await shown(page), upTo(totals.steps));
+  await close(page);
+});
+
+test("the list of threads comes back too", async () => {
+  const page = await open(browser, server);
+  await page.getByRole("link", { name: "relay" }).first().waitFor();
+  await server.kill();
+  await page.getByText(/server does not answer/).waitFor();
+  await server.up();
+  await page.getByText(/server does not answer/).waitFor({ state: "detached" });
+  await server.begin("markup", {}, { label: "after" });
+  await page.getByText("after", { exact: true }).waitFor();
+  await close(page);
+});
+
+test("a tab that slept while its thread ran shows every step once", async () => {
+  const thread = await server.begin("relay");
+  const page = await open(browser, server, { path: `/t/${thread}` });
+  await page.getByRole("option").nth(1).waitFor();
+  await page.context().setOffline(true);
+  await server.until(thread, "done");
+  await page.context().setOffline(false);
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  const { totals } = await server.api(`/threads/${thread}`);
+  assert.deepEqual(await shown(page), upTo(totals.steps));
+  await close(page);
+});
+
+test("a page holds at most two streams, and none once its thread has ended", async () => {
+  const thread = await server.begin("relay");
+  const page = await open(browser, server, { path: "/" });
+  const streams = new Set();
+  page.on("request", (request) => request.url().endsWith("/events") && streams.add(request));
+  page.on("requestfinished", (request) => streams.delete(request));
+  page.on("requestfailed", (request) => streams.delete(request));
+  await page.getByRole("link", { name: "relay" }).first().click();
+  await page.getByRole("option").first().waitFor();
+  assert(streams.size <= 2, `${streams.size} streams`);
+  await server.until(thread, "done");
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  await page.waitForTimeout(500);
+  assert.equal(streams.size, 0);
+  await close(page);
+});
