@@ -5,6 +5,7 @@
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The state of a thread. One row per thread; compare-and-set is on `version`.
@@ -97,7 +98,7 @@ pub struct LaneRow {
 }
 
 /// The status of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Started and not ended. Whether a process drives it now is not stored.

@@ -2,15 +2,16 @@
 
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{KnownCost, Usage};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::spending::Spending;
+use super::spending::{CostFields, Spending};
 use crate::failure::Failure;
 use crate::local::{CallInFlight, VisitInFlight, in_flight};
 use crate::store::{Read, Row, Status};
 
 /// What the calls of such visits used; the totals of the thread leave them out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct InFlightTotals {
     pub model_calls: u64,
     /// Of these, the answers that were refused.
@@ -21,8 +22,10 @@ pub struct InFlightTotals {
     pub cached_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
     #[serde(flatten)]
+    #[schemars(with = "CostFields")]
     pub cost: KnownCost,
     #[serde(skip)]
+    #[schemars(skip)]
     pub usage: Option<Usage>,
 }
 

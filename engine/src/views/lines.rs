@@ -8,9 +8,11 @@ use rondo_protocol::object::{
     ToolNote, Transcript, Usage,
 };
 use rondo_protocol::{Digest, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::in_flight::{self, InFlightTotals};
+use super::spending::CostFields;
 use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
@@ -19,14 +21,17 @@ use crate::local::VisitInFlight;
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 use crate::thread::Checkpoint;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ThreadLine {
     event: &'static str,
+    #[schemars(with = "String")]
     pub thread: ThreadId,
+    #[schemars(with = "String")]
     pub workflow: Digest,
     pub name: String,
     pub label: Option<String>,
     pub tags: Vec<String>,
+    #[schemars(with = "Option<String>")]
     pub head: Option<Digest>,
     pub status: Status,
     /// What its steps used.
@@ -36,7 +41,7 @@ pub struct ThreadLine {
 }
 
 /// Totals of a thread.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Totals {
     pub steps: u64,
     pub model_calls: u64,
@@ -45,6 +50,7 @@ pub struct Totals {
     pub cached_tokens: u64,
     pub output_tokens: u64,
     #[serde(flatten)]
+    #[schemars(with = "CostFields")]
     pub cost: KnownCost,
 }
 

@@ -16,6 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -221,7 +222,7 @@ fn is_own_origin(headers: &HeaderMap, host: &str) -> bool {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     token: String,

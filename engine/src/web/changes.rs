@@ -12,6 +12,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Start;
 use rondo_protocol::workflow::types;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::body::Json;
@@ -31,17 +32,18 @@ use crate::store::{Read, Row};
 use crate::{FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum InDoubtChoice {
     Retry,
     Skip,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResumeRequest {
     /// Limits to raise.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     limits: BTreeMap<String, Value>,
     in_doubt: Option<InDoubtChoice>,
 }
@@ -177,13 +179,14 @@ pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> R
 }
 
 /// The answer to a form, or to a tool call that waits for approval.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerRequest {
     /// The role and the lane of the form, if several are open.
     role: Option<String>,
     lane: Option<String>,
     status: Option<String>,
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     fields: BTreeMap<String, Value>,
     body: String,
     /// Whether the tool call may be made.
@@ -205,7 +208,7 @@ pub async fn answer(
 }
 
 /// Where and how a thread is forked.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkBody {
     /// The last step that both threads have.
@@ -213,6 +216,7 @@ pub struct ForkBody {
     /// The answer of the next step, in place of asking for it.
     answer: Option<String>,
     /// Inputs that change.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     input: BTreeMap<String, Value>,
 }
 

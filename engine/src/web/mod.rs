@@ -11,11 +11,13 @@ mod changes;
 mod events;
 pub mod mcp;
 mod model;
+mod openapi;
 mod openings;
 mod page;
 mod params;
 mod problem;
 mod reports;
+mod schema;
 mod starting;
 mod steps;
 mod threads;
@@ -32,6 +34,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Event;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -135,6 +138,7 @@ impl Server {
             .route("/session", post(access::open_session))
             .route("/session", delete(access::close_session))
             .route("/healthz", get(healthz))
+            .route("/openapi.json", get(openapi::document))
             .route("/workflows", get(workflows::list))
             .route("/workflows/{name}", get(workflows::one))
             .route("/workflows/{name}/graph", get(workflows::graph))
@@ -222,7 +226,7 @@ impl Inner {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Health {
     status: &'static str,
     version: &'static str,
@@ -234,13 +238,13 @@ async fn healthz() -> Json<Health> {
 
 async fn no_route() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, Code::NoSuchRoute, "the API has no such address")
-        .with_hint("`rondo explain api` prints them")
+        .with_hint("`GET /api/v1/openapi.json` lists them")
 }
 
 async fn no_method() -> Problem {
     let what = "the address does not take this method";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::NoSuchRoute, what)
-        .with_hint("`rondo explain api` prints what it takes")
+        .with_hint("`GET /api/v1/openapi.json` lists what it takes")
 }
 
 async fn with_safe_headers(mut response: Response) -> Response {

@@ -3,18 +3,20 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::schema::FileFault;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fault};
 
 /// A problem.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Problem(Box<Document>);
 
 /// `{type, title, status, detail, code, hint, faults}`. `type` is the address of the code's page on this server.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 struct Document {
     r#type: String,
     title: &'static str,
@@ -23,6 +25,7 @@ struct Document {
     code: &'static str,
     hint: Option<String>,
     /// The faults of files, with their places.
+    #[schemars(with = "Vec<FileFault>")]
     faults: Vec<Diagnostic>,
 }
 

@@ -4,12 +4,14 @@ use axum::extract::State;
 use axum::response::Response;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::body::{Json, typed};
 use super::params::{Path, Query};
 use super::problem::Problem;
+use super::schema::Line;
 use super::steps::{Raw, raw};
 use super::workflows::drawn;
 use crate::author::prefix;
@@ -22,9 +24,11 @@ use crate::views::prefix::{role_line, visit_line};
 use crate::views::scenario::{Told, origin, yaml};
 use crate::views::usage::{By, UsageLine, of_thread};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PrefixReport {
+    #[schemars(with = "Vec<Line>")]
     visits: Vec<Raw>,
+    #[schemars(with = "Vec<Line>")]
     roles: Vec<Raw>,
 }
 
@@ -48,10 +52,12 @@ pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> R
     report.await.map(Json)
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageReport {
     /// By role.
+    #[schemars(with = "Vec<Line>")]
     usage: Vec<Raw>,
+    #[schemars(with = "Line")]
     total: Raw,
 }
 
@@ -75,10 +81,13 @@ pub struct DiffQuery {
     against: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffReport {
+    #[schemars(with = "Line")]
     diff: Raw,
+    #[schemars(with = "Vec<Line>")]
     steps: Vec<Raw>,
+    #[schemars(with = "Line")]
     totals: Raw,
 }
 

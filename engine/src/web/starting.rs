@@ -9,6 +9,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::types;
 use rondo_protocol::{Digest, Value, canonical};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::Json;
@@ -33,13 +34,14 @@ const MAX_KEY_CHARS: usize = 255;
 const SPACE: &str = "requests";
 
 /// The body of the request.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartRequest {
     /// A workflow by its name.
     pub workflow: String,
     /// Its input, an object.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub input: BTreeMap<String, Value>,
     /// Whether the script beside the workflow answers in place of models.
     #[serde(default)]
@@ -50,6 +52,7 @@ pub struct StartRequest {
     pub tags: Vec<String>,
     /// Limits in place of the workflow's; a time is a text such as `30m`.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub limits: BTreeMap<String, Value>,
     /// Models in place of the workflow's, by role.
     #[serde(default)]

@@ -9,12 +9,14 @@ use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Record;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::body::{Json, NDJSON, typed, wants_lines};
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
+use super::schema::{Line, RequestObject};
 use crate::conversation::rebuild::{self, Request};
 use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
@@ -42,12 +44,14 @@ pub struct StepsQuery {
 /// A value that is JSON already.
 pub type Raw = Box<serde_json::value::RawValue>;
 
-#[derive(Debug, Serialize)]
-struct StepList {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepList {
+    #[schemars(with = "Vec<Line>")]
     steps: Vec<Raw>,
     /// The `after` of the next page; `None` at the end.
     next: Option<u64>,
     /// The visits that are not committed, at the end of the list only.
+    #[schemars(with = "Vec<Line>")]
     in_flight: Vec<Raw>,
 }
 
@@ -134,14 +138,15 @@ fn no_step(thread: &ThreadId, row: &Row, seq: u64) -> Failure {
     Failure::new(Code::ThreadUnknown, format!("thread {thread} has no step {seq}; its last is {}", row.seq))
 }
 
-#[derive(Debug, Serialize)]
-struct Requests {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Requests {
+    #[schemars(with = "Vec<RequestObject>")]
     requests: Vec<Raw>,
     /// For each request, how much of it is that of the role's visit before: what a provider's cache can serve.
     shared: Vec<Shared>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 struct Shared {
     request_bytes: u64,
     bytes: u64,

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use axum::extract::State;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::{Value, event};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::Json;
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
+use super::schema::VisitFields;
 use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::env::{Env as _, SystemEnv};
@@ -35,7 +37,7 @@ const ROWS_AT_A_TIME: usize = 256;
 const FIRST_WINDOW_MS: u64 = 60_000;
 
 /// A thread, as `rondo show --json` has it, with what its row says besides.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ThreadView {
     #[serde(flatten)]
     line: ThreadLine,
@@ -50,39 +52,50 @@ pub struct ThreadView {
     /// Why it failed.
     reason: Option<String>,
     /// The fault at which it stopped.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     stop: Option<Stop>,
+    #[schemars(with = "Option<serde_json::Value>")]
     result: Option<Value>,
     /// Whether a script or a recording answers in place of models.
     is_offline: bool,
     /// The forms that it waits for.
     forms: Vec<FormView>,
     /// Its input; `None` in lists.
+    #[schemars(with = "Option<serde_json::Value>")]
     input: Option<Value>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ParentView {
+    #[schemars(with = "String")]
     thread: ThreadId,
+    #[schemars(with = "String")]
     role: RoleName,
+    #[schemars(with = "String")]
     lane: LanePath,
     visit: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BaseView {
+    #[schemars(with = "String")]
     thread: ThreadId,
     seq: u64,
 }
 
 /// A form that a thread waits for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct FormView {
     /// The thread whose form it is: this one or a child.
+    #[schemars(with = "String")]
     thread: ThreadId,
     #[serde(flatten)]
+    #[schemars(with = "VisitFields")]
     visit: event::Visit,
+    #[schemars(with = "serde_json::Value")]
     form: Value,
     /// The JSON Schema of the answer; `None` if a tool call waits for approval.
+    #[schemars(with = "Option<serde_json::Value>")]
     schema: Option<Value>,
 }
 
@@ -192,10 +205,11 @@ pub struct ListQuery {
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ThreadList {
     threads: Vec<ThreadView>,
     /// The cursor of the next page; `None` at the end.
+    #[schemars(with = "Option<String>")]
     next: Option<ThreadId>,
 }
 

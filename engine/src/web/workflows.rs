@@ -7,11 +7,13 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::text::shell_word;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::body::{Json, typed};
 use super::params::Path;
 use super::problem::Problem;
+use super::schema::FileFault;
 use super::{Inner, Server};
 use crate::failure::Failure;
 use crate::graph::picture;
@@ -22,7 +24,7 @@ use crate::host::workflow::{self, Loaded, Named};
 use crate::shipped;
 
 /// A workflow in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct WorkflowView {
     name: String,
     /// Its file; `None` if it ships with rondo.
@@ -30,6 +32,7 @@ struct WorkflowView {
     origin: &'static str,
     about: Option<String>,
     /// Why it cannot be started.
+    #[schemars(with = "Vec<FileFault>")]
     faults: Vec<Diagnostic>,
 }
 
@@ -52,7 +55,7 @@ impl WorkflowView {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowList {
     workflows: Vec<WorkflowView>,
 }
@@ -76,12 +79,14 @@ pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Pr
 }
 
 /// One workflow, with what a form to start it needs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowDetails {
     #[serde(flatten)]
     view: WorkflowView,
+    #[schemars(with = "String")]
     digest: Digest,
     /// The JSON Schema of its input, an object.
+    #[schemars(with = "serde_json::Value")]
     input: Value,
     /// The names of the inputs in declared order.
     inputs: Vec<String>,
@@ -91,7 +96,7 @@ pub struct WorkflowDetails {
     consent: ConsentView,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RoleView {
     name: String,
     kind: &'static str,
@@ -100,7 +105,7 @@ struct RoleView {
     statuses: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ConsentView {
     is_given: bool,
     /// The command that gives it.

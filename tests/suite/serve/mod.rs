@@ -3,6 +3,7 @@
 mod access;
 mod client;
 mod model;
+mod openapi;
 mod streams;
 mod threads;
 mod tools;

@@ -14,6 +14,7 @@ use rondo_protocol::event::{CommittedSite, Outcome, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Policy;
 use rondo_protocol::{Digest, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -85,7 +86,7 @@ impl IntoResponse for ModelError {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ModelView {
     id: String,
     object: &'static str,
@@ -93,7 +94,7 @@ struct ModelView {
     owned_by: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelList {
     object: &'static str,
     data: Vec<ModelView>,

@@ -1,0 +1,168 @@
+//! `GET /api/v1/openapi.json`: the API as a document (`OpenAPI` 3.1, <https://spec.openapis.org/oas/v3.1.1.html>).
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::Health;
+use super::access::SessionRequest;
+use super::body::{Json, NDJSON};
+use super::changes::{AnswerRequest, ForkBody, ResumeRequest};
+use super::model::ModelList;
+use super::problem::Problem;
+use super::reports::{DiffReport, PrefixReport, UsageReport};
+use super::schema::Line;
+use super::starting::StartRequest;
+use super::steps::{Requests, StepList};
+use super::threads::{ThreadList, ThreadView};
+use super::workflows::{WorkflowDetails, WorkflowList};
+
+/// What an address answers with.
+enum Answer {
+    Nothing,
+    /// JSON of this schema.
+    Json(Value),
+    /// A thread, accepted: 202 with its address.
+    Accepted,
+    /// A text of this media type.
+    Text(&'static str),
+}
+
+/// What is done at an address: its method, its path, what it is for, and its parameters of the query.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+    query: &'static [&'static str],
+    body: Option<Value>,
+    answer: Answer,
+}
+
+fn operation(method: &'static str, path: &'static str, about: &'static str, answer: Answer) -> Operation {
+    Operation { method, path, about, query: &[], body: None, answer }
+}
+
+impl Operation {
+    fn query(self, query: &'static [&'static str]) -> Self {
+        Self { query, ..self }
+    }
+
+    fn body(self, schema: Value) -> Self {
+        Self { body: Some(schema), ..self }
+    }
+
+    /// The document's object of it.
+    fn object(&self, problem: &Value) -> Value {
+        let in_path = self.path.split(['{', '}']).skip(1).step_by(2);
+        let in_path = in_path.map(|name| {
+            let kind = if name == "seq" { "integer" } else { "string" };
+            json!({"name": name, "in": "path", "required": true, "schema": {"type": kind}})
+        });
+        let in_query = self.query.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}));
+        let content = |media: &str, schema: Value| json!({media: {"schema": schema}});
+        let (status, response) = match &self.answer {
+            Answer::Nothing => ("204", json!({"description": "Done."})),
+            Answer::Json(schema) => {
+                ("200", json!({"description": "As asked.", "content": content("application/json", schema.clone())}))
+            }
+            Answer::Accepted => {
+                let thread = json!({"$ref": "#/components/schemas/ThreadView"});
+                let location = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
+                let content = content("application/json", thread);
+                ("202", json!({"description": "The thread.", "headers": location, "content": content}))
+            }
+            Answer::Text(media) => {
+                ("200", json!({"description": "As asked.", "content": content(media, json!({"type": "string"}))}))
+            }
+        };
+        let refused =
+            json!({"description": "A problem.", "content": content("application/problem+json", problem.clone())});
+        let responses = json!({status: response, "default": refused});
+        let parameters: Vec<Value> = in_path.chain(in_query).collect();
+        let mut object = json!({"summary": self.about, "parameters": parameters, "responses": responses});
+        if let (Some(schema), Some(members)) = (&self.body, object.as_object_mut()) {
+            let body = json!({"required": true, "content": content("application/json", schema.clone())});
+            members.insert("requestBody".to_owned(), body);
+        }
+        object
+    }
+}
+
+/// The operations, whose schemas are added to those of answers and of requests.
+fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> Vec<Operation> {
+    macro_rules! of {
+        ($type:ty) => {
+            answers.subschema_for::<$type>().to_value()
+        };
+    }
+    macro_rules! given {
+        ($type:ty) => {
+            requests.subschema_for::<$type>().to_value()
+        };
+    }
+    let json = Answer::Json;
+    let line = of!(Line);
+    let open = json!({"type": "object"});
+    vec![
+        operation("post", "/api/v1/session", "Exchange the token for a cookie", Answer::Nothing)
+            .body(given!(SessionRequest)),
+        operation("delete", "/api/v1/session", "Take the cookie back", Answer::Nothing),
+        operation("get", "/api/v1/healthz", "Whether the server answers", json(of!(Health))),
+        operation("get", "/api/v1/openapi.json", "This document", json(open.clone())),
+        operation("get", "/api/v1/workflows", "The workflows that can be started", json(of!(WorkflowList))),
+        operation("get", "/api/v1/workflows/{name}", "A workflow, with its input", json(of!(WorkflowDetails))),
+        operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(open.clone())),
+        operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList)))
+            .query(&["status", "workflow", "name", "tag", "since", "children", "limit", "cursor"]),
+        operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted).body(given!(StartRequest)),
+        operation("get", "/api/v1/threads/{thread}", "A thread", json(of!(ThreadView))),
+        operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(&["after", "limit"]),
+        operation("get", "/api/v1/threads/{thread}/steps/{seq}", "A step", json(line)),
+        operation("get", "/api/v1/threads/{thread}/steps/{seq}/messages", "Its requests", json(of!(Requests))),
+        operation("get", "/api/v1/threads/{thread}/prefix", "What its requests share", json(of!(PrefixReport))),
+        operation("get", "/api/v1/threads/{thread}/usage", "What its steps used", json(of!(UsageReport))),
+        operation("get", "/api/v1/threads/{thread}/diff", "How another thread differs", json(of!(DiffReport)))
+            .query(&["against"]),
+        operation("get", "/api/v1/threads/{thread}/graph", "The graph that it runs", json(open.clone())),
+        operation("get", "/api/v1/threads/{thread}/scenario", "A scenario of it", Answer::Text("text/yaml")),
+        operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Text("text/event-stream"))
+            .query(&["after"]),
+        operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted).body(given!(ResumeRequest)),
+        operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted),
+        operation("post", "/api/v1/threads/{thread}/cancel", "End it for good", Answer::Accepted),
+        operation("post", "/api/v1/threads/{thread}/answer", "Answer a form", Answer::Accepted)
+            .body(given!(AnswerRequest)),
+        operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted).body(given!(ForkBody)),
+        operation("get", "/api/v1/events", "Events of all threads, live", Answer::Text("text/event-stream")),
+        operation("get", "/v1/models", "Workflows as models", json(of!(ModelList))),
+        operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(open.clone()))
+            .body(open.clone()),
+        operation("post", "/v1/responses", "Ask a workflow, as OpenAI's API does", json(open.clone())).body(open),
+    ]
+}
+
+/// `GET /api/v1/openapi.json`
+pub async fn document() -> Json<Value> {
+    let settings = SchemaSettings::draft2020_12().with(|of| of.definitions_path = "/components/schemas".into());
+    let mut requests = settings.clone().for_deserialize().into_generator();
+    let mut answers = settings.for_serialize().into_generator();
+    let problem = answers.subschema_for::<Problem>().to_value();
+    let mut paths = Map::new();
+    for operation in operations(&mut answers, &mut requests) {
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        if let Some(path) = path.as_object_mut() {
+            path.insert(operation.method.to_owned(), operation.object(&problem));
+        }
+    }
+    let mut components = answers.take_definitions(true);
+    components.extend(requests.take_definitions(true));
+    let security = json!({"token": {"type": "http", "scheme": "bearer"},
+        "session": {"type": "apiKey", "in": "cookie", "name": "rondo_session"}});
+    let about = format!("`rondo explain api` is its page. Lists of steps and requests are also {NDJSON}.");
+    Json(json!({
+        "openapi": "3.1.0",
+        "info": {"title": "rondo", "version": env!("CARGO_PKG_VERSION"), "description": about},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": security},
+        "security": [{"token": []}, {"session": []}],
+    }))
+}

@@ -1,0 +1,74 @@
+//! The `OpenAPI` document: held to the routes of the sources, and to what the server answers.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::client::Server;
+use super::place;
+
+const ROUTES: &str = include_str!("../../../engine/src/web/mod.rs");
+
+/// The methods and paths of the sources' routes.
+fn routes() -> BTreeSet<(String, String)> {
+    let mut routes = BTreeSet::new();
+    for (section, before) in [("let api = Router::new()", "/api/v1"), ("let model = Router::new()", "/v1")] {
+        let (_, rest) = ROUTES.split_once(section).unwrap();
+        let section = rest.split(".fallback(").next().unwrap();
+        for route in section.split(".route(\"").skip(1) {
+            let (path, handlers) = route.split_once('"').unwrap();
+            for method in ["get", "post", "delete", "put"] {
+                if handlers.contains(&format!("{method}(")) {
+                    routes.insert((method.to_owned(), format!("{before}{path}")));
+                }
+            }
+        }
+    }
+    routes
+}
+
+#[test]
+fn every_route_is_in_the_document_and_answers_as_it_says() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let document = server.get("/openapi.json").is(200).json();
+    let paths = document["paths"].as_object().unwrap();
+    let told = paths
+        .iter()
+        .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())));
+    assert_eq!(told.collect::<BTreeSet<_>>(), routes());
+
+    let thread = server.run(&json!({"workflow": "pair", "input": {"topic": "tides"}, "offline": true}));
+    server.wait(&thread, "done");
+    let waiting = server.run(&json!({"workflow": "ask", "offline": true}));
+    server.wait(&waiting, "waiting");
+    let mut tried = 0;
+    for (path, methods) in paths {
+        let Some(schema) = methods.pointer("/get/responses/200/content/application~1json/schema") else { continue };
+        for thread in [&thread, &waiting] {
+            let address = path.replace("{thread}", thread).replace("{name}", "pair").replace("{seq}", "1");
+            let query = if address.ends_with("/diff") { format!("?against={waiting}") } else { String::new() };
+            let answer = server.request("GET", &format!("{address}{query}"), &[], "").is(200).json();
+            is_valid(&document, schema, &answer, &address);
+            tried += 1;
+        }
+    }
+    assert!(tried > 20, "{tried}");
+    let problem = server.get("/threads/none").is(404).json();
+    let schema =
+        document.pointer("/paths/~1api~1v1~1threads/get/responses/default/content/application~1problem+json/schema");
+    is_valid(&document, schema.unwrap(), &problem, "a problem");
+    // What a request leaves out is not required of it.
+    let start = &document["components"]["schemas"]["StartRequest"];
+    assert_eq!(start["required"], json!(["workflow"]), "{start}");
+}
+
+/// Holds a value to a schema of the document.
+fn is_valid(document: &Value, schema: &Value, value: &Value, what: &str) {
+    let mut whole = schema.clone();
+    whole["components"] = document["components"].clone();
+    let validator = jsonschema::draft202012::new(&whole).unwrap();
+    let faults: Vec<String> =
+        validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(faults.is_empty(), "{what}: {faults:?}\n{value}\n{schema}");
+}
