@@ -54,7 +54,7 @@ graph:
         STEPS / 2 - 1
     );
     let answers = "  - { delay_ms: 50, status: done, body: on }\n".repeat(STEPS / 2);
-    let at = folder.path().join("workflows/turns");
+    let at = folder.path().join("work/workflows/turns");
     std::fs::create_dir_all(&at).expect("a folder");
     std::fs::write(at.join("workflow.yaml"), workflow).expect("a file");
     std::fs::write(at.join("script.yaml"), format!("a:\n{answers}b:\n{answers}")).expect("a file");
@@ -64,7 +64,7 @@ graph:
 impl Server {
     fn start(folder: &Path) -> Self {
         let mut command = Command::new(program());
-        command.args(["serve", "--port", "0", "--connections", "5000", "--json"]).current_dir(folder);
+        command.args(["serve", "--port", "0", "--connections", "5000", "--json"]).current_dir(folder.join("work"));
         command.env("RONDO_TOKEN", TOKEN).env("XDG_DATA_HOME", folder.join("data")).env("XDG_CONFIG_HOME", folder);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program: build the workspace first");
         let mut line = String::new();
@@ -174,7 +174,8 @@ pub fn reconnects() {
     let path = format!("/threads/{thread}/events");
     let (mut last, mut heard, mut kills) = (String::new(), BTreeMap::<String, u64>::new(), 0);
     for number in 0..RECONNECTS {
-        let after = if last.is_empty() { String::new() } else { format!("Last-Event-ID: {last}\r\n") };
+        let after =
+            if last.is_empty() { String::new() } else { format!("Connection: close\r\nLast-Event-ID: {last}\r\n") };
         let stream = server.ask("GET", &path, &after, "");
         let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         // Each connection hears one durable event and breaks off.
@@ -184,7 +185,7 @@ pub fn reconnects() {
             *heard.entry(id.clone()).or_default() += 1;
             last = id;
         }
-        if number % 50 == 49 && !server.is(&thread, "done") {
+        if number % 5 == 4 && !server.is(&thread, "done") {
             kills += 1;
             drop(server);
             server = Server::start(folder.path());
