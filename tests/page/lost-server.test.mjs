@@ -78,3 +78,57 @@ test("a page holds at most two streams, and none once its thread has ended", asy
   assert.equal(streams.size, 0);
   await close(page);
 });
+
+/** Hides the tab or shows it, as another tab in front of it does. */
+const hide = (page, isHidden) =>
+  page.evaluate((isHidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, value: isHidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, isHidden);
+
+test("a tab that nobody sees holds no stream, and shows every step once it is seen", async () => {
+  const thread = await server.begin("relay");
+  const page = await open(browser, server, { path: `/t/${thread}` });
+  let streams = 0;
+  const isStream = (request) => request.url().endsWith("/events");
+  page.on("request", (request) => (streams += isStream(request)));
+  await page.getByRole("option").nth(1).waitFor();
+  const closed = page.waitForEvent("requestfailed", isStream);
+  await hide(page, true);
+  await closed;
+  streams = 0;
+  await server.until(thread, "done");
+  assert.equal(streams, 0);
+  await hide(page, false);
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  const { totals } = await server.api(`/threads/${thread}`);
+  assert.deepEqual(await shown(page), upTo(totals.steps));
+  await close(page);
+});
+
+test("a step that is committed between two reads of a thread that ends is not missed", async () => {
+  const thread = await server.finished("relay");
+  const page = await open(browser, server);
+  let isFirst = true;
+  // As the store stood a moment ago.
+  await page.route(/\/steps\?after=0/, async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    if (isFirst) body.steps.pop();
+    isFirst = false;
+    await route.fulfill({ response, json: body });
+  });
+  let isRunning = true;
+  await page.route(new RegExp(`/threads/${thread}$`), async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    if (isRunning) Object.assign(body, { status: "running", ended_at_ms: null });
+    isRunning = false;
+    await route.fulfill({ response, json: body });
+  });
+  await page.getByRole("link", { name: "relay" }).first().click();
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  const { totals } = await server.api(`/threads/${thread}`);
+  assert.deepEqual(await shown(page), upTo(totals.steps));
+  await close(page);
+});

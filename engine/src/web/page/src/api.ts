@@ -106,6 +106,19 @@ export function pause(milliseconds: number): Promise<void> {
   });
 }
 
+/** Resolves while somebody looks at the page. */
+function seen(): Promise<void> | undefined {
+  if (!document.hidden) return undefined;
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+  });
+}
+
 /** What a stream calls. */
 export interface Listener {
   onEvent: (event: Event) => void;
@@ -115,7 +128,8 @@ export interface Listener {
 
 /**
  * Reads the events of `path` until the stream has no more to say. After a break it comes back, and goes on after the last
- * durable event that it had. Returns the function that ends it.
+ * durable event that it had. A tab that nobody sees holds none: browsers have six connections for all tabs of a host.
+ * Returns the function that ends it.
  *
  * Not `EventSource`: that tells neither a stream that is over from a server that is lost, nor 401 from either, and notices
  * no connection that died while the machine slept.
@@ -140,6 +154,7 @@ export function listen(path: string, after: string | null, { onEvent, onOpen }: 
   /** Reads one connection: whether the stream is over, was closed in order, or broke. */
   const read = async (): Promise<"over" | "closed" | "broken"> => {
     controller = new AbortController();
+    isStale = false;
     let silence = setTimeout(() => controller.abort(), SILENCE_MS);
     try {
       const headers: Record<string, string> = { Accept: "text/event-stream" };
@@ -167,13 +182,14 @@ export function listen(path: string, after: string | null, { onEvent, onOpen }: 
     } catch {
       return isStale ? "closed" : "broken";
     } finally {
-      isStale = false;
       clearTimeout(silence);
     }
   };
 
   const run = async () => {
     for (;;) {
+      await seen();
+      if (isEnded) return;
       const outcome = await read();
       if (outcome === "over" || isEnded) return;
       if (outcome === "broken") tellConnection(false);
@@ -188,7 +204,7 @@ export function listen(path: string, after: string | null, { onEvent, onOpen }: 
     isStale = true;
     controller.abort();
   };
-  const look = () => !document.hidden && Date.now() - heardAt > COMMENT_MS && renew();
+  const look = () => (document.hidden || Date.now() - heardAt > COMMENT_MS) && renew();
   addEventListener("online", renew);
   document.addEventListener("visibilitychange", look);
   return () => {

@@ -1,6 +1,6 @@
 // Starts a thread: a workflow, its graph, and a form made from its input.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api";
 import { Fields, beginning, collected, type Values } from "./form";
 import { many } from "./format";
@@ -12,10 +12,12 @@ import { Command, Empty, Link, ProblemBox, Reading, WithCode } from "./ui";
 
 export function Start({ workflow }: { workflow: string | null }) {
   const { value: list, problem } = useLoaded((signal) => get<{ workflows: Workflow[] }>("/workflows", signal), "");
+  const menu = useRef<HTMLElement>(null);
+  useEffect(() => menu.current!.querySelector(".chosen")?.scrollIntoView({ block: "nearest" }), [list, workflow]);
   const of = (origin: Workflow["origin"]) => list?.workflows.filter((one) => one.origin === origin) ?? [];
   return (
     <main class={`start ${workflow ? "has-chosen" : ""}`}>
-      <nav class="workflows" aria-label="Workflows">
+      <nav class="workflows" aria-label="Workflows" ref={menu}>
         <ProblemBox problem={problem} />
         {!list && !problem && <Reading what="workflows" />}
         <Group title="In this folder" workflows={of("folder")} chosen={workflow} />

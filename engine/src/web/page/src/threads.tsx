@@ -91,20 +91,25 @@ export function Threads() {
   const search = query.get("q") ?? "";
   const filter = asked(query);
   const { list, problem, more } = useThreads(filter);
-  const [chosen, setChosen] = useState(0);
+  const [chosen, setChosen] = useState("");
   const [refusal, setRefusal] = useState<unknown>(null);
   const field = useRef<HTMLInputElement>(null);
   const shown = (list?.threads ?? []).filter((thread) => words(thread).includes(search.toLowerCase()));
-  const at = Math.min(chosen, shown.length - 1);
+  // By its id, because new threads come above it.
+  const at = Math.max(
+    0,
+    shown.findIndex((thread) => thread.thread === chosen),
+  );
   const set = (name: string, value: string) => {
     if (value) query.set(name, value);
     else query.delete(name);
-    setChosen(0);
+    setChosen("");
     move(`/${query.size > 0 ? `?${query}` : ""}`);
   };
   const choose = (index: number) => {
-    setChosen(Math.max(0, Math.min(index, shown.length - 1)));
-    document.querySelectorAll(".threads tbody tr")[index]?.scrollIntoView({ block: "nearest" });
+    if (!shown[index]) return;
+    setChosen(shown[index].thread);
+    document.querySelectorAll(".threads tbody tr")[index]!.scrollIntoView({ block: "nearest" });
   };
   useKeys((key) => {
     if (key === "/") field.current?.focus();

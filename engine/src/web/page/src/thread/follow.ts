@@ -69,7 +69,8 @@ class Follower {
   async start() {
     for (;;) {
       try {
-        await Promise.all([this.readThread(), this.readSteps()]);
+        this.know(await this.askThread());
+        await this.readSteps();
         break;
       } catch (problem) {
         if (this.isClosed) return;
@@ -102,8 +103,11 @@ class Follower {
     this.render(this.state);
   }
 
-  private async readThread() {
-    const thread = await get<Thread>(ofThread(this.id));
+  private askThread(): Promise<Thread> {
+    return get<Thread>(ofThread(this.id));
+  }
+
+  private know(thread: Thread) {
     const isQuiet = thread.status !== "running";
     this.set({ thread, problem: null, ...(isQuiet && { visits: new Map() }), ...(hasEnded(thread) && { left: [] }) });
     if (hasEnded(thread)) this.end();
@@ -131,8 +135,10 @@ class Follower {
     while (this.isAsked && !this.isClosed) {
       this.isAsked = false;
       try {
+        // The steps after the thread: of a thread that has ended nothing is read again, so none may be missing.
+        const thread = await this.askThread();
         await this.readSteps();
-        await this.readThread();
+        this.know(thread);
       } catch (problem) {
         this.isAsked = isOfConnection(problem);
         if (this.isAsked) await pause(AGAIN_MS);

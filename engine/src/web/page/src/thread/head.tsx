@@ -113,7 +113,7 @@ function Value({ value }: { value: Json }) {
 /** What the thread was given and what came of it. */
 export function Outcome({ thread }: { thread: Thread }) {
   return (
-    <section class="details" aria-label="Result and input">
+    <section class="details" aria-label="Result and input" tabIndex={0}>
       {thread.result !== null && (
         <>
           <h2>Result</h2>
