@@ -14,12 +14,13 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench test-page test-llm build-without-caches test-without-caches mutants prepare
+.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
 	@echo "make test      every test; needs no key; fetches crates, and two npm packages where npm is installed"
 	@echo "make test-page  the page of \`rondo serve\` in a real browser, and whether its built files are those of its sources"
+	@echo "make screenshots  the README's pictures of the page, made from real runs"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
@@ -37,6 +38,12 @@ test-page: prepare
 	cargo build $(WORKSPACE)
 	cd engine/src/web/page && npm ci --loglevel=error && npm run --silent check
 	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" npm test --silent
+
+# The README's pictures of the page, from real runs; they are looked at and committed by hand.
+screenshots: prepare
+	@.ci/prepare page
+	cargo build $(WORKSPACE)
+	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" node screenshots.mjs
 
 # The documentation tests come first, so that the last line is the test runner's.
 test: doctest
