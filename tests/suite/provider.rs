@@ -7,7 +7,7 @@ mod in_flight;
 mod progress;
 mod recorded;
 mod secret;
-mod server;
+pub mod server;
 mod stops;
 mod usage;
 mod wire;

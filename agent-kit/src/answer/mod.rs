@@ -32,7 +32,7 @@ use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
-pub use streamed::StreamedAnswer;
+pub use streamed::{AnswerPart, StreamedAnswer};
 pub use strict::is_strict;
 pub use words::{contract_within, repair_text};
 

@@ -3,6 +3,10 @@
 //! A [`StreamedAnswer`] sees each character once, keeps no text but one line of a front matter, and never refuses: a
 //! contract is for the whole answer. What it gives does not depend on how the answer was cut into parts. The format is
 //! known by the first character, because a stream belongs to a role whose contract its reader may not have.
+//!
+//! [`StreamedAnswer::only`] gives one part of an answer exactly, for a reader that adds to a text and takes nothing back.
+
+use rondo_protocol::workflow::AnswerFormat;
 
 /// The longest line of a front matter that is shown whole.
 const MAX_LINE_BYTES: usize = 4096;
@@ -13,10 +17,48 @@ const MAX_DEPTH: u32 = 64;
 /// The field that chooses the edge and is no text.
 const STATUS: &str = "status";
 
+/// The key of the body in an answer as JSON.
+const BODY: &str = "body";
+
+/// One text of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// The body.
+    Body,
+    /// The field of this name.
+    Field(String),
+}
+
 /// Reads an answer part by part.
 #[derive(Debug, Default)]
 pub struct StreamedAnswer {
     state: State,
+    /// The part that is read, if not all of them are.
+    only: Option<Only>,
+}
+
+#[derive(Debug)]
+struct Only {
+    part: AnswerPart,
+    format: AnswerFormat,
+}
+
+impl Only {
+    fn is_text_at(&self, key: &str) -> bool {
+        match &self.part {
+            AnswerPart::Body => key == BODY,
+            AnswerPart::Field(name) => key == name,
+        }
+    }
+
+    /// The state at the first character that is no blank.
+    fn first(&self, c: char) -> State {
+        match (self.format, c) {
+            (AnswerFormat::Json, '{') => State::Json(Json::opened()),
+            (AnswerFormat::Frontmatter, '-') if self.part == AnswerPart::Body => State::FirstLine(c.to_string()),
+            _ => State::Silent,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,9 +78,18 @@ enum State {
         has_shown: bool,
     },
     Json(Json),
+    /// Nothing of the answer is known before it is whole: it has a fence around it, or another format.
+    Silent,
 }
 
 impl StreamedAnswer {
+    /// A reader of one part of an answer in `format`, without a difference to what the whole answer gives, as long as
+    /// the answer keeps its contract. It gives nothing where the part cannot be told from the rest: a field of a front
+    /// matter is YAML.
+    pub fn only(part: AnswerPart, format: AnswerFormat) -> Self {
+        Self { state: State::Begin, only: Some(Only { part, format }) }
+    }
+
     /// The words in the next part of the answer.
     pub fn push(&mut self, part: &str) -> String {
         let mut shown = String::new();
@@ -49,8 +100,11 @@ impl StreamedAnswer {
     }
 
     fn character(&mut self, c: char, shown: &mut String) {
+        let only = self.only.as_ref();
         match &mut self.state {
+            State::Silent => {}
             State::Begin if c.is_whitespace() => {}
+            State::Begin if only.is_some() => self.state = only.map_or(State::Silent, |only| only.first(c)),
             State::Begin if c == '{' => self.state = State::Json(Json::opened()),
             State::Begin if matches!(c, '-' | '`' | '~') => self.state = State::FirstLine(c.to_string()),
             State::Begin => {
@@ -66,7 +120,9 @@ impl StreamedAnswer {
                 } else {
                     is_fence || line.chars().all(|of| of == mark)
                 };
-                if !may_be_wrapping || line.len() > MAX_LINE_BYTES {
+                if only.is_some() && (is_fence || !may_be_wrapping) {
+                    self.state = State::Silent;
+                } else if !may_be_wrapping || line.len() > MAX_LINE_BYTES {
                     shown.push_str(line);
                     self.state = State::Body { has_begun: true, has_shown: true };
                 } else if c == '\n' {
@@ -78,7 +134,7 @@ impl StreamedAnswer {
                 }
             }
             State::FrontMatter { line, has_shown } if c == '\n' => {
-                let words = field_words(line);
+                let words = if only.is_some() { "" } else { field_words(line) };
                 if line.trim_end() == "---" {
                     self.state = State::Body { has_begun: false, has_shown: *has_shown };
                     return;
@@ -94,6 +150,14 @@ impl StreamedAnswer {
                     line.push(c);
                 }
             }
+            State::Body { has_begun, .. } if only.is_some() => {
+                // One blank line stands between a front matter and its body.
+                let is_between = !*has_begun && matches!(c, '\n' | '\r');
+                *has_begun |= c != '\r';
+                if !is_between {
+                    shown.push(c);
+                }
+            }
             State::Body { has_begun: false, .. } if matches!(c, '\n' | '\r') => {}
             State::Body { has_begun, has_shown } => {
                 if !*has_begun {
@@ -102,7 +166,7 @@ impl StreamedAnswer {
                 }
                 shown.push(c);
             }
-            State::Json(json) => json.character(c, shown),
+            State::Json(json) => json.character(c, only, shown),
         }
     }
 }
@@ -138,7 +202,7 @@ struct Json {
     objects: u64,
     /// Whether a key comes next.
     is_key_next: bool,
-    /// The last key of the outermost object, as far as it may be `status`.
+    /// The last key of the outermost object.
     key: String,
     text: Option<Text>,
     has_shown: bool,
@@ -171,15 +235,16 @@ impl Json {
         Self { depth: 1, objects: 1, is_key_next: true, key: String::new(), text: None, has_shown: false }
     }
 
-    fn character(&mut self, c: char, shown: &mut String) {
+    fn character(&mut self, c: char, only: Option<&Only>, shown: &mut String) {
         if let Some(text) = &mut self.text {
             match text.read(c) {
                 Read::End => self.text = None,
                 Read::Character(c) if text.is_key => {
-                    if self.depth == 1 && self.key.len() <= STATUS.len() {
+                    if self.depth == 1 && self.key.len() < MAX_LINE_BYTES {
                         self.key.push(c);
                     }
                 }
+                Read::Character('\r' | '\u{8}' | '\u{c}') if only.is_none() => {}
                 Read::Character(c) if text.is_shown => {
                     if !text.has_begun {
                         text.has_begun = true;
@@ -211,7 +276,10 @@ impl Json {
                 if is_key && self.depth == 1 {
                     self.key.clear();
                 }
-                let is_shown = self.depth <= MAX_DEPTH && !(self.depth == 1 && self.key == STATUS);
+                let is_shown = match only {
+                    Some(only) => self.depth == 1 && only.is_text_at(&self.key),
+                    None => self.depth <= MAX_DEPTH && !(self.depth == 1 && self.key == STATUS),
+                };
                 self.text = Some(Text { is_key, is_shown, has_begun: false, escape: Escape::None, high: 0 });
             }
             _ => {}
@@ -243,7 +311,9 @@ impl Text {
                 match c {
                     'n' => Read::Character('\n'),
                     't' => Read::Character('\t'),
-                    'r' | 'b' | 'f' => Read::Nothing,
+                    'r' => Read::Character('\r'),
+                    'b' => Read::Character('\u{8}'),
+                    'f' => Read::Character('\u{c}'),
                     'u' => {
                         self.escape = Escape::Hex { value: 0, digits: 0 };
                         Read::Nothing
@@ -277,7 +347,9 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
-    use super::StreamedAnswer;
+    use rondo_protocol::workflow::AnswerFormat;
+
+    use super::{AnswerPart, StreamedAnswer};
 
     const ANSWERS: [(&str, &str); 12] = [
         (
@@ -318,6 +390,29 @@ mod tests {
                     assert_eq!(parts.map(|part| reader.push(part)).concat(), words, "{parts:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn one_part_is_told_from_all_others_or_not_given_at_all() {
+        let read = |part: AnswerPart, format, answer: &str| StreamedAnswer::only(part, format).push(answer);
+        let field = |name: &str| AnswerPart::Field(name.to_owned());
+        let json =
+            r#"{"status": "ok", "why": "a \"b\"", "in": {"why": "no", "body": ["no"]}, "body": "One\r\ntwo"} why"#;
+        let front = "\n---\nstatus: ok\nwhy: because\n---\n\n\n  One\n---\ntwo \n";
+        for (part, format, answer, words) in [
+            (AnswerPart::Body, AnswerFormat::Json, json, "One\r\ntwo"),
+            (field("why"), AnswerFormat::Json, json, "a \"b\""),
+            (field("in"), AnswerFormat::Json, json, ""),
+            (AnswerPart::Body, AnswerFormat::Frontmatter, front, "\n  One\n---\ntwo \n"),
+            (field("why"), AnswerFormat::Frontmatter, front, ""),
+            // What only the whole can tell.
+            (AnswerPart::Body, AnswerFormat::Json, front, ""),
+            (AnswerPart::Body, AnswerFormat::Frontmatter, json, ""),
+            (AnswerPart::Body, AnswerFormat::Frontmatter, "Words.\n---\nstatus: ok\n---\nx", ""),
+            (AnswerPart::Body, AnswerFormat::Frontmatter, "```\n---\nstatus: ok\n---\nx\n```", ""),
+        ] {
+            assert_eq!(read(part.clone(), format, answer), words, "{part:?} of {answer}");
         }
     }
 

@@ -428,6 +428,24 @@ proptest! {
         }
     }
 
+    /// One part of an answer that is read while it is written is that part of the whole.
+    #[test]
+    fn what_is_streamed_is_what_is_read(text in nasty(), body in nasty(), cut in any::<prop::sample::Index>()) {
+        for format in [AnswerFormat::Frontmatter, AnswerFormat::Json] {
+            let fields: Value = [("text", Value::from(text.clone())), ("texts", Value::List(Vec::new()))].into_iter().collect();
+            let rendered = anything(format).render("a", &fields, &body);
+            let cuts: Vec<usize> = (0..=rendered.len()).filter(|at| rendered.is_char_boundary(*at)).collect();
+            let (first, second) = rendered.split_at(*cut.get(&cuts));
+            let stream = |part| {
+                let mut reader = StreamedAnswer::only(part, format);
+                reader.push(first) + &reader.push(second)
+            };
+            prop_assert_eq!(stream(AnswerPart::Body), body.clone(), "{}", rendered);
+            let field = if format == AnswerFormat::Json { text.as_str() } else { "" };
+            prop_assert_eq!(stream(AnswerPart::Field("text".to_owned())), field, "{}", rendered);
+        }
+    }
+
     #[test]
     fn any_text_is_read_or_refused(text in nasty(), front in nasty(), lines in prop::collection::vec(nasty(), 0..4)) {
         for format in [AnswerFormat::Frontmatter, AnswerFormat::Json] {

@@ -203,6 +203,13 @@ pub struct Join {
     pub failed: FailedLanes,
 }
 
+impl Edge {
+    /// This edge, and those that are taken in its place once it was taken as often as it may be.
+    pub fn in_turn(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(Some(self), |edge| edge.bound.as_ref().map(|bound| &bound.on_max))
+    }
+}
+
 impl To {
     /// The roles that it leads to directly.
     pub fn roles(&self) -> Vec<&RoleName> {
@@ -287,7 +294,7 @@ impl Graph {
                 continue;
             }
             let edges = self.roles.get(role).into_iter().flat_map(RoleNode::edges);
-            for edge in edges.flat_map(chain) {
+            for edge in edges.flat_map(Edge::in_turn) {
                 next.extend(edge.to.roles());
                 if let To::Fan(fan) = &edge.to {
                     next.push(&fan.join.to);
@@ -301,7 +308,7 @@ impl Graph {
     fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
         let of_roles = self.roles.values().flat_map(|node| node.edges().map(move |edge| (Some(node), edge)));
         let first = self.first.iter().map(|edge| (None, edge)).chain(of_roles);
-        first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
+        first.flat_map(|(source, edge)| edge.in_turn().map(move |edge| (source, edge)))
     }
 
     /// The role and its policy.
@@ -339,11 +346,6 @@ impl Graph {
             Some((self.inner.node_weight(link.source())?, link.weight(), self.inner.node_weight(link.target())?))
         })
     }
-}
-
-/// An edge, and the edges that replace it once its bound is reached.
-fn chain(edge: &Arc<Edge>) -> impl Iterator<Item = &Arc<Edge>> {
-    std::iter::successors(Some(edge), |edge| edge.bound.as_ref().map(|bound| &bound.on_max))
 }
 
 #[cfg(test)]

@@ -220,6 +220,7 @@ impl Tools {
                 Some(Heard::Rest(rest)) => return rest,
                 Some(Heard::Line(line)) => line,
                 Some(Heard::Step(told)) => told,
+                Some(Heard::Text { .. }) => continue,
                 None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
             };
             steps += 1.0;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::client::Client;
 
-pub(super) const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-pub(super) const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+pub const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+pub const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
 
 /// What the server does once it has read a request. Then it closes the connection.
-pub(super) enum Act {
+pub enum Act {
     /// It sends these pieces, each in a segment of its own.
     Send(Vec<String>),
     /// It sends this and then nothing more, for as long as the other side waits.
@@ -26,12 +26,12 @@ pub(super) enum Act {
 
 impl Act {
     /// Those bytes at once.
-    pub(super) fn text(text: impl Into<String>) -> Self {
+    pub fn text(text: impl Into<String>) -> Self {
         Self::Send(vec![text.into()])
     }
 
     /// A complete streamed answer in three chunks, with its usage after the finish reason.
-    pub(super) fn answer(text: &str, usage: [u64; 3]) -> Self {
+    pub fn answer(text: &str, usage: [u64; 3]) -> Self {
         let third = text.char_indices().nth(text.chars().count() / 3).map_or(0, |(at, _)| at);
         let (first, rest) = text.split_at(third);
         let half = rest.char_indices().nth(rest.chars().count() / 2).map_or(0, |(at, _)| at);
@@ -52,7 +52,7 @@ impl Act {
     }
 
     /// A refusal with this status, headers (each with its line end) and body.
-    pub(super) fn refusal(status: u16, headers: &str, body: &str) -> Self {
+    pub fn refusal(status: u16, headers: &str, body: &str) -> Self {
         let length = body.len();
         Self::text(format!(
             "HTTP/1.1 {status} No\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
@@ -61,26 +61,26 @@ impl Act {
 }
 
 /// A chunk that adds to one member of the message.
-pub(super) fn delta(member: &str, text: &str) -> String {
+pub fn delta(member: &str, text: &str) -> String {
     let text = serde_json::Value::from(text);
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"{member}\":{text}}},\"finish_reason\":null}}]}}\n\n")
 }
 
 /// The chunk with the finish reason.
-pub(super) fn finish(reason: &str) -> String {
+pub fn finish(reason: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}\n\n")
 }
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub struct Request {
     /// The request line and the headers, in lower case.
-    pub(super) head: String,
-    pub(super) body: String,
+    pub head: String,
+    pub body: String,
 }
 
 /// A listening server.
-pub(super) struct Server {
+pub struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
     ended: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves what `act` says for the n-th request, from 0.
-    pub(super) fn new(act: impl Fn(usize) -> Act + Send + Sync + 'static) -> Self {
+    pub fn new(act: impl Fn(usize) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -121,16 +121,16 @@ impl Server {
         Self { address, requests, ended, listening: Some(listening) }
     }
 
-    pub(super) fn base_url(&self) -> String {
+    pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    pub(super) fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
     /// A folder in which this server is asked.
-    pub(super) fn client(&self, workflow: &str) -> Client {
+    pub fn client(&self, workflow: &str) -> Client {
         Client::new(workflow, &self.base_url(), "fake-1")
     }
 }

@@ -47,8 +47,13 @@ impl Answer {
 impl Server {
     /// Starts a server on a free port.
     pub fn start(place: &Place, words: &[&str]) -> Self {
+        Self::start_with(place, words, &[])
+    }
+
+    /// Starts a server whose environment has these variables.
+    pub fn start_with(place: &Place, words: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = place.command([&["serve", "--port", "0", "--json"], words].concat());
-        command.env("RONDO_TOKEN", TOKEN);
+        command.env("RONDO_TOKEN", TOKEN).envs(variables.iter().copied());
         let mut process = Running::of(command);
         let serving = process.event("serving");
         let address = serving["address"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
@@ -110,11 +115,24 @@ impl Server {
 
     /// Opens an event stream.
     pub fn events(&self, path: &str, after: Option<&str>) -> Events {
-        let mut stream = self.connect();
         let after = after.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
+        self.stream(&format!("GET /api/v1{path}"), &after, "")
+    }
+
+    /// Asks as chat clients do for an answer as it comes.
+    #[track_caller]
+    pub fn chat(&self, path: &str, body: &Value) -> Events {
+        let body = body.to_string();
+        let lines = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let events = self.stream(&format!("POST /v1{path}"), &lines, &body);
+        assert_eq!(events.status, 200);
+        events
+    }
+
+    fn stream(&self, what: &str, lines: &str, body: &str) -> Events {
+        let mut stream = self.connect();
         let (address, token) = (self.address, TOKEN);
-        let head =
-            format!("GET /api/v1{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{after}\r\n");
+        let head = format!("{what} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{lines}\r\n{body}");
         stream.write_all(head.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let (status, _) = read_head(&mut reader);
@@ -133,25 +151,37 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` at the end of the stream.
-    pub fn next(&mut self) -> Option<Sent> {
+    /// The lines of the next event; `None` at the end of the stream.
+    fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
-                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-                let event = field("data: ").map(|data| {
-                    let data: Value = serde_json::from_str(&data).unwrap();
-                    assert_eq!(field("event: ").as_deref(), data["event"].as_str());
-                    (field("id: "), data)
-                });
+                let block = block.to_owned();
                 self.text = rest.to_owned();
-                match event {
-                    Some(event) => return Some(event),
-                    // A comment.
-                    None => continue,
+                // Else it is a comment.
+                if block.contains("data: ") {
+                    return Some(block);
                 }
+                continue;
             }
             self.text += &String::from_utf8(chunk(&mut self.reader)?).unwrap();
         }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub fn next(&mut self) -> Option<Sent> {
+        let block = self.block()?;
+        let data: Value = serde_json::from_str(field(&block, "data: ").unwrap()).unwrap();
+        assert_eq!(field(&block, "event: "), data["event"].as_str());
+        Some((field(&block, "id: ").map(str::to_owned), data))
+    }
+
+    /// The next event of an answer to a chat client; `None` at its end.
+    pub fn answer(&mut self) -> Option<Value> {
+        let block = self.block()?;
+        let data = field(&block, "data: ").filter(|data| *data != "[DONE]")?;
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(field(&block, "event: "), data["type"].as_str());
+        Some(data)
     }
 
     /// All events up to one with this name, with it.
@@ -167,6 +197,10 @@ impl Events {
         }
         panic!("no event {name:?} came: {events:?}");
     }
+}
+
+fn field<'a>(block: &'a str, name: &str) -> Option<&'a str> {
+    block.lines().find_map(|line| line.strip_prefix(name))
 }
 
 fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, String) {

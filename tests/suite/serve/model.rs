@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::client::Server;
 use super::place;
+use crate::provider::server::{Act, EVENTS, Server as Provider, delta};
 
 fn chat(server: &Server, model: &str, messages: &Value) -> Value {
     let body = json!({"model": model, "messages": messages, "temperature": 0.2});
@@ -40,15 +41,86 @@ fn a_message_fills_the_input_and_the_result_answers_it() {
 
     let body = json!({"model": "chosen:offline", "messages": [{"role": "user", "content": "tides"}], "stream": true,
         "stream_options": {"include_usage": true}});
-    let lines = ["Content-Type: application/json"];
-    let streamed = server.request("POST", "/v1/chat/completions", &lines, &body.to_string()).is(200);
-    let text = String::from_utf8(streamed.body).unwrap();
-    let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-    assert_eq!(data.last(), Some(&"[DONE]"));
-    let chunks: Vec<Value> = data[..data.len() - 1].iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect();
-    assert_eq!(chunks[0]["choices"][0]["delta"], json!({"role": "assistant", "content": "four"}));
-    assert_eq!(chunks[1]["choices"][0]["finish_reason"], "stop");
-    assert!(chunks[2]["usage"]["total_tokens"].is_u64() && chunks[2]["choices"] == json!([]));
+    let mut streamed = server.chat("/chat/completions", &body);
+    let chunks: Vec<Value> = std::iter::from_fn(|| streamed.answer()).collect();
+    let [begun, told @ .., ended, usage] = chunks.as_slice() else { panic!("{chunks:?}") };
+    assert_eq!(begun["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+    assert_eq!(told.iter().map(content).collect::<String>(), "four");
+    assert_eq!(ended["choices"][0]["finish_reason"], "stop");
+    assert!(usage["usage"]["total_tokens"].is_u64() && usage["choices"] == json!([]));
+}
+
+/// The text that a chunk of a streamed answer adds.
+fn content(chunk: &Value) -> &str {
+    chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default()
+}
+
+/// One role, which ends the run with its text.
+const ONE: &str = r#"
+rondo: 1
+name: one
+input: { topic: string }
+roles:
+  speaker: { system: You speak. }
+graph:
+  start: { to: speaker, prompt: "{{ input.topic }}" }
+  speaker: { done: { to: end } }
+result: "{{ steps.speaker.body }}"
+"#;
+
+#[test]
+fn a_streamed_answer_has_the_text_of_the_last_role_while_it_is_written() {
+    let place = place();
+    place.file("workflows/one/workflow.yaml", ONE);
+    let text = "---\nstatus: done\n---\n\nLow tide";
+    let provider = Provider::new(move |_| Act::Hang(format!("{EVENTS}{}", delta("content", text))));
+    let variables = [("OPENAI_BASE_URL", &*provider.base_url()), ("RONDO_MODEL", "fake-1"), ("OPENAI_API_KEY", "k")];
+    let server = Server::start_with(&place, &[], &variables);
+    let messages = json!([{"role": "user", "content": "tides"}]);
+
+    let mut streamed = server.chat("/chat/completions", &json!({"model": "one", "messages": messages, "stream": true}));
+    assert_eq!(content(&streamed.answer().unwrap()), "");
+    assert_eq!(content(&streamed.answer().unwrap()), "Low tide");
+    // The client is gone: nothing more is paid for.
+    drop(streamed);
+    let threads = server.get("/threads").is(200).json();
+    server.wait(threads["threads"][0]["thread"].as_str().unwrap(), "stopped");
+
+    let mut streamed = server.chat("/responses", &json!({"model": "one", "input": "tides", "stream": true}));
+    let events: Vec<Value> = std::iter::from_fn(|| streamed.answer()).take(4).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let opening = ["response.created", "response.output_item.added", "response.content_part.added"];
+    assert_eq!((&names[..3], names[3]), (&opening[..], "response.output_text.delta"));
+    assert_eq!(events[3]["delta"], "Low tide");
+}
+
+#[test]
+fn an_answer_that_is_refused_is_followed_by_the_one_that_stands() {
+    let place = place();
+    place.file("workflows/one/workflow.yaml", ONE);
+    place.file(
+        "workflows/one/script.yaml",
+        concat!(
+            "speaker:\n",
+            "  - raw: \"---\\nstatus: doubtful\\n---\\n\\nLow tide.\"\n",
+            "  - { status: done, body: Low water. }\n",
+        ),
+    );
+    let server = Server::start(&place, &[]);
+    let messages = json!([{"role": "user", "content": "tides"}]);
+    let body = json!({"model": "one:offline", "messages": messages, "stream": true});
+    let mut streamed = server.chat("/chat/completions", &body);
+    let told: String = std::iter::from_fn(|| streamed.answer()).map(|chunk| content(&chunk).to_owned()).collect();
+    assert_eq!(told, "Low tide.\n\nLow water.");
+
+    let mut streamed = server.chat("/responses", &json!({"model": "one:offline", "input": "tides", "stream": true}));
+    let events: Vec<Value> = std::iter::from_fn(|| streamed.answer()).collect();
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str()).collect::<String>();
+    assert_eq!(deltas, "Low tide.\n\nLow water.");
+    assert!(events.iter().zip(0..).all(|(event, number)| event["sequence_number"] == number), "{events:?}");
+    let (begun, ended) = (&events[0]["response"], &events[events.len() - 1]["response"]);
+    assert_eq!(begun["id"], ended["id"]);
+    assert_eq!(ended["output"][0]["content"][0]["text"], "Low water.");
 }
 
 #[test]
@@ -98,11 +170,12 @@ fn responses_continue_what_waits_and_fork_what_went_on() {
     assert_eq!(threads["threads"].as_array().unwrap().len(), 2);
     assert_eq!(threads["threads"][0]["base"]["seq"], 1);
 
-    let body = json!({"model": "ask:offline", "input": "please", "stream": true}).to_string();
-    let streamed = server.request("POST", "/v1/responses", &["Content-Type: application/json"], &body).is(200);
-    let text = String::from_utf8(streamed.body).unwrap();
-    let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
-    assert_eq!((names[0], names[names.len() - 1]), ("response.created", "response.completed"));
+    let mut streamed = server.chat("/responses", &json!({"model": "ask:offline", "input": "please", "stream": true}));
+    let events: Vec<Value> = std::iter::from_fn(|| streamed.answer()).collect();
+    assert_eq!(
+        (&events[0]["type"], &events[events.len() - 1]["type"]),
+        (&json!("response.created"), &json!("response.completed"))
+    );
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::{Digest, Value, canonical};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -132,8 +133,9 @@ pub async fn complete(State(server): State<Server>, Json(request): Json<ChatRequ
         None => server.begin_on(&request.model, text).await?,
     };
     let created = SystemEnv::default().now_ms() / 1000;
+    let thread = handle.thread.clone();
     let heard = server.hear(handle);
-    let reply = Reply { server, request, created };
+    let reply = Reply { server, request, thread, created };
     if reply.request.stream {
         return Ok(reply.streamed(heard));
     }
@@ -144,20 +146,21 @@ pub async fn complete(State(server): State<Server>, Json(request): Json<ChatRequ
 struct Reply {
     server: Server,
     request: ChatRequest,
+    thread: ThreadId,
     created: u64,
 }
 
 impl Reply {
-    /// Remembers the thread for the message that answers its form.
-    async fn remember(&self, rest: &Rest) -> Result<(), Problem> {
+    /// Remembers the thread for the message that answers its form, which follows what the client was told.
+    async fn remember(&self, told: &str) -> Result<(), Problem> {
         let mut said = self.request.messages.clone();
-        said.push(Message::new("assistant", &rest.text));
+        said.push(Message::new("assistant", told));
         let place = place(&self.request.model, &said)?;
-        self.server.remember(place, &rest.thread).await
+        self.server.remember(place, &self.thread).await
     }
 
-    fn completion<'a>(&'a self, thread: &str, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
-        let id = format!("chatcmpl-{thread}");
+    fn completion<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
+        let id = format!("chatcmpl-{}", self.thread);
         Completion { id, object, created: self.created, model: &self.request.model, choices, usage: None }
     }
 
@@ -166,73 +169,73 @@ impl Reply {
         let rest = loop {
             match heard.recv().await {
                 Some(Heard::Line(line)) => lines = lines + &line + "\n",
-                Some(Heard::Step(_)) => {}
+                Some(Heard::Step(_) | Heard::Text { .. }) => {}
                 Some(Heard::Rest(rest)) => break rest?,
                 None => return Err(invalid("the run broke off").into()),
             }
         };
-        self.remember(&rest).await?;
+        self.remember(&rest.text).await?;
         let message = Delta {
             role: Some("assistant"),
             content: Some(&rest.text),
             reasoning_content: Some(lines.as_str()).filter(|lines| !lines.is_empty()),
         };
         let choice = Choice { index: 0, message: Some(message), delta: None, finish_reason: Some("stop") };
-        let completion = self.completion(rest.thread.as_str(), "chat.completion", vec![choice]);
+        let completion = self.completion("chat.completion", vec![choice]);
         Ok(Json(Completion { usage: Some(rest.tokens.into()), ..completion }).into_response())
     }
 
     fn streamed(self, heard: mpsc::Receiver<Heard>) -> Response {
-        let chunks = stream::unfold(Some((self, heard, true)), async |state| {
-            let (reply, mut heard, is_first) = state?;
-            let next = heard.recv().await?;
-            let role = is_first.then_some("assistant");
-            let mut events = Vec::new();
-            let state = match next {
+        let first = self.delta(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() });
+        let others = stream::unfold(Some((self, heard, String::new())), async |state| {
+            let (reply, mut heard, mut told) = state?;
+            let (events, is_last) = match heard.recv().await? {
+                Heard::Step(_) => (Vec::new(), false),
                 Heard::Line(line) => {
                     let line = line + "\n";
-                    let delta = Delta { role, reasoning_content: Some(&line), ..Delta::default() };
-                    events.push(reply.chunk("", delta, None, None));
-                    Some((reply, heard, false))
+                    (vec![reply.delta(Delta { reasoning_content: Some(&line), ..Delta::default() })], false)
+                }
+                Heard::Text { text, .. } => {
+                    told += &text;
+                    (vec![reply.delta(Delta { content: Some(&text), ..Delta::default() })], false)
                 }
                 Heard::Rest(Ok(rest)) => {
+                    told += &rest.untold;
                     // What cannot be remembered is only asked anew.
-                    let _ = reply.remember(&rest).await;
-                    let thread = rest.thread.as_str();
-                    let delta = Delta { role, content: Some(&rest.text), ..Delta::default() };
-                    events.push(reply.chunk(thread, delta, None, None));
-                    events.push(reply.chunk(thread, Delta::default(), Some("stop"), None));
-                    if reply.request.stream_options.include_usage {
-                        events.push(reply.chunk(thread, Delta::default(), None, Some(rest.tokens.into())));
-                    }
-                    events.push("[DONE]".to_owned());
-                    None
+                    let _ = reply.remember(&told).await;
+                    (reply.last(&rest), true)
                 }
-                Heard::Rest(Err(problem)) => {
-                    events.push(super::error_text(problem));
-                    None
-                }
-                Heard::Step(_) => Some((reply, heard, is_first)),
+                Heard::Rest(Err(problem)) => (vec![super::error_text(problem)], true),
             };
-            Some((events, state))
+            Some((events, (!is_last).then_some((reply, heard, told))))
         });
-        let events = futures_util::StreamExt::flat_map(chunks, |events| {
-            stream::iter(events.into_iter().map(|data| Ok::<_, Infallible>(sse::Event::default().data(data))))
-        });
+        let events = stream::once(async { vec![first] }).chain(others).flat_map(stream::iter);
+        let events = events.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data)));
         Sse::new(events).keep_alive(keep_alive()).into_response()
     }
 
-    fn chunk(
-        &self,
-        thread: &str,
-        delta: Delta<'_>,
-        finish_reason: Option<&'static str>,
-        usage: Option<Usage>,
-    ) -> String {
-        let choice = Choice { index: 0, message: None, delta: Some(delta), finish_reason };
-        // The chunk with the usage has no choice.
-        let choices = if usage.is_some() { Vec::new() } else { vec![choice] };
-        let chunk = Completion { usage, ..self.completion(thread, "chat.completion.chunk", choices) };
+    fn delta(&self, delta: Delta<'_>) -> String {
+        self.chunk(Some((delta, None)), None)
+    }
+
+    /// The chunks after the run.
+    fn last(&self, rest: &Rest) -> Vec<String> {
+        let mut chunks = Vec::new();
+        if !rest.untold.is_empty() {
+            chunks.push(self.delta(Delta { content: Some(&rest.untold), ..Delta::default() }));
+        }
+        chunks.push(self.chunk(Some((Delta::default(), Some("stop"))), None));
+        if self.request.stream_options.include_usage {
+            chunks.push(self.chunk(None, Some(rest.tokens.into())));
+        }
+        chunks.push("[DONE]".to_owned());
+        chunks
+    }
+
+    fn chunk(&self, choice: Option<(Delta<'_>, Option<&'static str>)>, usage: Option<Usage>) -> String {
+        let choices =
+            choice.map(|(delta, finish_reason)| Choice { index: 0, message: None, delta: Some(delta), finish_reason });
+        let chunk = Completion { usage, ..self.completion("chat.completion.chunk", choices.into_iter().collect()) };
         serde_json::to_string(&chunk).unwrap_or_default()
     }
 }

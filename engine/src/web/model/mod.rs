@@ -5,6 +5,7 @@
 pub mod chat;
 mod message;
 pub mod responses;
+mod speech;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -23,6 +24,7 @@ use super::body::{Json, typed};
 use super::problem::Problem;
 use crate::conversation::rebuild;
 use crate::failure::Failure;
+use crate::graph::Graph;
 use crate::host::answering::{MeantForm, by_this_person, check, meant_form};
 use crate::host::continuing::{ContinueChoices, Meant};
 use crate::host::find_thread::{find_thread, no_threads};
@@ -32,6 +34,7 @@ use crate::local::ForkRequest;
 use crate::store::Status;
 use crate::thread::{Checkpoint, OpenForm};
 use crate::{Ended, Resumed, ThreadHandle};
+use speech::{Speakers, Speech};
 
 /// A model of this name is answered by the script beside the workflow; no model is asked.
 const OFFLINE: &str = ":offline";
@@ -131,6 +134,8 @@ pub struct Rest {
     seq: u64,
     /// What answers the message.
     pub text: String,
+    /// What of it is left to tell to a client that heard it as it was written.
+    untold: String,
     tokens: Tokens,
     /// Whether it waits for a person; the text is then the form.
     pub is_waiting: bool,
@@ -143,6 +148,11 @@ pub enum Heard {
     Line(String),
     /// A step, as `ROLE: STATUS`.
     Step(String),
+    /// What the role that ends the run writes, and the number of its step.
+    Text {
+        text: String,
+        seq: u64,
+    },
     Rest(Result<Box<Rest>, Problem>),
 }
 
@@ -153,15 +163,33 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             let thread = handle.thread.clone();
+            // Without the definition, the text is told when it is whole.
+            let mut speech = server.speech(thread.clone()).await.unwrap_or_default();
+            // The number of the next step.
+            let mut next = 1;
+            // What a slow client has not taken yet, and the number of its step.
+            let (mut text, mut seq) = (String::new(), next);
             loop {
                 let event = tokio::select! {
                     event = handle.events.recv() => event,
+                    Ok(permit) = sender.reserve(), if !text.is_empty() => {
+                        permit.send(Heard::Text { text: std::mem::take(&mut text), seq });
+                        continue;
+                    }
                     () = sender.closed() => {
                         handle.stopper.stop();
                         break;
                     }
                 };
                 let Some(event) = event else { break };
+                if event.thread == thread {
+                    let words = speech.hear(&event.what);
+                    if !words.is_empty() {
+                        text += &words;
+                        seq = next;
+                    }
+                    next = event.id.map_or(next, |id| id.seq + 1);
+                }
                 let told = match &event.what {
                     What::Said { text, .. } => Some(Heard::Line(text.clone())),
                     What::StepCommitted {
@@ -176,10 +204,25 @@ impl Server {
                 let _ = server.live.send(std::sync::Arc::new(event));
             }
             let ended = handle.ended().await;
-            let rest = server.rest(thread, ended).await;
-            let _ = sender.send(Heard::Rest(rest.map(Box::new))).await;
+            let rest = server.rest(thread, ended).await.map(|rest| {
+                let untold = text + &speech.end(&rest.text);
+                Box::new(Rest { untold, ..rest })
+            });
+            let _ = sender.send(Heard::Rest(rest)).await;
         });
         receiver
+    }
+
+    /// What hears the text of a thread.
+    async fn speech(&self, thread: ThreadId) -> Result<Speech, Problem> {
+        self.reading(move |_, store| {
+            let row = store.row(&thread)?.ok_or_else(no_threads)?;
+            let workflow = rebuild::beginning(store, &row)?.workflow;
+            let policy = rebuild::policy(store, &row)?;
+            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(crate::Error::from)?;
+            Ok(Speech::new(Speakers::new(&graph, policy.serve.answer.as_deref())))
+        })
+        .await
     }
 
     async fn rest(&self, thread: ThreadId, ended: Ended) -> Result<Rest, Problem> {
@@ -207,7 +250,15 @@ impl Server {
                 Some(form) => form_text(form),
                 None => result_text(&policy, &result),
             };
-            Ok(Rest { thread, seq: row.seq, text, tokens, is_waiting: !forms.is_empty(), result })
+            Ok(Rest {
+                thread,
+                seq: row.seq,
+                untold: String::new(),
+                text,
+                tokens,
+                is_waiting: !forms.is_empty(),
+                result,
+            })
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use rondo_protocol::id::ThreadId;
 use serde::Deserialize;
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::super::body::Json;
 use super::super::events::keep_alive;
 use super::super::params::invalid;
 use super::message::Message;
-use super::{Heard, ModelError, Rest, error_text};
+use super::{Heard, ModelError, Rest, Tokens, error_text};
 use crate::env::{Env as _, SystemEnv};
 
 /// The request. What else a client sends is ignored.
@@ -67,14 +67,14 @@ pub async fn respond(
         }
     };
     let created = SystemEnv::default().now_ms() / 1000;
+    let reply = Reply { model: request.model, thread: handle.thread.clone(), created };
     let mut heard = server.hear(handle);
-    let reply = Reply { model: request.model, created };
     if request.stream {
         return Ok(reply.streamed(heard));
     }
     loop {
         match heard.recv().await {
-            Some(Heard::Line(_) | Heard::Step(_)) => {}
+            Some(Heard::Line(_) | Heard::Step(_) | Heard::Text { .. }) => {}
             Some(Heard::Rest(rest)) => return Ok(Json(reply.whole(&*rest?)).into_response()),
             None => return Err(invalid("the run broke off").into()),
         }
@@ -83,20 +83,15 @@ pub async fn respond(
 
 struct Reply {
     model: String,
+    thread: ThreadId,
     created: u64,
 }
 
 impl Reply {
-    fn message(rest: &Rest, status: &str, content: &serde_json::Value) -> serde_json::Value {
-        let id = message_id(rest);
-        json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
-    }
-
-    /// The response with this status and output.
-    fn response(&self, rest: &Rest, status: &str, output: &serde_json::Value) -> serde_json::Value {
-        let tokens = rest.tokens;
+    /// The response after `seq` steps.
+    fn response(&self, seq: u64, status: &str, output: &[serde_json::Value], tokens: Tokens) -> serde_json::Value {
         json!({
-            "id": format!("resp_{}_{}", rest.thread, rest.seq),
+            "id": format!("resp_{}_{seq}", self.thread),
             "object": "response",
             "created_at": self.created,
             "status": status,
@@ -119,69 +114,100 @@ impl Reply {
         })
     }
 
+    fn message_id(&self, seq: u64) -> String {
+        format!("msg_{}_{seq}", self.thread)
+    }
+
+    fn message(&self, seq: u64, status: &str, content: &[serde_json::Value]) -> serde_json::Value {
+        json!({"type": "message", "id": self.message_id(seq), "status": status, "role": "assistant", "content": content})
+    }
+
+    /// The message that `rest` answers with.
+    fn answer(&self, rest: &Rest) -> serde_json::Value {
+        self.message(rest.seq, "completed", &[text_part(&rest.text)])
+    }
+
     fn whole(&self, rest: &Rest) -> serde_json::Value {
-        let message = Self::message(rest, "completed", &json!([text_part(&rest.text)]));
-        self.response(rest, "completed", &json!([message]))
+        self.response(rest.seq, "completed", &[self.answer(rest)], rest.tokens)
     }
 
     fn streamed(self, heard: mpsc::Receiver<Heard>) -> Response {
-        let pieces = stream::unfold(Some((self, heard)), async |state| {
-            let (reply, mut heard) = state?;
-            loop {
-                match heard.recv().await? {
-                    Heard::Line(_) | Heard::Step(_) => {}
-                    Heard::Rest(Ok(rest)) => return Some((reply.events(&rest), None)),
-                    Heard::Rest(Err(problem)) => {
-                        return Some((vec![("error".to_owned(), error_text(problem))], None));
-                    }
-                }
-            }
+        let streamed = Streamed { reply: self, begun: None, sent: 0 };
+        let events = stream::unfold(Some((streamed, heard)), async |state| {
+            let (mut streamed, mut heard) = state?;
+            let (events, is_last) = match heard.recv().await? {
+                Heard::Line(_) | Heard::Step(_) => (Vec::new(), false),
+                Heard::Text { text, seq } => (streamed.text(seq, &text), false),
+                Heard::Rest(Ok(rest)) => (streamed.end(&rest), true),
+                Heard::Rest(Err(problem)) => (vec![("error", error_text(problem))], true),
+            };
+            Some((events, (!is_last).then_some((streamed, heard))))
         });
-        let events = futures_util::StreamExt::flat_map(pieces, |events| {
-            stream::iter(
-                events
-                    .into_iter()
-                    .map(|(name, data)| Ok::<_, Infallible>(sse::Event::default().event(name).data(data))),
-            )
-        });
+        let events = events.flat_map(stream::iter);
+        let events = events.map(|(name, data)| Ok::<_, Infallible>(sse::Event::default().event(name).data(data)));
         Sse::new(events).keep_alive(keep_alive()).into_response()
-    }
-
-    /// The events of a response whose text is there at once.
-    fn events(&self, rest: &Rest) -> Vec<(String, String)> {
-        let (id, text) = (message_id(rest), rest.text.as_str());
-        let begun = self.response(rest, "in_progress", &json!([]));
-        let empty = Self::message(rest, "in_progress", &json!([]));
-        let message = Self::message(rest, "completed", &json!([text_part(text)]));
-        // Of the only part of the only message.
-        let of_part = |name: &str, key: &str, value: serde_json::Value| {
-            (name.to_owned(), json!({"item_id": id, "output_index": 0, "content_index": 0, key: value, "logprobs": []}))
-        };
-        let of_item = |name: &str, item: serde_json::Value| (name.to_owned(), json!({"output_index": 0, "item": item}));
-        let of_response = |name: &str, response: serde_json::Value| (name.to_owned(), json!({"response": response}));
-        let events = [
-            of_response("response.created", begun),
-            of_item("response.output_item.added", empty),
-            of_part("response.content_part.added", "part", text_part("")),
-            of_part("response.output_text.delta", "delta", json!(text)),
-            of_part("response.output_text.done", "text", json!(text)),
-            of_part("response.content_part.done", "part", text_part(text)),
-            of_item("response.output_item.done", message),
-            of_response("response.completed", self.whole(rest)),
-        ];
-        let numbered = events.into_iter().enumerate().map(|(number, (name, mut event))| {
-            if let Some(members) = event.as_object_mut() {
-                members.insert("type".to_owned(), json!(name));
-                members.insert("sequence_number".to_owned(), json!(number));
-            }
-            (name, event.to_string())
-        });
-        numbered.collect()
     }
 }
 
-fn message_id(rest: &Rest) -> String {
-    format!("msg_{}_{}", rest.thread, rest.seq)
+/// A response that is sent while its run writes it.
+struct Streamed {
+    reply: Reply,
+    /// The number that its step will have, once the response has begun.
+    begun: Option<u64>,
+    /// How many events were sent.
+    sent: u64,
+}
+
+type Event = (&'static str, String);
+
+impl Streamed {
+    fn event(&mut self, name: &'static str, mut event: serde_json::Value) -> Event {
+        if let Some(members) = event.as_object_mut() {
+            members.insert("type".to_owned(), json!(name));
+            members.insert("sequence_number".to_owned(), json!(self.sent));
+        }
+        self.sent += 1;
+        (name, event.to_string())
+    }
+
+    /// An event of the only part of the only message.
+    fn of_part(&mut self, name: &'static str, key: &str, value: &serde_json::Value) -> Event {
+        let id = self.reply.message_id(self.begun.unwrap_or_default());
+        let event = json!({"item_id": id, "output_index": 0, "content_index": 0, key: value, "logprobs": []});
+        self.event(name, event)
+    }
+
+    fn of_item(&mut self, name: &'static str, item: &serde_json::Value) -> Event {
+        self.event(name, json!({"output_index": 0, "item": item}))
+    }
+
+    /// The next text, after the events that open a response, unless it is open.
+    fn text(&mut self, seq: u64, text: &str) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.begun.is_none() {
+            self.begun = Some(seq);
+            let begun = self.reply.response(seq, "in_progress", &[], Tokens::default());
+            let message = self.reply.message(seq, "in_progress", &[]);
+            events.push(self.event("response.created", json!({"response": begun})));
+            events.push(self.of_item("response.output_item.added", &message));
+            events.push(self.of_part("response.content_part.added", "part", &text_part("")));
+        }
+        events.push(self.of_part("response.output_text.delta", "delta", &json!(text)));
+        events
+    }
+
+    fn end(&mut self, rest: &Rest) -> Vec<Event> {
+        let mut events = Vec::new();
+        if !rest.untold.is_empty() || self.begun.is_none() {
+            events = self.text(rest.seq, &rest.untold);
+        }
+        let (answer, whole) = (self.reply.answer(rest), self.reply.whole(rest));
+        events.push(self.of_part("response.output_text.done", "text", &json!(rest.text)));
+        events.push(self.of_part("response.content_part.done", "part", &text_part(&rest.text)));
+        events.push(self.of_item("response.output_item.done", &answer));
+        events.push(self.event("response.completed", json!({"response": whole})));
+        events
+    }
 }
 
 fn text_part(text: &str) -> serde_json::Value {

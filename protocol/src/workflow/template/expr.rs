@@ -42,6 +42,13 @@ pub(crate) enum Node {
     Test(Box<Expr>, Box<Test>),
 }
 
+impl Expr {
+    /// The path, when it is nothing but one.
+    pub fn path(&self) -> Option<&Path> {
+        if let Node::Path(path) = &self.node { Some(path) } else { None }
+    }
+}
+
 /// A path such as `steps.writer.output.title`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
