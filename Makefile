@@ -14,7 +14,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants prepare
+.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench     benchmarks, each beside a reference of the same run"
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
+	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -92,6 +93,19 @@ build-without-caches: prepare
 mutants: prepare
 	@git diff --quiet || { echo "error: commit your changes first: mutants are made in the working tree" >&2; exit 1; }
 	cargo mutants --in-place
+
+# What an outsider's bytes meet. The checks stand in the modules `fuzz`; `tests/fuzz` has their inputs.
+CHECK ?= workflow_file
+MINUTES ?= 5
+fuzz: prepare
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+		mkdir -p "$(TARGET)/fuzz/$(CHECK)" && RONDO_FUZZ_TARGET=$(CHECK) \
+		cargo +nightly fuzz run --fuzz-dir tests/fuzz/libfuzzer check "$(abspath $(TARGET))/fuzz/$(CHECK)" \
+			$(wildcard tests/fuzz/corpus/$(CHECK)) -- -max_total_time=$$(($(MINUTES) * 60)); \
+	else \
+		echo "there is no nightly compiler with cargo-fuzz: seeded mutations for all checks"; \
+		RONDO_FUZZ_RUNS=100000 RONDO_FUZZ_SEED=$$RANDOM cargo test $(WORKSPACE) --lib fuzz::; \
+	fi
 
 # What the build needs beside cargo: says what it installs and why, and does nothing where it is there.
 prepare:

@@ -9,6 +9,8 @@ pub mod conversation;
 mod cut;
 pub mod effects;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod mcp;
 pub mod model;
 pub mod prefix;

@@ -113,6 +113,8 @@ pub mod env;
 mod exit;
 pub mod failure;
 pub mod files;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod grant;
 pub mod graph;
 pub mod hook;

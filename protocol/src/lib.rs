@@ -12,6 +12,8 @@ pub mod canonical;
 pub mod diagnostic;
 pub mod digest;
 pub mod event;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod id;
 pub mod message;
 pub mod object;

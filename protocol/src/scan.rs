@@ -119,7 +119,11 @@ impl<'a> Scanner<'a> {
                 let alone = || Unfit { from: start, at: self.at, what: "a surrogate stands alone" };
                 char::from_u32(code).ok_or_else(alone)?
             }
-            _ => return Err(Unfit { from: self.at - 1, at: self.at, what: NO_ESCAPE }),
+            _ => {
+                let from = self.at - 1;
+                self.at = self.text.ceil_char_boundary(self.at);
+                return Err(Unfit { from, at: self.at, what: NO_ESCAPE });
+            }
         })
     }
 

@@ -26,7 +26,7 @@ fn arrows_of(name: &str) -> Arrows {
     let mut exports = BTreeMap::new();
     for item in &crate_root.items {
         match item {
-            syn::Item::Mod(module) => {
+            syn::Item::Mod(module) if !is_for_tests(&module.attrs) => {
                 modules.insert(module.ident.to_string());
             }
             syn::Item::Use(export) => exported(&export.tree, None, &mut exports),
@@ -82,7 +82,9 @@ fn read(folder: &Path, module: &str, names: &mut Names<'_>) {
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let list = attribute.path().is_ident("cfg").then(|| attribute.meta.require_list().ok()).flatten();
-        list.is_some_and(|list| list.tokens.to_string().split_whitespace().any(|word| word == "test"))
+        list.is_some_and(|list| {
+            list.tokens.to_string().split(|c: char| !c.is_alphanumeric()).any(|word| word == "test")
+        })
     })
 }
 

@@ -77,9 +77,20 @@ enum State {
         has_begun: bool,
         has_shown: bool,
     },
+    /// After the front matter of an answer of which only the body is read.
+    OnlyBody(Begun),
     Json(Json),
     /// Nothing of the answer is known before it is whole: it has a fence around it, or another format.
     Silent,
+}
+
+/// How far the blank line between a front matter and a body was read.
+#[derive(Debug, Clone, Copy)]
+enum Begun {
+    No,
+    /// A carriage return, which belongs to the body unless a line feed follows.
+    Return,
+    Yes,
 }
 
 impl StreamedAnswer {
@@ -136,7 +147,11 @@ impl StreamedAnswer {
             State::FrontMatter { line, has_shown } if c == '\n' => {
                 let words = if only.is_some() { "" } else { field_words(line) };
                 if line.trim_end() == "---" {
-                    self.state = State::Body { has_begun: false, has_shown: *has_shown };
+                    self.state = if only.is_some() {
+                        State::OnlyBody(Begun::No)
+                    } else {
+                        State::Body { has_begun: false, has_shown: *has_shown }
+                    };
                     return;
                 }
                 if !words.is_empty() {
@@ -150,12 +165,13 @@ impl StreamedAnswer {
                     line.push(c);
                 }
             }
-            State::Body { has_begun, .. } if only.is_some() => {
-                // One blank line stands between a front matter and its body.
-                let is_between = !*has_begun && matches!(c, '\n' | '\r');
-                *has_begun |= c != '\r';
-                if !is_between {
-                    shown.push(c);
+            State::OnlyBody(begun) => {
+                let before = std::mem::replace(begun, Begun::Yes);
+                match (before, c) {
+                    (Begun::No, '\r') => *begun = Begun::Return,
+                    (Begun::No | Begun::Return, '\n') => {}
+                    (Begun::Return, c) => shown.extend(['\r', c]),
+                    (_, c) => shown.push(c),
                 }
             }
             State::Body { has_begun: false, .. } if matches!(c, '\n' | '\r') => {}

@@ -26,13 +26,16 @@ const FILE: &str = "anchor";
 
 /// A slot fills a sector, which devices write atomically.
 const SLOT_BYTES: usize = 512;
-const FILE_BYTES: usize = 2 * SLOT_BYTES;
+pub(super) const FILE_BYTES: usize = 2 * SLOT_BYTES;
 
 const MAGIC: &[u8; 8] = b"rondo\0an";
 /// The version of a slot is the format of its store.
 const VERSION: u8 = 2;
 /// The bytes before the checksum, padded with zeros: the same number in every version.
 const BODY_BYTES: usize = 128;
+/// The bytes of a slot that have a meaning: the body and its checksum.
+#[cfg(any(test, fuzzing))]
+pub(super) const CHECKED_BYTES: usize = BODY_BYTES + 32;
 /// The same number in format 1.
 const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + 48;
 
@@ -185,7 +188,7 @@ fn read_up_to(file: &File, bytes: &mut [u8; FILE_BYTES]) -> std::io::Result<()> 
     Ok(())
 }
 
-fn newest(bytes: &[u8; FILE_BYTES]) -> Result<AnchorState, Error> {
+pub(super) fn newest(bytes: &[u8; FILE_BYTES]) -> Result<AnchorState, Error> {
     let mut found = AnchorState::Unreadable;
     for sector in bytes.chunks_exact(SLOT_BYTES) {
         let Some(slot) = decode(sector)? else { continue };
@@ -197,7 +200,7 @@ fn newest(bytes: &[u8; FILE_BYTES]) -> Result<AnchorState, Error> {
     Ok(found)
 }
 
-fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
+pub(super) fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     let mut body = Vec::with_capacity(SLOT_BYTES);
     body.extend_from_slice(MAGIC);
     body.push(VERSION);

@@ -14,6 +14,8 @@ mod commit;
 mod error;
 pub mod folder;
 mod frames;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod keys;
 mod lineage;
 mod lock;

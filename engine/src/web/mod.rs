@@ -9,6 +9,8 @@ pub mod access;
 mod body;
 mod changes;
 mod events;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod mcp;
 mod model;
 mod openapi;

@@ -67,7 +67,7 @@ impl Reader<'_> {
     fn token<T>(&self, token: Result<T, Unfit>) -> Result<T, SourceError> {
         token.map_err(|Unfit { from, at, what }| match what {
             what if from == at => self.fault(what),
-            NO_ESCAPE => SourceError::new(Code::JsonSyntax, Span::new(from, 1), "JSON has no such escape"),
+            NO_ESCAPE => SourceError::new(Code::JsonSyntax, Span::new(from, at - from), "JSON has no such escape"),
             what => SourceError::new(Code::JsonSyntax, Span::new(from, at - from), what),
         })
     }

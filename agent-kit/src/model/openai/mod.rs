@@ -15,6 +15,8 @@
 //! The proxy variables of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest
 //! defines them, but never to a loopback address.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod keep_prefix;
 mod refusal;
 mod reply;

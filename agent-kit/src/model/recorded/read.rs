@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         let words = error.to_string();
         let words = words.split_once(" at line ").map_or(words.as_str(), |(words, _)| words);
         let words: String = words.chars().take(200).collect();
-        self.fault(Code::CassetteShape, error.column().saturating_sub(1).min(line.len()), words);
+        self.fault(Code::CassetteShape, line.floor_char_boundary(error.column().saturating_sub(1)), words);
     }
 
     fn twice(&mut self, body: &str, digest: Digest, message: &str) {

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
     model: String,
-    messages: Vec<Message>,
+    pub messages: Vec<Message>,
     #[serde(default)]
     stream: bool,
     #[serde(default)]

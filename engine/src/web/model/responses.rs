@@ -23,7 +23,7 @@ use crate::env::{Env as _, SystemEnv};
 #[derive(Debug, Deserialize)]
 pub struct ResponsesRequest {
     model: String,
-    input: Input,
+    pub input: Input,
     previous_response_id: Option<String>,
     #[serde(default)]
     stream: bool,
@@ -31,14 +31,14 @@ pub struct ResponsesRequest {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Input {
+pub enum Input {
     Text(String),
     Messages(Vec<Message>),
 }
 
 impl Input {
     /// The last message.
-    fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
             Self::Messages(messages) => messages.last().map(Message::text),

@@ -1,0 +1,36 @@
+//! The body of a streamed reply, for cargo-fuzz and its seeded twin.
+
+#![expect(clippy::missing_panics_doc, reason = "a check says what it expects by failing")]
+
+use super::reply::Assembly;
+use crate::model::sse;
+use crate::redact::Redactor;
+
+/// The most bytes of a reply.
+const MAX_REPLY_BYTES: usize = 1 << 16;
+
+/// The bytes of a streamed reply: however they are cut into chunks, they become the same reply, or none.
+pub fn stream(input: &[u8]) {
+    let (first, second) = input.split_at(input.len() / 2);
+    assert_eq!(read(&[input]), read(&[first, second]), "a reply that depends on its chunks");
+}
+
+/// The reply, the texts shown of it, or why it cannot be read, as text.
+fn read(chunks: &[&[u8]]) -> String {
+    let mut reader = sse::Reader::new(MAX_REPLY_BYTES);
+    let mut assembly = Assembly::new(MAX_REPLY_BYTES);
+    let (mut events, mut shown) = (Vec::new(), String::new());
+    for chunk in chunks {
+        let read = reader.push(chunk, &mut events);
+        for event in events.drain(..) {
+            match assembly.take(&event, &Redactor::default()) {
+                Ok(text) => shown += &text,
+                Err(fault) => return format!("{fault:?}"),
+            }
+        }
+        if let Err(error) = read {
+            return error.to_string();
+        }
+    }
+    format!("{shown:?} {:?}", assembly.complete(0))
+}
