@@ -109,6 +109,7 @@ pub mod author;
 pub mod cli;
 pub mod config;
 pub mod conversation;
+mod durable_folder;
 pub mod env;
 mod exit;
 pub mod failure;

@@ -126,7 +126,7 @@ impl Anchor {
             anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
             anchor.write(ledger)?;
             anchor.file.sync_all().map_err(io)?;
-            File::open(store).and_then(|folder| folder.sync_all()).map_err(io)?;
+            folder::sync(store)?;
             anchor.dirty = false;
             return Ok(anchor);
         }

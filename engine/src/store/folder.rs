@@ -5,11 +5,9 @@
 //! store's random id and a tag of it made with the user's secret; tags are made and checked elsewhere.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
@@ -17,13 +15,16 @@ use rustix::fs::OFlags;
 
 use super::Error;
 use super::recovery::DATABASE;
+use crate::durable_folder;
 
 /// The file that identifies the owner.
 const OWNER: &str = "owner";
+/// The same while it is written.
+const NEW_OWNER: &str = "owner.new";
 /// Keeps the store out of a project's version control.
 const IGNORE: &str = ".gitignore";
 /// What a folder may contain before a store is made in it.
-const BEFORE: [&str; 2] = ["lock", IGNORE];
+const BEFORE: [&str; 3] = ["lock", IGNORE, NEW_OWNER];
 /// The only entry that is not a regular file.
 const SOCKET: &str = "socket";
 /// Tables are immutable, so a copy of a database may share them.
@@ -106,7 +107,7 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
         move |error: std::io::Error| Error::io(&path, &error)
     };
     if look(folder)? == FolderState::Nothing {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(io(folder))?;
+        durable_folder::make(folder).map_err(io(folder))?;
         let ignore = folder.join(IGNORE);
         match new_file(&ignore).and_then(|mut file| file.write_all(b"*\n")) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&ignore, &error)),
@@ -114,6 +115,11 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
         }
     }
     close(folder)
+}
+
+/// Puts the names in a folder on the device.
+pub(super) fn sync(folder: &Path) -> Result<(), Error> {
+    durable_folder::sync(folder).map_err(|error| Error::io(folder, &error))
 }
 
 /// Removes other users' access to the folder and everything in it.
@@ -146,11 +152,12 @@ pub(super) fn close(folder: &Path) -> Result<(), Error> {
 pub fn sign(folder: &Path, owner: Owner) -> Result<(), Error> {
     let path = folder.join(OWNER);
     let io = |error| Error::io(&path, &error);
-    let new = folder.join("owner.new");
+    let new = folder.join(NEW_OWNER);
     let _ = fs::remove_file(&new);
     let mut file = new_file(&new).map_err(io)?;
     file.write_all(owner.to_text().as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-    fs::rename(&new, &path).and_then(|()| fs::File::open(folder)?.sync_all()).map_err(io)
+    fs::rename(&new, &path).map_err(io)?;
+    sync(folder)
 }
 
 /// Removes the owner file. Returns whether there was one.
@@ -306,6 +313,19 @@ mod tests {
         }
         assert_eq!(unsign(&folder), Ok(true));
         assert_eq!(unsign(&folder), Ok(false));
+    }
+
+    #[test]
+    fn a_store_whose_making_ended_before_it_was_signed_is_none_yet() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join(".rondo");
+        make(&folder).unwrap();
+        for file in ["lock", NEW_OWNER] {
+            fs::write(folder.join(file), "").unwrap();
+            assert_eq!(look(&folder), Ok(FolderState::Nothing), "{file}");
+        }
+        sign(&folder, OWN).unwrap();
+        assert_eq!(look(&folder), Ok(FolderState::Store(Some(OWN))));
     }
 
     #[test]

@@ -78,6 +78,41 @@ pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
     Ok(frames)
 }
 
+/// The offset in a log or manifest up to which every record is whole and matches its checksum.
+pub(super) fn sound_end(path: &Path) -> std::io::Result<u64> {
+    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
+    let (mut block, mut begun, mut end) = (Vec::with_capacity(BLOCK_BYTES), 0_u64, 0_u64);
+    loop {
+        block.clear();
+        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+        let mut at = 0;
+        while let Some((kind, next)) = record(block.get(at..).unwrap_or_default()) {
+            at += next;
+            if matches!(kind, FULL | LAST) {
+                end = begun + at as u64;
+            }
+        }
+        // What is left of a block is shorter than a header.
+        if block.len() < BLOCK_BYTES || block.len() - at >= HEADER_BYTES {
+            return Ok(end);
+        }
+        begun += block.len() as u64;
+    }
+}
+
+/// The type of the record at the beginning of `bytes`, and its length with the header, if it matches its checksum.
+fn record(bytes: &[u8]) -> Option<(u8, usize)> {
+    let ([a, b, c, d, low, high, kind], behind) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let length = usize::from(u16::from_le_bytes([*low, *high]));
+    let is_whole = checksum(*kind, behind.get(..length)?) == u32::from_le_bytes([*a, *b, *c, *d]);
+    (is_whole && *kind != 0).then_some((*kind, HEADER_BYTES + length))
+}
+
+/// The checksum in the header of a record.
+fn checksum(kind: u8, bytes: &[u8]) -> u32 {
+    crc32c(&[&[kind], bytes]).rotate_right(15).wrapping_add(MASK_DELTA)
+}
+
 const ZEROS: &str = "holds zeros in place of a record";
 const RECYCLED: &str = "holds a record of a type that is never written";
 
@@ -127,21 +162,14 @@ fn is_recycled(kind: u8) -> bool {
 
 /// Whether the checksums of all records in `rest` are right.
 fn is_whole(mut rest: &[u8]) -> bool {
-    while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
-        let [a, b, c, d, low, high, kind] = *header;
-        let Some((bytes, next)) = behind.split_at_checked(usize::from(u16::from_le_bytes([low, high]))) else {
-            return false;
-        };
-        let sum = crc32c(&[&[kind], bytes]);
-        if u32::from_le_bytes([a, b, c, d]) != sum.rotate_right(15).wrapping_add(MASK_DELTA) {
-            return false;
-        }
-        rest = next;
+    while rest.len() >= HEADER_BYTES {
+        let Some((_, length)) = record(rest) else { return false };
+        rest = rest.get(length..).unwrap_or_default();
     }
     true
 }
 
-/// CRC-32C (Castagnoli), bit by bit: only used after a defect was found, and for one block.
+/// CRC-32C (Castagnoli), bit by bit: only used after a defect was found.
 fn crc32c(parts: &[&[u8]]) -> u32 {
     let bytes = parts.iter().copied().flatten();
     !bytes.fold(u32::MAX, |sum, byte| {
@@ -154,7 +182,7 @@ mod tests {
     use super::*;
 
     fn record(kind: u8, bytes: &[u8]) -> Vec<u8> {
-        let sum = crc32c(&[&[kind], bytes]).rotate_right(15).wrapping_add(MASK_DELTA);
+        let sum = checksum(kind, bytes);
         let length = u16::try_from(bytes.len()).unwrap().to_le_bytes();
         [&sum.to_le_bytes()[..], &length, &[kind], bytes].concat()
     }
@@ -169,6 +197,24 @@ mod tests {
     #[test]
     fn the_checksum_is_the_one_of_the_standard() {
         assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
+    }
+
+    #[test]
+    fn a_file_is_sound_up_to_the_first_wrong_byte() {
+        let first = record(FULL, b"one");
+        let filled = record(2, &vec![7; BLOCK_BYTES - first.len() - HEADER_BYTES - 3]);
+        let whole = [&first[..], &filled, &[0; 3], &record(LAST, b"its end")].concat();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("MANIFEST-000001");
+        for at in [None, Some(0), Some(first.len() + 9), Some(BLOCK_BYTES), Some(whole.len() - 1)] {
+            let mut bytes = whole.clone();
+            if let Some(at) = at {
+                bytes[at] ^= 1;
+            }
+            std::fs::write(&path, bytes).unwrap();
+            let end = at.map_or(whole.len(), |at| if at == 0 { 0 } else { first.len() });
+            assert_eq!(sound_end(&path).unwrap(), end as u64, "{at:?}");
+        }
     }
 
     #[test]

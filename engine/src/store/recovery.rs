@@ -4,8 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use super::Error;
-use super::folder::TABLE;
+use super::folder::{self, TABLE};
 
 /// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
@@ -47,24 +49,41 @@ impl Copy {
         &self.path
     }
 
+    /// Puts the copy on the device: RocksDB has synced only what it wrote itself.
+    fn sync(&self) -> Result<(), Error> {
+        for entry in fs::read_dir(&self.path).map_err(|error| Error::io(&self.path, &error))? {
+            let path = entry.map_err(|error| Error::io(&self.path, &error))?.path();
+            fs::File::open(&path).and_then(|file| file.sync_all()).map_err(|error| Error::io(&path, &error))?;
+        }
+        folder::sync(&self.path)
+    }
+
     /// Replaces the database by the copy; the original becomes `damaged-<n>`. Returns that name.
+    ///
+    /// Where the file system can exchange two names, there is a database at any moment, for readers and after a loss of
+    /// power. Else [`tidy`] gives the original its name back if the power was lost between the two renames.
     ///
     /// # Errors
     /// [`Error::Io`]. The original then has either its old or its new name.
     pub(super) fn take_place(mut self) -> Result<String, Error> {
+        self.sync()?;
         let original = self.folder.join(DATABASE);
         let aside = format!("damaged-{}", self.number);
         let target = self.folder.join(&aside);
-        fs::rename(&original, &target).map_err(|error| Error::io(&original, &error))?;
-        if let Err(error) = fs::rename(&self.path, &original) {
-            // Restores the original; if that fails too, its new name is in the message.
-            let back = fs::rename(&target, &original);
-            let shown = if back.is_ok() { &self.path } else { &target };
-            return Err(Error::io(shown, &error));
+        fs::rename(&self.path, &target).map_err(|error| Error::io(&self.path, &error))?;
+        folder::sync(&self.folder)?;
+        if renameat_with(CWD, &target, CWD, &original, RenameFlags::EXCHANGE).is_err() {
+            fs::rename(&target, &self.path).map_err(|error| Error::io(&target, &error))?;
+            fs::rename(&original, &target).map_err(|error| Error::io(&original, &error))?;
+            if let Err(error) = fs::rename(&self.path, &original) {
+                // Restores the original; if that fails too, its new name is in the message.
+                let back = fs::rename(&target, &original);
+                let shown = if back.is_ok() { &self.path } else { &target };
+                return Err(Error::io(shown, &error));
+            }
         }
         self.kept = true;
-        let synced = fs::File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| Error::io(&self.folder, &error))?;
+        folder::sync(&self.folder)?;
         Ok(aside)
     }
 }

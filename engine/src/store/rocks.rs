@@ -104,6 +104,9 @@ impl RocksStore {
         let make = if held.is_none() { Make::Database } else { Make::Nothing };
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, make)
             .map_err(|error| fault(&database, &error))?;
+        if make == Make::Database {
+            folder::sync(folder)?;
+        }
         let failure = Failure::default();
         let tables = RocksTables::new(db, &database, Arc::clone(&failure));
         tables.check_format()?;

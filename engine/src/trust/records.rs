@@ -5,9 +5,9 @@
 //! person marked it as their own, by its asks. Consent does not cover a copy elsewhere.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::mcp::Pin;
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::{Ask, lasting};
+use crate::durable_folder;
 
 /// The format of the file. Format 1 had no settings; its agreements are asked for again.
 const VERSION: u32 = 2;
@@ -143,7 +144,7 @@ impl Records {
         let path = path.ok_or(Error::NoPlace)?;
         let fault = |source| Error::File { path: path.to_owned(), source };
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fault)?;
+        durable_folder::make(folder).map_err(fault)?;
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let lock = options.create(true).open(path.with_extension("lock")).map_err(fault)?;
@@ -155,6 +156,7 @@ impl Records {
         let mut new = NamedTempFile::new_in(folder).map_err(fault)?;
         new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(fault)?;
         new.persist(path).map_err(|error| fault(error.error))?;
+        durable_folder::sync(folder).map_err(fault)?;
         Ok(result)
     }
 

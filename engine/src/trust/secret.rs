@@ -3,9 +3,9 @@
 //! The tag of a store is HMAC-SHA256 (RFC 2104) of its id with the secret. A stranger who prepares a store cannot make
 //! one. Losing the secret only makes every store a stranger's, which a person can agree to.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use hmac::digest::Key;
@@ -13,6 +13,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::fs::OFlags;
 use sha2::Sha256;
 use tempfile::NamedTempFile;
+
+use crate::durable_folder;
 
 /// Bytes of a secret, and of a tag.
 const BYTES: usize = 32;
@@ -106,7 +108,7 @@ impl Secret {
         }
         let failed = |source| Error::File { path: path.to_owned(), source };
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        durable_folder::make(folder).map_err(failed)?;
         let new_secret = Self::random().map_err(failed)?;
         // Written whole under another name, so that no process reads half of it; the first one stays.
         let mut new = NamedTempFile::new_in(folder).map_err(failed)?;
@@ -115,6 +117,8 @@ impl Secret {
             Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error.error)),
             _ => {}
         }
+        // A store that is signed with it must not outlive it.
+        durable_folder::sync(folder).map_err(failed)?;
         Self::read(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, ErrorKind, InfoLogger,
@@ -147,9 +147,8 @@ fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promis
 fn framed(database: &Path, promised: Position) -> Result<Position, Refused> {
     let manifest = manifest::current(database)?.map(|(_, path)| path);
     if let Some(fault) = frames::check(database, manifest.as_deref())? {
-        let is_log = manifest.as_ref() != Some(&fault.path);
-        let error = fault.damage.into();
-        return Err(if is_log { Refused::MayBeRecovered(error) } else { Refused::ForGood(error) });
+        // A manifest is recovered up to its fault only if that is behind what the anchor promises.
+        return Err(Refused::MayBeRecovered(fault.damage.into()));
     }
     let reached = manifest::reached(database)?;
     reached.reach(promised)?;
@@ -175,12 +174,22 @@ pub(super) fn all_named(tables: &RocksTables, mut strange: Vec<String>) -> Resul
 /// The copy at `path`, recovered to its last whole record; `None` if RocksDB refuses it too.
 pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option<RocksTables>, Error> {
     let at_least = promised.unwrap_or_default();
-    let manifest = manifest::current(path)?.map(|(_, manifest)| manifest);
+    let manifest = manifest::current(path)?;
     if manifest::reached(path)?.reach(at_least.manifest).is_err() {
         return Ok(None);
     }
+    // The parts of a database that was being made when the power was lost may be missing.
+    let is_new = promised.is_some_and(|promised| promised.ledger.batches == 0);
+    let make = if is_new { Make::Database } else { Make::Nothing };
     // RocksDB must not read past a framing error in the last log. In an earlier log the rest would be lost.
-    if let Some(fault) = frames::check(path, manifest.as_deref())? {
+    let mut may_cut = promised.is_some();
+    while let Some(fault) = frames::check(path, manifest.as_ref().map(|(_, path)| path.as_path()))? {
+        if manifest.as_ref().is_some_and(|(_, path)| *path == fault.path) {
+            if !std::mem::take(&mut may_cut) || !cut_manifest(manifest.as_ref(), at_least.manifest)? {
+                return Ok(None);
+            }
+            continue;
+        }
         if frames::logs(path)?.last() != Some(&fault.path) {
             return Ok(None);
         }
@@ -188,14 +197,33 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
         cut.map_err(|error| Error::io(&fault.path, &error))?;
     }
     let there = manifest::tables(path)?;
-    let Ok(db) = open_database(path, DBRecoveryMode::PointInTime, Make::Nothing) else { return Ok(None) };
+    let mut opened = open_database(path, DBRecoveryMode::PointInTime, make);
+    // An edit of which a loss of power left a part does not match its checksum.
+    if opened.is_err() && std::mem::take(&mut may_cut) && cut_manifest(manifest.as_ref(), at_least.manifest)? {
+        opened = open_database(path, DBRecoveryMode::PointInTime, make);
+    }
+    let Ok(db) = opened else { return Ok(None) };
     let tables = RocksTables::new(db, path, Failure::default());
-    if promised.is_none() {
+    if !may_cut {
         all_named(&tables, there)?;
     }
     tables.check_format()?;
     reaches(tables.ledger()?, at_least.ledger)?;
     Ok(Some(tables))
+}
+
+/// Cuts a manifest behind its last sound record. `false` if that is less than promised, or nothing to cut.
+fn cut_manifest(manifest: Option<&(u64, PathBuf)>, promised: Position) -> Result<bool, Error> {
+    let Some((number, path)) = manifest else { return Ok(false) };
+    let io = |error| Error::io(path, &error);
+    let end = frames::sound_end(path).map_err(io)?;
+    if end == 0 || (Position { number: *number, end }) < promised {
+        return Ok(false);
+    }
+    let file = OpenOptions::new().write(true).open(path).map_err(io)?;
+    let is_shorter = file.metadata().map_err(io)?.len() > end;
+    file.set_len(end).map_err(io)?;
+    Ok(is_shorter)
 }
 
 /// Checks that `ledger` includes everything promised.
