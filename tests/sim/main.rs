@@ -1,0 +1,18 @@
+//! The simulator: losses of power, damage and races that a test cannot wait for.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by failing"
+)]
+
+mod disk;
+mod follow;
+mod images;
+mod random;
+mod trace;
+
+#[expect(dead_code, reason = "shared with the suite, which uses more of it")]
+#[path = "../suite/binary.rs"]
+mod binary;
