@@ -1,9 +1,10 @@
 // A server that goes and comes back, and a tab that slept.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { after, before, test } from "node:test";
 import { close, launch, open } from "./support/browser.mjs";
-import { Server } from "./support/server.mjs";
+import { RONDO, Server } from "./support/server.mjs";
 
 let server, browser;
 before(async () => {
@@ -130,5 +131,22 @@ test("a step that is committed between two reads of a thread that ends is not mi
   await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
   const { totals } = await server.api(`/threads/${thread}`);
   assert.deepEqual(await shown(page), upTo(totals.steps));
+  await close(page);
+});
+
+test("a run of another process that is killed is shown as stopped, though no event says so", async () => {
+  const page = await open(browser, server);
+  const run = spawn(RONDO, ["run", "relay", "--offline", "--trust", "--json"], {
+    cwd: server.work,
+    env: server.environment,
+    stdio: "ignore",
+  });
+  const ended = new Promise((done) => run.once("exit", done));
+  await page.getByRole("cell", { name: "running" }).waitFor();
+  await page.getByRole("link", { name: "relay" }).first().click();
+  await page.getByRole("option").first().waitFor();
+  run.kill("SIGKILL");
+  await ended;
+  await page.getByRole("heading", { level: 1 }).getByText("stopped").waitFor();
   await close(page);
 });

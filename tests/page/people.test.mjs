@@ -68,3 +68,20 @@ test("a refusal reaches the model with its reason", async () => {
   assert.match(server.rondo("show", thread), /not on a Friday/);
   await close(page);
 });
+
+test("a form appears also if the thread is read just before its run has ended", async () => {
+  const thread = await server.begin("letter", { to: "Eve" });
+  await server.until(thread, "waiting");
+  const page = await open(browser, server);
+  // The event of the form comes a moment before the thread is said to wait.
+  const begun = Date.now();
+  await page.route(new RegExp(`/threads/${thread}$`), async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    if (Date.now() - begun < 1500) Object.assign(body, { status: "running", forms: [] });
+    await route.fulfill({ response, json: body });
+  });
+  await page.locator(`a[href="/t/${thread}"]`).click();
+  await page.getByRole("region", { name: "boss waits for you" }).waitFor();
+  await close(page);
+});

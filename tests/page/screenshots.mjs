@@ -16,7 +16,10 @@ function slowed(server, workflow) {
   cpSync(join(ROOT, "workflows", workflow), folder, { recursive: true });
   const script = join(folder, "script.yaml");
   const text = readFileSync(script, "utf8");
-  writeFileSync(script, text.replace(/^( *)- (?=status:|raw:)/gm, "$1- delay_ms: 2500\n$1  ").replace(/- \{ (?=status:)/g, "- { delay_ms: 2500, "));
+  writeFileSync(
+    script,
+    text.replace(/^( *)- (?=status:|raw:)/gm, "$1- delay_ms: 2500\n$1  ").replace(/- \{ (?=status:)/g, "- { delay_ms: 2500, "),
+  );
 }
 
 const [server, browser] = await Promise.all([Server.start(), launch()]);

@@ -41,6 +41,8 @@ const PAGE = 500;
 /** How many steps back the events are read again, to know which visits are open: a stream tells of no visit that had begun. */
 const LOOK_BACK_STEPS = 200;
 const AGAIN_MS = 1000;
+/** How often a thread is read that another process runs: of one that was killed no event comes. */
+const ELSEWHERE_MS = 5000;
 
 interface Page {
   steps: Step[];
@@ -60,6 +62,9 @@ class Follower {
   private isClosed = false;
   private isReading = false;
   private isAsked = false;
+  /** An event said that the thread rests, and it is not yet read so. */
+  private isResting = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly id: string,
@@ -94,6 +99,7 @@ class Follower {
 
   stop() {
     this.isClosed = true;
+    clearTimeout(this.timer);
     this.end();
   }
 
@@ -111,6 +117,18 @@ class Follower {
     const isQuiet = thread.status !== "running";
     this.set({ thread, problem: null, ...(isQuiet && { visits: new Map() }), ...(hasEnded(thread) && { left: [] }) });
     if (hasEnded(thread)) this.end();
+    this.readAgain(thread);
+  }
+
+  /** Reads a thread again after a while, if no event tells that it has come to rest. */
+  private readAgain(thread: Thread) {
+    clearTimeout(this.timer);
+    if (thread.status !== "running") this.isResting = false;
+    else if (this.isResting || !thread.runs_here) {
+      // A tab that nobody sees reads when it is looked at.
+      const read = () => (document.hidden ? this.readAgain(thread) : void this.catchUp());
+      this.timer = setTimeout(read, this.isResting ? AGAIN_MS : ELSEWHERE_MS);
+    }
   }
 
   /** Reads the steps that are not known yet, a page at a time. */
@@ -169,6 +187,7 @@ class Follower {
         return;
       }
       case "step_started":
+        this.isResting = false;
         open(event.role ?? "", event.lane ?? "", event.visit ?? 0);
         break;
       case "model_delta":
@@ -204,14 +223,17 @@ class Follower {
       case "thread_waiting":
         visits.delete(keyOf(event));
         this.set({ visits });
+        this.isResting = true;
         void this.catchUp();
         return;
       case "thread_finished":
       case "error":
         this.set({ visits: new Map() });
+        this.isResting = true;
         void this.catchUp();
         return;
       case "thread_resumed":
+        this.isResting = false;
         void this.catchUp();
         return;
       default:
