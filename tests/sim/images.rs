@@ -328,12 +328,12 @@ fn steps(place: &Place) -> BTreeMap<u64, Value> {
     shown.iter().map(|step| (step["seq"].as_u64().unwrap(), step["step"].clone())).collect()
 }
 
-fn offline(name: &str) -> Vec<String> {
+pub fn offline(name: &str) -> Vec<String> {
     ["run", &fixture(name), "--offline", "-i", "topic=tides", "--json"].map(str::to_owned).to_vec()
 }
 
 /// A place where a run of the fixture was killed after `steps` steps.
-fn killed(name: &str, steps: usize) -> Place {
+pub fn killed(name: &str, steps: usize) -> Place {
     let place = Place::new();
     let mut run = place.start(offline(name));
     for _ in 0..steps {
@@ -343,7 +343,7 @@ fn killed(name: &str, steps: usize) -> Place {
     place
 }
 
-fn resume() -> Vec<String> {
+pub fn resume() -> Vec<String> {
     ["resume", "last", "--json"].map(str::to_owned).to_vec()
 }
 
@@ -370,7 +370,7 @@ pub const WORKLOADS: [(&str, Record); 4] = [
 ];
 
 /// How many images of a workload are checked at each change of the code.
-const IMAGES: usize = 1250;
+pub const IMAGES: usize = 1250;
 
 #[track_caller]
 fn survives(name: &str) {

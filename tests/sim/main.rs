@@ -7,11 +7,15 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod damage;
 mod disk;
 mod follow;
 mod images;
+mod race;
 mod random;
+mod soak;
 mod trace;
+mod workers;
 
 #[expect(dead_code, reason = "shared with the suite, which uses more of it")]
 #[path = "../suite/binary.rs"]

@@ -97,7 +97,11 @@ pub fn after_any_line(words: &[String], lines: usize, resume: impl Fn(&Place, &F
     }
 }
 
-/// Kills a run that takes so long, and what resumes it, eight times at random; `holds` gives how many steps were
+/// How many runs are killed, each [`KILLS`] times: with the lanes beside it more than 500 kills.
+const ROUNDS: usize = 32;
+const KILLS: usize = 8;
+
+/// Kills a run that takes so long, and what resumes it, [`KILLS`] times at random, [`ROUNDS`] times; `holds` gives how many steps were
 /// acknowledged. What is left is handed out with whether the thread is known, to be resumed.
 pub fn at_random_times(
     words: &[String],
@@ -107,10 +111,10 @@ pub fn at_random_times(
 ) {
     let again = ["resume", "last", "--json"].map(str::to_owned);
     let mut random = Random::seeded();
-    for round in 0..6 {
+    for round in 0..ROUNDS {
         let place = Place::new();
         let (mut is_known, mut acknowledged) = (false, 0);
-        for kill in 0..8 {
+        for kill in 0..KILLS {
             // Most of a run lies behind the opening of the store; a resumed one has less before it.
             let after = took.mul_f64(random.fraction() * if is_known { 0.7 } else { 1.0 });
             println!("round {round}, kill {kill}, after {after:?}");

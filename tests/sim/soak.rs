@@ -1,0 +1,110 @@
+//! `make soak`: crash images, the damage sweep and races in turn, for as long as it is told to.
+//!
+//! Its folder keeps the damaged store and how far the sweep is, so that the next call goes on from there.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::damage::{self, Counts, Subject};
+use crate::images::{self, WORKLOADS};
+use crate::race;
+
+/// The length of a turn of the sweep, which takes longest, and of each other part.
+const SWEEP_TURN: Duration = Duration::from_secs(40);
+const TURN: Duration = Duration::from_secs(20);
+/// How many faults and images are tried between two looks at the clock.
+const PORTION: usize = 200;
+
+/// What has been done, by all calls together.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Progress {
+    /// How many faults of the sweep have been tried.
+    swept: usize,
+    damage: Counts,
+    images: u64,
+    /// Of each workload, the number of the next image.
+    next_image: Vec<u64>,
+    rounds: u64,
+}
+
+impl Progress {
+    fn read(file: &Path) -> Self {
+        std::fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    fn write(&self, file: &Path) {
+        let new = file.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec_pretty(self).unwrap()).unwrap();
+        std::fs::rename(new, file).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "takes as long as it is told to: make soak"]
+fn soak() {
+    let minutes: f64 = std::env::var("MINUTES").ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(60.0);
+    let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak");
+    let progress_file = folder.join("progress.json");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut progress = Progress::read(&progress_file);
+    let store = folder.join("store");
+    if !store.exists() {
+        progress = Progress::default();
+        damage::make(&store);
+    }
+    let subject = Subject::of(&store);
+    let sweep = subject.sweep();
+    println!(
+        "{minutes} minutes; a store of {} bytes, of whose {} faults {} were tried before",
+        subject.size_bytes(),
+        sweep.len(),
+        progress.swept
+    );
+    let workloads: Vec<_> = WORKLOADS.into_iter().filter_map(|(name, record)| record(name)).collect();
+    // The first images are those of `make test`.
+    progress.next_image.resize(workloads.len(), images::IMAGES as u64);
+    let mut seen = vec![HashSet::new(); workloads.len()];
+    let head = race::head();
+    while Instant::now() < end {
+        let until = |turn: Instant, length: Duration| Instant::now() < end.min(turn + length);
+        let turn = Instant::now();
+        while until(turn, SWEEP_TURN) && progress.swept < sweep.len() {
+            let portion = &sweep[progress.swept..sweep.len().min(progress.swept + PORTION)];
+            progress.damage.merge(subject.tried(portion));
+            progress.swept += portion.len();
+        }
+        let turn = Instant::now();
+        while until(turn, TURN) && !workloads.is_empty() {
+            std::thread::scope(|scope| {
+                for ((workload, next), seen) in workloads.iter().zip(&mut progress.next_image).zip(&mut seen) {
+                    scope.spawn(|| *next = workload.check(*next, PORTION, seen));
+                }
+            });
+            progress.images += (PORTION * workloads.len()) as u64;
+        }
+        let turn = Instant::now();
+        while until(turn, TURN) {
+            race::round(progress.rounds, &head);
+            progress.rounds += 1;
+        }
+        progress.write(&progress_file);
+        println!("{}", progress.shown(sweep.len()));
+    }
+    assert_eq!(progress.damage.faults(), 0, "{}", progress.shown(sweep.len()));
+}
+
+impl Progress {
+    fn shown(&self, sweep: usize) -> String {
+        format!(
+            "sweep {} of {sweep}: {}\n{} crash images: 0 lost, 0 unopenable; {} rounds of 16 processes: 0 ruined",
+            self.swept,
+            self.damage.shown(),
+            self.images,
+            self.rounds
+        )
+    }
+}
