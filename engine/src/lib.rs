@@ -130,6 +130,7 @@ mod tell;
 mod temporary_folder;
 pub mod thread;
 pub mod trust;
+pub mod upkeep;
 mod views;
 mod web;
 

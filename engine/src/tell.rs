@@ -60,6 +60,15 @@ pub fn plural(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// A size in the largest unit that gives a whole number.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => plural(bytes, "byte"),
+        1024..1_048_576 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / 1_048_576),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

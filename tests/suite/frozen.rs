@@ -12,14 +12,15 @@ use serde_json::Value;
 
 use crate::binary::{Place, fixture};
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a folder with its files; the socket of a process that was killed stays behind.
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
         if path.is_dir() {
             copy(&path, &target);
-        } else {
+        } else if path.is_file() {
             fs::copy(&path, &target).unwrap();
         }
     }

@@ -54,3 +54,4 @@ mod three_terminals;
 mod tool_cache;
 mod tools;
 mod trust;
+mod upkeep;

@@ -18,7 +18,7 @@ use super::threads::listed;
 use super::{JsonArgs, StoreArgs, settings_files};
 use crate::Error;
 use crate::store::{Read, Row, StepStore};
-use crate::tell::{plural, tell};
+use crate::tell::{plural, size, tell};
 use crate::views::lines::{ThreadLine, thread_line};
 
 /// How many threads are shown before the question.
@@ -224,15 +224,6 @@ fn shown(sized: &[SizedThread]) -> String {
     match sized.len().checked_sub(MAX_SHOWN) {
         None | Some(0) => text,
         Some(more) => format!("{text}and {more} older ones\n"),
-    }
-}
-
-/// A size in the largest unit that gives a whole number.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => plural(bytes, "byte"),
-        1024..1_048_576 => format!("{} KiB", bytes / 1024),
-        _ => format!("{} MiB", bytes / 1_048_576),
     }
 }
 

@@ -20,6 +20,7 @@ mod explain;
 mod follow;
 mod fork;
 mod form;
+mod fsck;
 mod graph;
 mod hooks;
 mod in_flight;
@@ -116,6 +117,7 @@ enum Verb {
     Mcp(mcp::McpArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
+    Fsck(fsck::FsckArgs),
     Test(test::TestArgs),
     Tools(tools::ToolsArgs),
     Trust(trust::TrustArgs),
@@ -258,6 +260,7 @@ impl Verb {
             Self::Serve(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
+            Self::Fsck(args) => args.json.json,
             Self::Test(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
@@ -294,6 +297,7 @@ impl Verb {
             Self::Mcp(args) => mcp::mcp(&args),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
+            Self::Fsck(args) => fsck::fsck(&args, output),
             Self::Test(args) => test::test(&args, output),
             Self::Tools(args) => tools::tools(&args, output),
             Self::Trust(args) => trust::trust(&args, output),

@@ -6,7 +6,7 @@ use rondo_protocol::diagnostic::{Code, nearest};
 use super::failure::Failure;
 
 /// Verbs of other programs, with the command of rondo that does the same.
-const ELSEWHERE: [(&str, &str); 34] = [
+const ELSEWHERE: [(&str, &str); 33] = [
     ("check", "validate"),
     ("config", "doctor"),
     ("continue", "resume"),
@@ -19,7 +19,6 @@ const ELSEWHERE: [(&str, &str); 34] = [
     ("draw", "graph"),
     ("env", "doctor"),
     ("exec", "run"),
-    ("fsck", "verify"),
     ("history", "show"),
     ("info", "show"),
     ("inspect", "show"),

@@ -10,7 +10,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 use super::error::Damage;
-use super::keys;
+use super::keys::{self, Family};
 use super::{Base, Error, LaneRow, Parent, Raised, Row, Status};
 
 /// The store format that this build writes and reads.
@@ -238,6 +238,39 @@ pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
 pub(super) fn read_row_end(value: &[u8]) -> Result<(u64, u64), Error> {
     let mut fields = fields(value, ROW)?;
     (|| Some((fields.u64()?, fields.u64()?)))().ok_or_else(|| short(ROW))
+}
+
+/// What an entry belongs to, as far as its key and value tell.
+#[derive(Debug)]
+pub(super) enum CheckedEntry {
+    /// A step of its thread.
+    Step(u64),
+    /// A step of its thread that opened lanes.
+    Opened(u64),
+    /// An open lane.
+    Lane(LaneRow),
+    /// Its thread, or no thread.
+    Other,
+}
+
+/// Reads the key and the value of an entry that is neither a row, a step nor an object.
+pub(super) fn check_entry(family: Family, key: &[u8], value: &[u8]) -> Result<CheckedEntry, Error> {
+    use keys::EntryKind;
+    let kind = keys::entry_kind(key).ok_or_else(|| Damage::new("a key cannot be read").at(family, key))?;
+    Ok(match kind {
+        EntryKind::Place { seq } if value.is_empty() => CheckedEntry::Step(seq),
+        EntryKind::Place { .. } => return Err(Damage::new("the location of a step has a value").into()),
+        EntryKind::Visit => CheckedEntry::Step(read_seq(value)?),
+        EntryKind::Note { seq } => read_note(value).map(|_| CheckedEntry::Step(seq))?,
+        EntryKind::Lane => CheckedEntry::Lane(read_lane(value)?),
+        EntryKind::List { opened_by } => read_bytes(value, LIST).map(|_| CheckedEntry::Opened(opened_by))?,
+        EntryKind::Batch => read_bytes(value, BATCH).map(|_| CheckedEntry::Other)?,
+        EntryKind::BatchLine => read_bytes(value, BATCH_LINE).map(|_| CheckedEntry::Other)?,
+        EntryKind::Record => read_bytes(value, RECORD).map(|_| CheckedEntry::Other)?,
+        EntryKind::Hook => read_bytes(value, HOOK).map(|_| CheckedEntry::Other)?,
+        EntryKind::Format => read_format(value).map(|_| CheckedEntry::Other)?,
+        EntryKind::Ledger => read_ledger(value).map(|_| CheckedEntry::Other)?,
+    })
 }
 
 fn status_code(status: Status) -> u8 {

@@ -153,7 +153,62 @@ impl Frames {
 }
 
 const FULL: u8 = 1;
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
+
+/// A record of a log, put together from its parts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogRecord {
+    pub(super) bytes: Vec<u8>,
+    /// Whether the checksums of all parts are right.
+    pub(super) is_whole: bool,
+}
+
+/// Passes every record of a log to `visit` in order, also those that do not match their checksums. Reading goes on
+/// after damage wherever a header can be found: at the next block at the latest.
+pub(super) fn records(path: &Path, visit: &mut dyn FnMut(LogRecord)) -> std::io::Result<()> {
+    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    let mut begun: Option<LogRecord> = None;
+    loop {
+        block.clear();
+        file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+        if block.is_empty() {
+            break;
+        }
+        let mut rest = block.as_slice();
+        while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+            let [a, b, c, d, low, high, kind] = *header;
+            let length = usize::from(u16::from_le_bytes([low, high]));
+            let (bytes, next) = behind.split_at_checked(length).unwrap_or((behind, &[]));
+            rest = next;
+            if (kind, length) == (0, 0) {
+                break;
+            }
+            let is_whole = bytes.len() == length && checksum(kind, bytes) == u32::from_le_bytes([a, b, c, d]);
+            if let Some(mut record) = begun.take() {
+                record.is_whole &= is_whole && matches!(kind, MIDDLE | LAST);
+                if matches!(kind, MIDDLE | LAST) {
+                    record.bytes.extend_from_slice(bytes);
+                    if kind == LAST {
+                        visit(record);
+                    } else {
+                        begun = Some(record);
+                    }
+                    continue;
+                }
+                visit(record);
+            }
+            let record = LogRecord { bytes: bytes.to_vec(), is_whole: is_whole && matches!(kind, FULL | FIRST) };
+            if kind == FIRST { begun = Some(record) } else { visit(record) }
+        }
+    }
+    if let Some(record) = begun {
+        visit(LogRecord { is_whole: false, ..record });
+    }
+    Ok(())
+}
 
 /// Whether this is a record type of recycled logs.
 fn is_recycled(kind: u8) -> bool {

@@ -69,6 +69,90 @@ const BATCH_LINE: [u8; 2] = *b"ti";
 const RECORD: [u8; 2] = *b"jo";
 const HOOK: [u8; 2] = *b"hk";
 
+/// Every kind of key with its family. Those of the store itself follow below.
+const KINDS: [([u8; 2], Family); 13] = [
+    (OBJECT, Family::Objects),
+    (STEP, Family::Steps),
+    (PLACE, Family::Index),
+    (VISIT, Family::Index),
+    (COMPACTION, Family::Index),
+    (NOTE, Family::Notes),
+    (ROW, Family::Threads),
+    (LANE, Family::Threads),
+    (LIST, Family::Threads),
+    (BATCH, Family::Threads),
+    (BATCH_LINE, Family::Threads),
+    (RECORD, Family::Journal),
+    (HOOK, Family::Hooks),
+];
+
+/// The family of a key, by its kind.
+pub(super) fn family_of(key: &[u8]) -> Option<Family> {
+    if [FORMAT, LEDGER].contains(&key) {
+        return Some(Family::Meta);
+    }
+    KINDS.iter().find(|(kind, _)| key.starts_with(kind)).map(|(_, family)| *family)
+}
+
+/// The thread that a key belongs to; `None` for keys of objects, batches, hooks and the store itself.
+pub(super) fn thread_of(key: &[u8]) -> Option<ThreadId> {
+    let (kind, rest) = key.split_first_chunk::<2>()?;
+    match *kind {
+        STEP | VISIT | COMPACTION | NOTE | ROW | LANE | LIST | RECORD => thread(*rest.first_chunk()?),
+        PLACE => placed(key).map(|(thread, _)| thread),
+        _ => None,
+    }
+}
+
+/// The kind of an entry that is neither a row, a step nor an object, with the step that its key names.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum EntryKind {
+    Place { seq: u64 },
+    Visit,
+    Note { seq: u64 },
+    Lane,
+    List { opened_by: u64 },
+    Batch,
+    BatchLine,
+    Record,
+    Hook,
+    Format,
+    Ledger,
+}
+
+/// The kind of such an entry; `None` if its key has another shape.
+pub(super) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
+    if key == FORMAT {
+        return Some(EntryKind::Format);
+    }
+    if key == LEDGER {
+        return Some(EntryKind::Ledger);
+    }
+    let (kind, rest) = key.split_first_chunk::<2>()?;
+    let numbered = || thread_of(key).and_then(|_| Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?)));
+    match *kind {
+        PLACE => placed(key).map(|(_, seq)| EntryKind::Place { seq }),
+        VISIT | COMPACTION => {
+            let (names, _visit) = rest.get(16..)?.split_last_chunk::<8>()?;
+            let (lane, role) = std::str::from_utf8(names).ok()?.strip_suffix('\0')?.split_once('\0')?;
+            LanePath::new(lane).ok()?;
+            RoleName::new(role).ok()?;
+            thread_of(key).map(|_| EntryKind::Visit)
+        }
+        NOTE => numbered().map(|seq| EntryKind::Note { seq }),
+        LANE => lane_of_row(key).and(thread_of(key)).map(|_| EntryKind::Lane),
+        LIST => numbered().map(|opened_by| EntryKind::List { opened_by }),
+        BATCH => batch_of(key).map(|_| EntryKind::Batch),
+        BATCH_LINE => (rest.len() == 20).then_some(EntryKind::BatchLine),
+        RECORD => lane_of_record(key).and(thread_of(key)).map(|_| EntryKind::Record),
+        HOOK => {
+            let (length, space) = rest.split_first_chunk::<2>()?;
+            space.get(..usize::from(u16::from_be_bytes(*length))).map(|_| EntryKind::Hook)
+        }
+        _ => None,
+    }
+}
+
 /// The number of the store's format, in [`Family::Meta`]. Its value always has four bytes and no version.
 pub(super) const FORMAT: &[u8] = b"mefm";
 
@@ -156,6 +240,11 @@ pub(super) fn of(thread: &ThreadId) -> [(Family, Range<Vec<u8>>); 7] {
 /// An object, in [`Family::Objects`].
 pub(super) fn object(digest: Digest) -> Vec<u8> {
     join(OBJECT, &[digest.as_bytes()])
+}
+
+/// The digest in the key of an object.
+pub(super) fn object_of(key: &[u8]) -> Option<Digest> {
+    key.strip_prefix(&OBJECT)?.try_into().ok().map(Digest)
 }
 
 /// A step, in [`Family::Steps`].
@@ -395,7 +484,7 @@ mod tests {
 
     #[test]
     fn no_key_kind_begins_with_another() {
-        let kinds = [OBJECT, STEP, PLACE, VISIT, NOTE, ROW, LANE, LIST, RECORD, HOOK, *b"me"];
+        let kinds = [&KINDS.map(|(kind, _)| kind)[..], &[*b"me"]].concat();
         for (at, kind) in kinds.iter().enumerate() {
             assert!(!kinds.iter().skip(at + 1).any(|other| other == kind), "{kind:?} is used twice");
         }

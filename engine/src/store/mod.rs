@@ -9,6 +9,7 @@
 mod anchor;
 mod blocking;
 mod chain;
+pub mod check;
 mod codec;
 mod commit;
 mod error;

@@ -36,6 +36,9 @@ use super::{Error, frames};
 use crate::temporary_folder::temporary_folder;
 
 mod opening;
+mod salvage;
+
+pub(super) use salvage::{Examined, examine};
 
 use opening::{
     LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, is_half_made,
@@ -294,6 +297,58 @@ impl Tables for RocksReader {
     }
 }
 
+/// Tables of which some blocks may be damaged, for an examination.
+pub(super) trait Remnants: Tables {
+    /// The estimated number of entries.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn entries(&self) -> Result<u64, Error>;
+
+    /// The first key after `key` with which a table of the family begins; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+
+    /// What the store says that it has acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn ledger(&self) -> Result<Ledger, Error> {
+        let value = self.get(Family::Meta, keys::LEDGER)?;
+        value.map_or_else(|| Ok(Ledger::default()), |value| codec::read_ledger(&value))
+    }
+}
+
+impl Remnants for RocksReader {
+    fn entries(&self) -> Result<u64, Error> {
+        self.tables.entries()
+    }
+
+    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.tables.behind_damage(family, key)
+    }
+}
+
+impl Remnants for RocksTables {
+    fn entries(&self) -> Result<u64, Error> {
+        let mut all = 0;
+        for family in Family::ALL {
+            let estimated = self.db.property_int_value_cf(self.family(family)?, rocksdb::properties::ESTIMATE_NUM_KEYS);
+            all += estimated.map_err(|error| fault(&self.path, &error))?.unwrap_or(0);
+        }
+        Ok(all)
+    }
+
+    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let live = self.db.live_files().map_err(|error| fault(&self.path, &error))?;
+        let of_family = live.into_iter().filter(|file| file.column_family_name == family.name());
+        let begins = of_family.filter_map(|file| file.start_key).filter(|start| start.as_slice() > key);
+        Ok(begins.min())
+    }
+}
+
 struct RocksTables {
     db: DB,
     path: PathBuf,
@@ -317,11 +372,6 @@ impl RocksTables {
         self.db
             .cf_handle(family.name())
             .ok_or_else(|| Damage::new(format!("the column family {} is missing", family.name())).into())
-    }
-
-    fn ledger(&self) -> Result<Ledger, Error> {
-        let value = self.get(Family::Meta, keys::LEDGER)?;
-        value.map_or_else(|| Ok(Ledger::default()), |value| codec::read_ledger(&value))
     }
 
     /// Refuses a database of another format. An empty one has no format.

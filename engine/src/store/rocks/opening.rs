@@ -20,7 +20,7 @@ use super::super::manifest::{self, Position};
 use super::super::recovery::{Copy, DATABASE};
 use super::super::writer::Failure;
 use super::super::{Error, frames};
-use super::{Opened, RocksTables};
+use super::{Opened, Remnants as _, RocksTables};
 
 /// Block cache and memtables of one open database together.
 pub(super) const MEMORY_BYTES: usize = 64 << 20;
@@ -257,8 +257,48 @@ pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
         ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
             Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
         }
-        _ => Damage::new(what).into(),
+        _ => match file_named(&what) {
+            Some(name) => Damage::new(in_words(name, &what)).in_file(format!("db/{name}")).into(),
+            None => Damage::new(what).into(),
+        },
     }
+}
+
+/// The file of the database that an error of RocksDB names.
+pub(super) fn file_named(what: &str) -> Option<&str> {
+    let words = what.split(|c: char| c.is_whitespace() || matches!(c, '/' | ':' | ',' | ';' | '\'' | '"' | '(' | ')'));
+    let is_name = |word: &&str| {
+        let number = word.strip_suffix(".sst").or_else(|| word.strip_suffix(".log"));
+        number
+            .or_else(|| word.strip_prefix("MANIFEST-"))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    words.into_iter().find(is_name)
+}
+
+/// An error about a file, without the path of the store and the values of checksums.
+fn in_words(name: &str, what: &str) -> String {
+    if let Some(offset) = word_behind(what, " offset ").filter(|_| what.contains("block checksum mismatch")) {
+        return format!("the block at byte {offset} of {name} does not match its checksum");
+    }
+    if let Some((expected, found)) = sizes(what) {
+        return format!("{name} has {found} bytes where the manifest says {expected}");
+    }
+    if what.contains("No such file") {
+        return format!("{name} is missing");
+    }
+    let what = what.split("  The file ").next().unwrap_or_default();
+    format!("{name}: {what}")
+}
+
+/// The size that a table should have and the one that it has, from an error that says so.
+pub(super) fn sizes(what: &str) -> Option<(usize, usize)> {
+    let size = |mark| word_behind(what, mark)?.parse().ok();
+    size(" expected ").zip(size(" file system "))
+}
+
+fn word_behind<'a>(what: &'a str, mark: &str) -> Option<&'a str> {
+    what.split_once(mark).and_then(|(_, rest)| rest.split_whitespace().next())
 }
 
 /// What an opening may create.

@@ -1,0 +1,96 @@
+//! `rondo fsck`: examines a store and names what is damaged.
+
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_protocol::id::ThreadId;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::{Output, Style};
+use super::{JsonArgs, StoreArgs};
+use crate::store::check::{Examination, Fault, Progress};
+use crate::tell::{plural, size, tell};
+use crate::upkeep;
+
+/// How many threads a fault names in text; `--json` names all.
+const MAX_NAMED: usize = 5;
+
+/// How often the bar is drawn at most.
+const REDRAWS_PER_SECOND: u8 = 8;
+
+/// Examine a store: read everything in it and name what is damaged
+#[derive(Debug, clap::Args)]
+pub struct FsckArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let folder = args.store.folder()?;
+    let bar = bar();
+    let examined = upkeep::fsck(&folder, &mut |Progress { done, of }| {
+        bar.set_length(of.max(done));
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let examination = examined?;
+    for notice in &examination.notices {
+        tell(&format!("store: {notice}\n"));
+    }
+    for fault in &examination.faults {
+        output.show(fault, || fault_text(fault))?;
+    }
+    if !output.is_json() {
+        output.text(&sum(&folder, &examination))?;
+    }
+    Ok(if examination.faults.is_empty() { Exit::Done } else { Exit::Damaged })
+}
+
+/// A bar on a terminal; elsewhere nothing is drawn.
+fn bar() -> ProgressBar {
+    let is_shown = Style::stderr().is_terminal;
+    let target =
+        if is_shown { ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND) } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let style = ProgressStyle::with_template("{spinner} {wide_bar} {percent:>3}% of {human_len} entries, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if is_shown {
+        bar.enable_steady_tick(Duration::from_millis(125));
+    }
+    bar
+}
+
+fn fault_text(fault: &Fault) -> String {
+    let threads = match fault.threads.len() {
+        0 => "it is not known to touch a thread".to_owned(),
+        _ => format!("it touches {}", named(fault.threads.iter())),
+    };
+    format!("{}: {}\n  {threads}\n", fault.code, fault.what)
+}
+
+fn named<'a>(threads: impl ExactSizeIterator<Item = &'a ThreadId>) -> String {
+    let more = threads.len().saturating_sub(MAX_NAMED);
+    let named: Vec<&str> = threads.take(MAX_NAMED).map(ThreadId::as_str).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+/// What is proven, and what to do about the rest.
+fn sum(folder: &Path, examination: &Examination) -> String {
+    let Examination { faults, threads, whole_threads, steps, objects, bytes, .. } = examination;
+    let count = |faults: usize| plural(u64::try_from(faults).unwrap_or(u64::MAX), "fault");
+    let read = format!("{} and {} proven, {} read", plural(*steps, "step"), plural(*objects, "object"), size(*bytes));
+    let shown = folder.display();
+    if faults.is_empty() {
+        return format!("{shown} is whole: {}, {read}\n", plural(*threads, "thread"));
+    }
+    format!(
+        "{shown} is damaged: {}; {whole_threads} of {} whole, {read}\n",
+        count(faults.len()),
+        plural(*threads, "thread")
+    )
+}

@@ -1,0 +1,113 @@
+//! Reads whole families, past damaged blocks, and counts what is read.
+
+use std::cell::Cell;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::super::Error;
+use super::super::error::Damage;
+use super::super::keys::{self, Family};
+use super::super::rocks::Remnants;
+use super::super::tables::{Tables, Visited};
+use super::Progress;
+use super::faults::Faults;
+
+/// How many entries are read between two reports.
+const REPORT_EVERY: u64 = 4096;
+
+/// Tables that count what is read from them.
+pub(super) struct Counted<'a, T> {
+    tables: &'a T,
+    progress: Mutex<&'a mut (dyn FnMut(Progress) + Send)>,
+    of: u64,
+    done: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl<'a, T: Remnants> Counted<'a, T> {
+    pub(super) fn new(tables: &'a T, progress: &'a mut (dyn FnMut(Progress) + Send)) -> Result<Self, Error> {
+        let of = tables.entries()?;
+        Ok(Self { tables, progress: Mutex::new(progress), of, done: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, key: &[u8], value: &[u8]) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = u64::try_from(key.len() + value.len()).unwrap_or_default();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if done.is_multiple_of(REPORT_EVERY) {
+            (self.progress.lock())(Progress { done, of: self.of });
+        }
+    }
+}
+
+impl<T: Remnants> Tables for Counted<'_, T> {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.tables.get(family, key)
+    }
+
+    fn range(
+        &self,
+        family: Family,
+        keys: Range<Vec<u8>>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
+    ) -> Result<(), Error> {
+        self.tables.range(family, keys, &mut |key, value| {
+            self.count(key, value);
+            visit(key, value)
+        })
+    }
+}
+
+impl<T: Remnants> Remnants for Counted<'_, T> {
+    fn entries(&self) -> Result<u64, Error> {
+        self.tables.entries()
+    }
+
+    fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.tables.behind_damage(family, key)
+    }
+}
+
+/// What takes the key and the value of an entry, and adds the faults that it finds.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Result<(), Error> + 'a;
+
+/// Passes every readable entry of a family to `visit`. Damage that the tables or `visit` find is added to `faults`.
+/// After a damaged block reading goes on where the next table of the family begins.
+///
+/// # Errors
+/// Any error that is not damage.
+pub(super) fn read<T: Remnants>(
+    store: &Counted<'_, T>,
+    family: Family,
+    faults: &mut Faults,
+    visit: &mut Visit<'_>,
+) -> Result<(), Error> {
+    // No key begins with the byte 0xff: its first byte is that of a kind.
+    let mut from = Some(Vec::new());
+    while let Some(begin) = from {
+        let last = Cell::new(begin.clone());
+        let read = store.range(family, begin..vec![u8::MAX], &mut |key, value| {
+            last.set(key.to_vec());
+            if keys::family_of(key) != Some(family) {
+                let what = format!("the family {} holds a key of an unknown kind", family.name());
+                faults.add(Damage::new(what).at(family, key), keys::thread_of(key));
+                return Ok(ControlFlow::Continue(()));
+            }
+            let visited =
+                visit(key, value, faults).map_err(|error| error.at(family, key, keys::thread_of(key).as_ref()));
+            faults.take(visited, &[])?;
+            Ok(ControlFlow::Continue(()))
+        });
+        from = match faults.take(read, &[])? {
+            Some(()) => None,
+            None => store.behind_damage(family, &last.take())?,
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Examines a store: reads everything in it and names what is damaged, the threads that this touches, and what is
+//! proven whole.
+//!
+//! Laws. Nothing is changed and no lock is taken. Damage never ends an examination; only a store that cannot be read at
+//! all, or one of another version, does. The rules themselves are those of every reader: an opening
+//! (`rocks/opening.rs`), the chain of a thread (`chain.rs`), digests and value forms. Here is what no single reader can
+//! see: that every value has its thread, every reference its target, and every index entry its step.
+//!
+//! Memory grows with the objects (a digest each) and the damage, not with threads or steps.
+
+mod entries;
+mod faults;
+mod index;
+mod objects;
+mod threads;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use self::entries::Counted;
+pub use self::faults::Fault;
+use self::faults::Faults;
+use self::objects::Objects;
+use super::keys::Family;
+use super::rocks::{Examined, Remnants, examine};
+use super::{Error, Read as _};
+
+/// The result of an examination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// Every fault, in the order found.
+    pub faults: Vec<Fault>,
+    /// What could not be checked and what an opening would repair, one sentence each.
+    pub notices: Vec<String>,
+    /// The number of threads, those without a readable row included.
+    pub threads: u64,
+    /// The number of threads that no fault is known to touch.
+    pub whole_threads: u64,
+    /// The number of steps, rebinds and compactions whose digest and place in the chain are right.
+    pub steps: u64,
+    /// The number of objects whose digest is right.
+    pub objects: u64,
+    /// How many bytes of keys and values were read, before compression.
+    pub bytes: u64,
+}
+
+/// How far an examination is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Entries read.
+    pub done: u64,
+    /// The estimated number of all entries.
+    pub of: u64,
+}
+
+/// Examines the store in `folder`, next to its writer or alone. `progress` is called every few thousand entries.
+///
+/// # Errors
+/// [`Error::Io`] if there is no store or its files cannot be read; [`Error::Unsafe`]; [`Error::Format`] and
+/// [`Error::Version`] if another version wrote it; [`Error::Busy`] if writers keep replacing its files.
+pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Examination, Error> {
+    let Examined { reader, opened, damage } = examine(folder)?;
+    let mut faults = Faults::default();
+    for (damage, touched) in damage {
+        faults.add(damage, touched);
+    }
+    let mut examination = Examination { notices: opened.notices, ..Examination::default() };
+    if let Some(reader) = reader {
+        run(&reader, &mut faults, &mut examination, progress)?;
+    }
+    examination.faults = faults.into_list();
+    Ok(examination)
+}
+
+fn run<T: Remnants>(
+    tables: &T,
+    faults: &mut Faults,
+    examination: &mut Examination,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), Error> {
+    let store = Counted::new(tables, progress)?;
+    let mut objects = Objects::read(&store, faults)?;
+    let known = threads::check(&store, &mut objects, faults)?;
+    index::check(&store, &known, faults)?;
+    for family in [Family::Journal, Family::Notes, Family::Hooks, Family::Meta] {
+        entries::read(&store, family, faults, &mut |key, value, faults| {
+            threads::check_entry(&store, (family, key, value), faults)
+        })?;
+    }
+    threads::check_sum(&store, &known, faults)?;
+    faults.pass_on_to(&known.forks);
+    let touched = faults.touched();
+    let with_row = touched.iter().filter(|thread| matches!(store.row(thread), Ok(Some(_)))).count();
+    let count = |threads: usize| u64::try_from(threads).unwrap_or(u64::MAX);
+    examination.threads = known.threads + count(touched.len() - with_row);
+    examination.whole_threads = known.threads.saturating_sub(count(with_row));
+    examination.steps = known.steps;
+    examination.objects = objects.whole();
+    examination.bytes = store.bytes();
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! The upkeep of stores: what examines, mends and moves them. Each of these reads a store as any reader does, and
+//! changes none in place.
+//!
+//! This module knows nothing of terminals.
+
+mod fsck;
+
+pub use fsck::fsck;
