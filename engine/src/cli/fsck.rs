@@ -1,24 +1,20 @@
 //! `rondo fsck`: examines a store and names what is damaged.
 
 use std::path::Path;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, Style};
+use super::output::Output;
+use super::upkeep_bar::UpkeepBar;
 use super::{JsonArgs, StoreArgs};
-use crate::store::check::{Examination, Fault, Progress};
+use crate::store::check::{Examination, Fault};
 use crate::tell::{plural, size, tell};
 use crate::upkeep;
 
 /// How many threads a fault names in text; `--json` names all.
 const MAX_NAMED: usize = 5;
-
-/// How often the bar is drawn at most.
-const REDRAWS_PER_SECOND: u8 = 8;
 
 /// Examine a store: read everything in it and name what is damaged
 #[derive(Debug, clap::Args)]
@@ -31,12 +27,9 @@ pub struct FsckArgs {
 
 pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
-    let bar = bar();
-    let examined = upkeep::fsck(&folder, &mut |Progress { done, of }| {
-        bar.set_length(of.max(done));
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
+    let bar = UpkeepBar::new();
+    let examined = upkeep::fsck(&folder, &mut |at| bar.show(at));
+    bar.finish();
     let examination = examined?;
     for notice in &examination.notices {
         tell(&format!("store: {notice}\n"));
@@ -48,20 +41,6 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
         output.text(&sum(&folder, &examination))?;
     }
     Ok(if examination.faults.is_empty() { Exit::Done } else { Exit::Damaged })
-}
-
-/// A bar on a terminal; elsewhere nothing is drawn.
-fn bar() -> ProgressBar {
-    let is_shown = Style::stderr().is_terminal;
-    let target =
-        if is_shown { ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND) } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    let style = ProgressStyle::with_template("{spinner} {wide_bar} {percent:>3}% of {human_len} entries, {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    if is_shown {
-        bar.enable_steady_tick(Duration::from_millis(125));
-    }
-    bar
 }
 
 fn fault_text(fault: &Fault) -> String {

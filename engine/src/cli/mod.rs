@@ -8,6 +8,7 @@
 
 mod answer;
 mod approval;
+mod backup;
 mod batch;
 mod cancel;
 mod changed_file;
@@ -57,6 +58,7 @@ mod threads;
 mod tools;
 mod trust;
 mod unknown_verb;
+mod upkeep_bar;
 mod usage;
 mod validate;
 mod verify;
@@ -118,6 +120,7 @@ enum Verb {
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
     Fsck(fsck::FsckArgs),
+    Backup(backup::BackupArgs),
     Test(test::TestArgs),
     Tools(tools::ToolsArgs),
     Trust(trust::TrustArgs),
@@ -261,6 +264,7 @@ impl Verb {
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Fsck(args) => args.json.json,
+            Self::Backup(args) => args.json.json,
             Self::Test(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
@@ -298,6 +302,7 @@ impl Verb {
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Fsck(args) => fsck::fsck(&args, output),
+            Self::Backup(args) => backup::backup(&args, output),
             Self::Test(args) => test::test(&args, output),
             Self::Tools(args) => tools::tools(&args, output),
             Self::Trust(args) => trust::trust(&args, output),

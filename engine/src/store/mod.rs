@@ -7,6 +7,7 @@
 //! This module knows nothing of graphs, hooks, models or terminals. Only `rocks.rs` names RocksDB.
 
 mod anchor;
+pub mod backup;
 mod blocking;
 mod chain;
 pub mod check;

@@ -35,9 +35,11 @@ use super::writer::{Failure, Target, Writer};
 use super::{Error, frames};
 use crate::temporary_folder::temporary_folder;
 
+mod new_store;
 mod opening;
 mod salvage;
 
+pub(super) use new_store::NewStore;
 pub(super) use salvage::{Examined, examine};
 
 use opening::{

@@ -3,6 +3,8 @@
 //!
 //! This module knows nothing of terminals.
 
+mod backup;
 mod fsck;
 
+pub use backup::backup;
 pub use fsck::fsck;

@@ -278,6 +278,7 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     frozen::copy(&place.store(), &cut);
     std::fs::write(cut.join("db/CURRENT"), "").unwrap();
     words.push(vec!["fsck", "--store", cut.to_str().unwrap()]);
+    words.push(vec!["backup", "copy"]);
     let mut seen = BTreeSet::new();
     for words in words {
         for line in place.run(words.iter().chain(&["--json"])).json() {

@@ -1,0 +1,42 @@
+//! The progress bar of verbs that read or write a whole store.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output::Style;
+use crate::store::check::Progress;
+
+/// How often the bar is drawn at most.
+const REDRAWS_PER_SECOND: u8 = 8;
+
+/// A bar on a terminal; elsewhere nothing is drawn.
+pub(super) struct UpkeepBar(ProgressBar);
+
+impl UpkeepBar {
+    pub(super) fn new() -> Self {
+        let is_shown = Style::stderr().is_terminal;
+        let target = if is_shown {
+            ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style =
+            ProgressStyle::with_template("{spinner} {wide_bar} {percent:>3}% of {human_len} entries, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        if is_shown {
+            bar.enable_steady_tick(Duration::from_millis(125));
+        }
+        Self(bar)
+    }
+
+    pub(super) fn show(&self, Progress { done, of }: Progress) {
+        self.0.set_length(of.max(done));
+        self.0.set_position(done);
+    }
+
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
