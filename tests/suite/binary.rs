@@ -117,7 +117,11 @@ pub struct Running {
 impl Running {
     /// Starts `command`, whose stdout and stderr are pipes.
     pub fn of(mut command: Command) -> Self {
-        let mut child = command.spawn().unwrap();
+        Self::child(command.spawn().unwrap())
+    }
+
+    /// A child whose stdout and stderr are pipes.
+    pub fn child(mut child: Child) -> Self {
         let (sender, lines) = channel();
         let out = child.stdout.take().unwrap();
         std::thread::spawn(move || {

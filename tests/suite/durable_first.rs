@@ -59,6 +59,10 @@ impl Read for Gated {
         self.inner.list(thread, opened_by)
     }
 
+    fn lists(&self, thread: &ThreadId) -> Result<Vec<u64>, Error> {
+        self.inner.lists(thread)
+    }
+
     fn own_records(
         &self,
         thread: &ThreadId,

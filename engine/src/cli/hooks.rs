@@ -1,6 +1,6 @@
 //! Adds the verbs of hook kinds to the command line, and their flags to `run` and `resume`. The registry lists them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +25,9 @@ use crate::config::Flags;
 use crate::conversation::rebuild;
 use crate::env::Env;
 use crate::grant::Grants;
-use crate::hook::{Action, Argument, HookKind, KeySpace, Registry, SubcommandContext, SubcommandOutput, subcommand};
+use crate::hook::{
+    Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
+};
 use crate::host::answers_from::read_script;
 use crate::local::RaisedLimits;
 use crate::store::Read;
@@ -140,6 +142,27 @@ fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r 
         .flat_map(of_kind)
         .filter(move |(_, known)| known.name == verb)
         .flat_map(|(kind, known)| known.actions.into_iter().map(move |action| (kind, action)))
+}
+
+/// The action by which kinds learn the answers of a thread.
+const LEARNING: &str = "warm";
+
+/// Lets every kind that can learn the answers of a thread.
+pub fn learn(thread: &ThreadId, store: &Path, registry: &Registry, output: &mut Output) -> Result<(), Failure> {
+    let verbs = registry.kinds().flat_map(|kind| kind.subcommands());
+    let learning = |verb: &Subcommand| verb.actions.iter().any(|action| action.name == LEARNING);
+    let verbs: BTreeSet<&str> = verbs.filter(learning).map(|verb| verb.name).collect();
+    for verb in verbs {
+        let called = Called {
+            verb: verb.to_owned(),
+            action: LEARNING.to_owned(),
+            asked: [(THREAD.to_owned(), thread.to_string())].into(),
+            store: Some(store.to_owned()),
+            is_json: output.is_json(),
+        };
+        run(called, registry, output)?;
+    }
+    Ok(())
 }
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
@@ -306,7 +329,7 @@ impl SubcommandContext for StoreContext<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::{BuildContext, Flag, Hook, Subcommand};
+    use crate::hook::{BuildContext, Flag, Hook};
 
     struct Counting;
 

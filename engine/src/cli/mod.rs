@@ -18,12 +18,14 @@ mod diff;
 mod doctor;
 mod dry_run;
 mod explain;
+mod export;
 mod follow;
 mod fork;
 mod form;
 mod fsck;
 mod graph;
 mod hooks;
+mod import;
 mod in_flight;
 mod init;
 mod input;
@@ -121,6 +123,8 @@ enum Verb {
     Verify(verify::VerifyArgs),
     Fsck(fsck::FsckArgs),
     Backup(backup::BackupArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Test(test::TestArgs),
     Tools(tools::ToolsArgs),
     Trust(trust::TrustArgs),
@@ -265,11 +269,13 @@ impl Verb {
             Self::Verify(args) => args.json.json,
             Self::Fsck(args) => args.json.json,
             Self::Backup(args) => args.json.json,
+            Self::Import(args) => args.json.json,
             Self::Test(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
             Self::Doctor(args) => args.json.json,
             Self::Init(_)
+            | Self::Export(_)
             | Self::Graph(_)
             | Self::Mcp(_)
             | Self::Schema(_)
@@ -303,6 +309,8 @@ impl Verb {
             Self::Verify(args) => verify::verify(&args, output),
             Self::Fsck(args) => fsck::fsck(&args, output),
             Self::Backup(args) => backup::backup(&args, output),
+            Self::Export(args) => export::export(&args, output),
+            Self::Import(args) => import::import(&args, output),
             Self::Test(args) => test::test(&args, output),
             Self::Tools(args) => tools::tools(&args, output),
             Self::Trust(args) => trust::trust(&args, output),

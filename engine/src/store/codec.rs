@@ -6,8 +6,9 @@
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
+use serde::{Deserialize, Serialize};
 
 use super::error::Damage;
 use super::keys::{self, Family};
@@ -39,6 +40,7 @@ pub(super) const RECORD: Form = Form { name: "journal record", version: 1 };
 pub(super) const HOOK: Form = Form { name: "hook's value", version: 1 };
 const VISIT: Form = Form { name: "visit", version: 1 };
 const LEDGER: Form = Form { name: "ledger", version: 1 };
+const IMPORT: Form = Form { name: "mark of an import", version: 1 };
 
 /// A stored step before it is verified.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +72,44 @@ impl Ledger {
     pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self { batches: fields.u64()?, steps: fields.u64()?, chain: fields.array()? })
     }
+}
+
+/// The mark of an import that has not ended: what it brings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ImportMark {
+    /// Random, of this import.
+    pub(super) token: [u8; 16],
+    pub(super) threads: Vec<ThreadId>,
+    pub(super) batches: Vec<BatchId>,
+}
+
+impl ImportMark {
+    pub(super) fn names(&self, thread: &ThreadId) -> bool {
+        self.threads.contains(thread)
+    }
+}
+
+pub(super) fn write_import_mark(mark: &ImportMark) -> Vec<u8> {
+    let mut value = write_bytes(IMPORT, &mark.token);
+    for ids in [
+        mark.threads.iter().map(|thread| keys::id_bytes(thread.as_str())).collect::<Vec<_>>(),
+        mark.batches.iter().map(|batch| keys::id_bytes(batch.as_str())).collect(),
+    ] {
+        push_length(&mut value, ids.len());
+        value.extend(ids.into_iter().flatten());
+    }
+    value
+}
+
+pub(super) fn read_import_mark(value: &[u8]) -> Result<ImportMark, Error> {
+    let mut fields = fields(value, IMPORT)?;
+    let mark = (|| {
+        let token = fields.array()?;
+        let threads = fields.list(Fields::thread)?;
+        let batches = fields.list(|fields| keys::batch_with(fields.array()?))?;
+        fields.rest.is_empty().then_some(ImportMark { token, threads, batches })
+    })();
+    mark.ok_or_else(|| short(IMPORT))
 }
 
 pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
@@ -118,11 +158,11 @@ fn kind_code(kind: Kind) -> u8 {
     }
 }
 
-/// Encodes a note as JSON without empty members.
+/// A note as canonical JSON without empty members.
 ///
 /// # Errors
 /// [`Error::Malformed`] if a figure in it is not a number.
-pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
+pub fn note_json(note: &Note) -> Result<Vec<u8>, Error> {
     // A cost of zero is written; a count of zero is not.
     let says = |name: &[u8], value: &[u8]| match value {
         b"null" => false,
@@ -130,8 +170,15 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
         _ => true,
     };
     let malformed = |error| Error::Malformed { what: format!("a note has no canonical form: {error}") };
-    let note = canonical::to_bytes_of(note, &says).map_err(malformed)?;
-    Ok(write_bytes(NOTE, &note))
+    canonical::to_bytes_of(note, &says).map_err(malformed)
+}
+
+/// Encodes a note.
+///
+/// # Errors
+/// As [`note_json`].
+pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
+    Ok(write_bytes(NOTE, &note_json(note)?))
 }
 
 pub(super) fn read_note(value: &[u8]) -> Result<Note, Error> {
@@ -270,6 +317,7 @@ pub(super) fn check_entry(family: Family, key: &[u8], value: &[u8]) -> Result<Ch
         EntryKind::Hook => read_bytes(value, HOOK).map(|_| CheckedEntry::Other)?,
         EntryKind::Format => read_format(value).map(|_| CheckedEntry::Other)?,
         EntryKind::Ledger => read_ledger(value).map(|_| CheckedEntry::Other)?,
+        EntryKind::Import => read_import_mark(value).map(|_| CheckedEntry::Other)?,
     })
 }
 
@@ -498,6 +546,7 @@ mod tests {
             ("hook", write_bytes(HOOK, b"{}")),
             ("visit", write_seq(258)),
             ("ledger", write_ledger(&ledger)),
+            ("mark of an import", write_import_mark(&mark())),
             ("format", write_format()),
         ]
         .iter()
@@ -506,6 +555,12 @@ mod tests {
         .collect::<Vec<_>>()
         .join("\n");
         insta::assert_snapshot!(page);
+    }
+
+    fn mark() -> ImportMark {
+        let id = "01jd8x3k5mzqw7v2r9t4bcefgh";
+        let (threads, batches) = (vec![ThreadId::new(id).unwrap()], vec![BatchId::new(id).unwrap()]);
+        ImportMark { token: [7; 16], threads, batches }
     }
 
     #[test]
@@ -525,6 +580,9 @@ mod tests {
         }
         let ledger = Ledger { batches: u64::MAX, steps: 1, chain: [8; 32] };
         assert_eq!(read_ledger(&write_ledger(&ledger)), Ok(ledger));
+        for mark in [mark(), ImportMark::default()] {
+            assert_eq!(read_import_mark(&write_import_mark(&mark)), Ok(mark));
+        }
     }
 
     #[test]
@@ -544,6 +602,7 @@ mod tests {
             let _ = (read_lane(&value), [LIST, RECORD, HOOK].map(|form| read_bytes(&bytes, form).is_ok()), read_format(&bytes));
             let _ = (read_row(&value), read_step(&value), read_object(&value), read_note(&value), read_ledger(&value));
             let _ = (read_row(&bytes), read_step(&bytes), read_object(&bytes), read_note(&bytes), read_seq(&bytes));
+            let _ = (read_import_mark(&value), read_import_mark(&bytes));
         }
 
         #[test]

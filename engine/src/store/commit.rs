@@ -83,6 +83,19 @@ pub struct VisitKey {
     pub visit: u64,
 }
 
+impl VisitKey {
+    /// Where a record is found: a step by its visit, a compaction by the last visit that it covers, a rebind not at
+    /// all.
+    pub fn of(record: &Record, visit: u64) -> Option<Self> {
+        let (index, lane, role) = match record {
+            Record::Step(step) => (VisitIndex::Steps, &step.lane, &step.role),
+            Record::Compaction(compaction) => (VisitIndex::Compactions, &compaction.lane, &compaction.role),
+            Record::Rebind(_) => return None,
+        };
+        Some(Self { index, lane: lane.clone(), role: role.clone(), visit })
+    }
+}
+
 /// A record to store.
 #[derive(Debug, Clone)]
 pub struct NewStep {

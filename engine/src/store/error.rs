@@ -39,6 +39,9 @@ pub enum Error {
         /// The holder's process id; 0 if unknown.
         pid: u32,
     },
+    /// Another import began, or the store was opened anew, before an import was complete. Nothing of it is visible.
+    #[error("the import was ended by another one, or the store was opened anew before it was complete")]
+    ImportEnded,
     /// The folder or a file in it cannot be used.
     #[error("{path}: {what}")]
     Io {
@@ -82,7 +85,7 @@ impl Error {
     /// The code, which has a documentation page.
     pub fn code(&self) -> Code {
         match self {
-            Self::Conflict { .. } => Code::StoreConflict,
+            Self::Conflict { .. } | Self::ImportEnded => Code::StoreConflict,
             Self::Damaged(damage) => damage.code,
             Self::Poisoned { .. } => Code::StorePoisoned,
             Self::Busy { .. } => Code::StoreBusy,

@@ -88,7 +88,7 @@ const KINDS: [([u8; 2], Family); 13] = [
 
 /// The family of a key, by its kind.
 pub(super) fn family_of(key: &[u8]) -> Option<Family> {
-    if [FORMAT, LEDGER].contains(&key) {
+    if [FORMAT, LEDGER, IMPORT].contains(&key) {
         return Some(Family::Meta);
     }
     KINDS.iter().find(|(kind, _)| key.starts_with(kind)).map(|(_, family)| *family)
@@ -118,6 +118,7 @@ pub(super) enum EntryKind {
     Hook,
     Format,
     Ledger,
+    Import,
 }
 
 /// The kind of such an entry; `None` if its key has another shape.
@@ -127,6 +128,9 @@ pub(super) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
     }
     if key == LEDGER {
         return Some(EntryKind::Ledger);
+    }
+    if key == IMPORT {
+        return Some(EntryKind::Import);
     }
     let (kind, rest) = key.split_first_chunk::<2>()?;
     let numbered = || thread_of(key).and_then(|_| Some(u64::from_be_bytes(rest.get(16..)?.try_into().ok()?)));
@@ -158,6 +162,9 @@ pub(super) const FORMAT: &[u8] = b"mefm";
 
 /// The key of [`super::codec::Ledger`], in [`Family::Meta`].
 pub(super) const LEDGER: &[u8] = b"melg";
+
+/// The key of [`super::codec::ImportMark`], in [`Family::Meta`].
+pub(super) const IMPORT: &[u8] = b"meim";
 
 /// How many bytes of a digest a place key holds. The others are compared with the step itself.
 const PLACE_DIGEST_BYTES: usize = 16;
@@ -197,6 +204,11 @@ pub(super) fn list(thread: &ThreadId, opened_by: u64) -> Vec<u8> {
     numbered(LIST, thread, opened_by)
 }
 
+/// The lists of a thread, in [`Family::Threads`].
+pub(super) fn lists(thread: &ThreadId) -> Range<Vec<u8>> {
+    below(of_thread(LIST, thread))
+}
+
 /// A batch, in [`Family::Threads`].
 pub(super) fn batch(batch: &BatchId) -> Vec<u8> {
     join(BATCH, &[&id_bytes(batch.as_str())])
@@ -209,8 +221,19 @@ pub(super) fn batches(after: Option<&BatchId>) -> Range<Vec<u8>> {
 }
 
 pub(super) fn batch_of(key: &[u8]) -> Option<BatchId> {
-    let bits = u128::from_be_bytes(key.strip_prefix(&BATCH)?.try_into().ok()?);
+    batch_with(key.strip_prefix(&BATCH)?.try_into().ok()?)
+}
+
+/// The batch with these 128 bits.
+pub(super) fn batch_with(bytes: [u8; 16]) -> Option<BatchId> {
+    let bits = u128::from_be_bytes(bytes);
     Some(BatchId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
+}
+
+/// The batch in the key of one of its lines.
+pub(super) fn batch_of_line(key: &[u8]) -> Option<BatchId> {
+    let (id, _line) = key.strip_prefix(&BATCH_LINE)?.split_last_chunk::<4>()?;
+    batch_with(id.try_into().ok()?)
 }
 
 /// A line of a batch, in [`Family::Threads`].
@@ -412,7 +435,7 @@ pub(super) fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
 }
 
 /// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
-fn id_bytes(id: &str) -> [u8; 16] {
+pub(super) fn id_bytes(id: &str) -> [u8; 16] {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'h' => byte - b'a' + 10,
@@ -477,6 +500,7 @@ mod tests {
             ("hooks    value", hook("log", b"k1").unwrap()),
             ("meta     format", FORMAT.to_vec()),
             ("meta     ledger", LEDGER.to_vec()),
+            ("meta     import", IMPORT.to_vec()),
         ];
         let page = keys.iter().map(|(name, key)| format!("{name}: {}", hex(key))).collect::<Vec<_>>().join("\n");
         insta::assert_snapshot!(page);

@@ -221,6 +221,11 @@ impl Read for MemoryStore {
         Ok(self.contents.lock().threads.get(thread).and_then(|thread| thread.lists.get(&opened_by).cloned()))
     }
 
+    fn lists(&self, thread: &ThreadId) -> Result<Vec<u64>, Error> {
+        let contents = self.contents.lock();
+        Ok(contents.threads.get(thread).map(|thread| thread.lists.keys().copied().collect()).unwrap_or_default())
+    }
+
     fn own_records(
         &self,
         thread: &ThreadId,

@@ -18,14 +18,17 @@ pub mod folder;
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+pub mod import;
 mod keys;
 mod lineage;
 mod lock;
 mod manifest;
 mod memory;
 mod recovery;
+pub mod references;
 mod rocks;
 mod row;
+pub mod staging;
 mod tables;
 mod write;
 mod writer;
@@ -33,6 +36,7 @@ mod writer;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use codec::note_json;
 pub use commit::{
     Commit, Deletion, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep,
     VisitIndex, VisitKey,
@@ -81,6 +85,9 @@ pub trait Read: Send + Sync {
 
     /// The evaluated list of the `each` that step `opened_by` opened, as committed.
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error>;
+
+    /// The steps whose evaluated lists are stored, in order: see [`list`](Self::list).
+    fn lists(&self, thread: &ThreadId) -> Result<Vec<u64>, Error>;
 
     /// Passes the records within `seqs` that are stored under this thread itself, in order and not verified, to
     /// `visit` until it returns `false`. A fork's first records are stored under its base.

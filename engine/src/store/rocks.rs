@@ -32,7 +32,7 @@ use super::recovery::{self, Copy, DATABASE};
 use super::tables::{Change, Tables, Visited, WriteTables};
 use super::write::{Write, WriteStore};
 use super::writer::{Failure, Target, Writer};
-use super::{Error, frames};
+use super::{Error, frames, import};
 use crate::temporary_folder::temporary_folder;
 
 mod new_store;
@@ -124,6 +124,10 @@ impl RocksStore {
             return Err(displaced);
         }
         lock.check_place()?;
+        if let Some(mark) = import::mark(&tables)? {
+            import::abandon(&tables, &mark)?;
+            opened.notices.push("an import was interrupted; what it had written has been removed".to_owned());
+        }
         if let Some(manifest) = tables.manifest()? {
             anchor.set_manifest(manifest)?;
         }
@@ -444,8 +448,9 @@ impl Tables for RocksTables {
     }
 }
 
-impl WriteTables for RocksTables {
-    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
+impl RocksTables {
+    /// Applies all changes or none.
+    fn write_with(&self, changes: &[Change], options: &WriteOptions) -> Result<(), String> {
         let mut batch = WriteBatch::default();
         for Change { family, key, value } in changes {
             let family = self.family(*family).map_err(|error| error.to_string())?;
@@ -454,10 +459,16 @@ impl WriteTables for RocksTables {
                 None => batch.delete_cf(family, key),
             }
         }
+        self.written_bytes.fetch_add(batch.size_in_bytes() as u64, Ordering::Relaxed);
+        self.db.write_opt(batch, options).map_err(|error| error.to_string())
+    }
+}
+
+impl WriteTables for RocksTables {
+    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
         let mut options = WriteOptions::default();
         options.set_sync(sync);
-        self.written_bytes.fetch_add(batch.size_in_bytes() as u64, Ordering::Relaxed);
-        self.db.write_opt(batch, &options).map_err(|error| error.to_string())
+        self.write_with(changes, &options)
     }
 
     fn manifest(&self) -> Result<Option<Position>, Error> {

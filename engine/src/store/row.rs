@@ -59,7 +59,8 @@ impl Row {
 }
 
 /// The visit of a role that started a child thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Parent {
     /// The thread of the role.
     pub thread: ThreadId,
@@ -72,7 +73,8 @@ pub struct Parent {
 }
 
 /// A limit that was changed after the start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Raised {
     /// The limit's name in the policy.
     pub key: String,
@@ -98,7 +100,7 @@ pub struct LaneRow {
 }
 
 /// The status of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Started and not ended. Whether a process drives it now is not stored.

@@ -202,6 +202,12 @@ impl<T: Tables> Read for T {
         })
     }
 
+    fn lists(&self, thread: &ThreadId) -> Result<Vec<u64>, Error> {
+        page(self, (Family::Threads, keys::lists(thread)), usize::MAX, Some(thread), |key, _| {
+            keys::seq(key).ok_or_else(|| strange(Family::Threads, key, "list"))
+        })
+    }
+
     fn own_records(
         &self,
         thread: &ThreadId,

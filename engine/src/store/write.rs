@@ -7,9 +7,10 @@ use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::commit::CommitHeader;
+use super::import::ImportWrite;
 use super::keys::{self, Family};
 use super::tables::{Change, Tables};
-use super::{Commit, Deletion, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, StepStore, codec};
+use super::{Commit, Deletion, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepStore, codec};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
@@ -26,6 +27,8 @@ pub(crate) enum Write {
         changes: Vec<Change>,
         sync: bool,
     },
+    /// Threads from elsewhere.
+    Import(Box<ImportWrite>),
     /// Threads to delete, each with the version of its row, and the lines of batches that change with that.
     Delete {
         threads: Vec<(ThreadId, u64)>,
@@ -64,9 +67,7 @@ impl Write {
     /// Encodes lines of a batch, and the batch itself if there is one.
     fn batch(batch: &BatchId, lines: &[(u32, Vec<u8>)], record: Option<&[u8]>, sync: bool) -> Self {
         let lines = lines.iter().map(|(line, bytes)| batch_line(batch, *line, bytes));
-        let record = record.map(|record| Some(codec::write_bytes(codec::BATCH, record)));
-        let record = record.map(|value| Change { family: Family::Threads, key: keys::batch(batch), value });
-        let changes = lines.chain(record);
+        let changes = lines.chain(record.map(|record| self::batch(batch, record)));
         Self::Changes { changes: changes.collect(), sync }
     }
 
@@ -75,7 +76,7 @@ impl Write {
         match self {
             Self::Commit(commit) => Some(&commit.header.thread),
             Self::Records { thread, .. } => Some(thread),
-            Self::Delete { .. } | Self::Changes { .. } => None,
+            Self::Delete { .. } | Self::Import(_) | Self::Changes { .. } => None,
         }
     }
 
@@ -83,7 +84,7 @@ impl Write {
     pub(crate) fn row(&self) -> Option<(&ThreadId, u64)> {
         match self {
             Self::Commit(commit) => Some((&commit.header.thread, commit.header.version)),
-            Self::Records { .. } | Self::Delete { .. } | Self::Changes { .. } => None,
+            Self::Records { .. } | Self::Delete { .. } | Self::Import(_) | Self::Changes { .. } => None,
         }
     }
 
@@ -102,6 +103,7 @@ impl Write {
                 }
                 Ok(true)
             }
+            Self::Import(import) => import.is_stored(store),
             Self::Records { .. } | Self::Changes { .. } => Ok(false),
         }
     }
@@ -113,6 +115,7 @@ impl Write {
             Self::Delete { threads, lines, .. } => {
                 size_of_val(threads.as_slice()) + lines.iter().map(Change::size_bytes).sum::<usize>()
             }
+            Self::Import(import) => import.size_bytes(),
             Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
         }
     }
@@ -146,14 +149,8 @@ impl EncodedCommit {
         let digest = step.as_ref().map_or([0; 32], |step| step.digest.0);
         let link = [&row_key[..], &row.version.to_be_bytes(), &digest].concat();
         if let Some(step) = step {
-            let (digest, seq) = (step.digest, step.seq);
-            let visit = step.found_by.as_ref().map_or(0, |key| key.visit);
-            let value = codec::write_step(digest, visit, &step.bytes);
-            change(Family::Steps, keys::step(&thread, seq), Some(value));
-            change(Family::Notes, keys::note(&thread, seq), Some(codec::write_note(&step.note)?));
-            change(Family::Index, keys::place(digest, &thread, seq), Some(Vec::new()));
-            if let Some(key) = &step.found_by {
-                change(Family::Index, keys::visit(&thread, key), Some(codec::write_seq(seq)));
+            for Change { family, key, value } in self::step(&thread, &step)? {
+                change(family, key, value);
             }
         }
         let mut closed = Vec::new();
@@ -189,9 +186,32 @@ impl EncodedCommit {
     }
 }
 
-fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
+/// A step with its note and what finds it.
+///
+/// # Errors
+/// [`Error::Malformed`] if its note has no JSON form.
+pub(super) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Error> {
+    let (digest, seq) = (step.digest, step.seq);
+    let visit = step.found_by.as_ref().map_or(0, |key| key.visit);
+    let change = |family, key, value| Change { family, key, value: Some(value) };
+    let mut changes = vec![
+        change(Family::Steps, keys::step(thread, seq), codec::write_step(digest, visit, &step.bytes)),
+        change(Family::Notes, keys::note(thread, seq), codec::write_note(&step.note)?),
+        change(Family::Index, keys::place(digest, thread, seq), Vec::new()),
+    ];
+    let found_by = step.found_by.as_ref();
+    changes.extend(found_by.map(|key| change(Family::Index, keys::visit(thread, key), codec::write_seq(seq))));
+    Ok(changes)
+}
+
+pub(super) fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
     let value = Some(codec::write_bytes(codec::BATCH_LINE, bytes));
     Change { family: Family::Threads, key: keys::batch_line(batch, line), value }
+}
+
+pub(super) fn batch(batch: &BatchId, record: &[u8]) -> Change {
+    let value = Some(codec::write_bytes(codec::BATCH, record));
+    Change { family: Family::Threads, key: keys::batch(batch), value }
 }
 
 pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {

@@ -5,6 +5,8 @@
 
 mod backup;
 mod fsck;
+mod transfer;
 
 pub use backup::backup;
 pub use fsck::fsck;
+pub use transfer::{Chosen, Exported, Staged, export, import, stage};

@@ -4,3 +4,4 @@
 mod backup;
 mod damage;
 mod fsck;
+mod transfer;

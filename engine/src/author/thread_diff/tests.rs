@@ -260,6 +260,10 @@ impl Read for Counting<'_> {
         self.count().list(thread, opened_by)
     }
 
+    fn lists(&self, thread: &ThreadId) -> Result<Vec<u64>, Error> {
+        self.count().lists(thread)
+    }
+
     fn own_records(
         &self,
         thread: &ThreadId,

@@ -1,10 +1,12 @@
 //! Reads whole families, past damaged blocks, and counts what is read.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use rondo_protocol::id::ThreadId;
 
 use super::super::Error;
 use super::super::error::Damage;
@@ -24,12 +26,20 @@ pub(super) struct Counted<'a, T> {
     of: u64,
     done: AtomicU64,
     bytes: AtomicU64,
+    /// Threads of an import that has not ended: without their rows they are not there.
+    unfinished: BTreeSet<ThreadId>,
 }
 
 impl<'a, T: Remnants> Counted<'a, T> {
     pub(super) fn new(tables: &'a T, progress: &'a mut (dyn FnMut(Progress) + Send)) -> Result<Self, Error> {
-        let of = tables.entries()?;
-        Ok(Self { tables, progress: Mutex::new(progress), of, done: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+        let (of, progress) = (tables.entries()?, Mutex::new(progress));
+        let (done, bytes, unfinished) = (AtomicU64::new(0), AtomicU64::new(0), BTreeSet::new());
+        Ok(Self { tables, progress, of, done, bytes, unfinished })
+    }
+
+    /// Passes over the entries of these threads from now on.
+    pub(super) fn pass_over(&mut self, unfinished: impl IntoIterator<Item = ThreadId>) {
+        self.unfinished.extend(unfinished);
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -59,7 +69,9 @@ impl<T: Remnants> Tables for Counted<'_, T> {
     ) -> Result<(), Error> {
         self.tables.range(family, keys, &mut |key, value| {
             self.count(key, value);
-            visit(key, value)
+            let is_unfinished = !self.unfinished.is_empty()
+                && keys::thread_of(key).is_some_and(|thread| self.unfinished.contains(&thread));
+            if is_unfinished { Ok(ControlFlow::Continue(())) } else { visit(key, value) }
         })
     }
 }

@@ -9,7 +9,7 @@ use super::super::tables::Tables as _;
 use super::super::{Error, Read as _, StoredRecord, VisitKey, codec};
 use super::entries::{self, Counted};
 use super::faults::Faults;
-use super::threads::{self, Known};
+use super::threads::Known;
 
 /// Checks that the index names a step by its digest and by its role's visit.
 ///
@@ -48,7 +48,7 @@ pub(super) fn check<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: 
     let mut entries = 0;
     entries::read(store, Family::Index, faults, &mut |key, value, faults| {
         entries += 1;
-        threads::check_entry(store, (Family::Index, key, value), faults)
+        super::threads::check_entry(store, (Family::Index, key, value), faults)
     })?;
     if entries <= known.steps + known.visits {
         return Ok(());
@@ -59,7 +59,7 @@ pub(super) fn check<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: 
         let Some(seq) = seq else { return Ok(()) };
         let Some(stored) = faults.take(store.own_record(&thread, seq), &[&thread])? else { return Ok(()) };
         let is_right = stored.is_some_and(|(stored, _)| {
-            let found_by = threads::found_by(&stored).map(|found_by| keys::visit(&thread, &found_by));
+            let found_by = VisitKey::of(&stored.record, stored.visit).map(|found_by| keys::visit(&thread, &found_by));
             *key == *keys::place(stored.digest, &thread, seq) || found_by.is_some_and(|found_by| *key == *found_by)
         });
         if is_right {

@@ -25,7 +25,7 @@ use self::faults::Faults;
 use self::objects::Objects;
 use super::keys::Family;
 use super::rocks::{Examined, Remnants, examine};
-use super::{Error, Read as _};
+use super::{Error, Read as _, import};
 
 /// The result of an examination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,7 +80,12 @@ fn run<T: Remnants>(
     examination: &mut Examination,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), Error> {
-    let store = Counted::new(tables, progress)?;
+    let mut store = Counted::new(tables, progress)?;
+    if let Some(mark) = faults.take(import::mark(&store), &[])?.flatten() {
+        store.pass_over(mark.threads);
+        let notice = "an import has not ended; what it has written is not visible, and was not examined";
+        examination.notices.push(notice.to_owned());
+    }
     let mut objects = Objects::read(&store, faults)?;
     let known = threads::check(&store, &mut objects, faults)?;
     index::check(&store, &known, faults)?;

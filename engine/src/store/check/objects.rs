@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{Entry, Request, Start, Transcript};
 
 use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
-use super::super::{Error, Read as _, chain, codec};
+use super::super::{Error, Read as _, chain, codec, references};
 use super::entries::{self, Counted};
 use super::faults::{Faults, Place};
 
@@ -139,33 +137,6 @@ impl Objects {
 fn verified(digest: Digest, value: &[u8]) -> Result<(Kind, Vec<(Kind, Digest)>), Error> {
     let (kind, bytes) = codec::read_object(value)?;
     chain::verified_object(kind, digest, kind, bytes)?;
-    let unreadable =
-        |error: canonical::Error| Damage::new(format!("the {} object {digest} cannot be read: {error}", kind.name()));
-    let names = match kind {
-        Kind::Start => {
-            let start: Start = canonical::from_slice(bytes).map_err(unreadable)?;
-            vec![(Kind::Workflow, start.workflow)]
-        }
-        Kind::Transcript => {
-            let transcript: Transcript = canonical::from_slice(bytes).map_err(unreadable)?;
-            transcript.entries.iter().flat_map(named_by_entry).collect()
-        }
-        Kind::Request => {
-            let request: Request = canonical::from_slice(bytes).map_err(unreadable)?;
-            vec![(Kind::Head, request.head)]
-        }
-        Kind::Workflow | Kind::Policy | Kind::Head | Kind::Message | Kind::Messages | Kind::Step => Vec::new(),
-    };
-    Ok((kind, names))
-}
-
-/// A request is stored only if a hook rewrote it: the others are rebuilt from steps.
-fn named_by_entry(entry: &Entry) -> Vec<(Kind, Digest)> {
-    match entry {
-        Entry::Model { asked, head, request, .. } => {
-            let rewritten = asked.map(|_| (Kind::Request, *request));
-            [(Kind::Head, *head)].into_iter().chain(rewritten).collect()
-        }
-        Entry::Tool { .. } | Entry::Repair { .. } => Vec::new(),
-    }
+    let unreadable = |error| Damage::new(format!("the {} object {digest} cannot be read: {error}", kind.name()));
+    Ok((kind, references::of_object(kind, bytes).map_err(unreadable)?))
 }

@@ -2,15 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Record;
 
 use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
 use super::super::tables::Tables as _;
-use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitIndex, VisitKey, codec};
+use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitKey, codec, references};
 use super::entries::{self, Counted};
 use super::faults::Faults;
 use super::index;
@@ -90,7 +88,7 @@ fn check_row<T: Remnants>(
             wrong(format!("step {head}, the head of thread {thread}, is missing"), faults);
         }
     }
-    for object in [(Kind::Workflow, row.workflow), (Kind::Policy, row.policy), (Kind::Start, row.start)] {
+    for object in references::of_row(row) {
         objects.check(store, object, (thread, 0), faults)?;
     }
     Ok(())
@@ -157,32 +155,13 @@ impl<T: Remnants> Steps<'_, '_, T> {
     fn check_step(&mut self, stored: &StoredRecord, faults: &mut Faults) -> Result<(), Error> {
         let at = (self.thread, stored.seq);
         self.known.steps += 1;
-        let transcript = match &stored.record {
-            Record::Step(step) => step.transcript,
-            Record::Compaction(compaction) => compaction.transcript,
-            Record::Rebind(rebind) => {
-                self.objects.check(self.store, (Kind::Start, rebind.to), at, faults)?;
-                None
-            }
-        };
-        self.objects.check(self.store, (Kind::Start, stored.record.start()), at, faults)?;
-        if let Some(transcript) = transcript {
-            self.objects.check(self.store, (Kind::Transcript, transcript), at, faults)?;
+        for object in references::of_record(&stored.record) {
+            self.objects.check(self.store, object, at, faults)?;
         }
-        let found_by = found_by(stored);
+        let found_by = VisitKey::of(&stored.record, stored.visit);
         self.known.visits += u64::from(found_by.is_some());
         index::check_step(self.store, self.thread, (stored, found_by.as_ref()), faults)
     }
-}
-
-/// Where the index names a record by role and visit.
-pub(super) fn found_by(stored: &StoredRecord) -> Option<VisitKey> {
-    let (index, lane, role) = match &stored.record {
-        Record::Step(step) => (VisitIndex::Steps, &step.lane, &step.role),
-        Record::Compaction(compaction) => (VisitIndex::Compactions, &compaction.lane, &compaction.role),
-        Record::Rebind(_) => return None,
-    };
-    Some(VisitKey { index, lane: lane.clone(), role: role.clone(), visit: stored.visit })
 }
 
 /// Checks an entry that is neither a row, a step nor an object: its form, and that its thread has what it belongs to.

@@ -1,14 +1,15 @@
 //! A store that is made from the entries of another one: not by commits, and not readable as a store until it is
 //! finished, because it gets its anchor last.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use rocksdb::{DBRecoveryMode, FlushOptions, WriteBatch, WriteOptions};
+use rocksdb::{DBRecoveryMode, FlushOptions, WriteOptions};
 
 use super::super::anchor::Anchor;
 use super::super::keys::Family;
 use super::super::recovery::DATABASE;
-use super::super::tables::WriteTables as _;
+use super::super::tables::{Change, Tables, Visited, WriteTables as _};
 use super::super::writer::Failure;
 use super::super::{Error, folder};
 use super::opening::{Make, fault, open_database};
@@ -21,7 +22,9 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(in super::super) struct NewStore {
     folder: PathBuf,
     tables: RocksTables,
-    batch: WriteBatch,
+    /// What is added and not written yet.
+    batch: Vec<Change>,
+    batch_bytes: usize,
 }
 
 impl NewStore {
@@ -35,7 +38,7 @@ impl NewStore {
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, Make::Database);
         let db = db.map_err(|error| fault(&database, &error))?;
         let tables = RocksTables::new(db, &database, Failure::default());
-        Ok(Self { folder: folder.to_owned(), tables, batch: WriteBatch::default() })
+        Ok(Self { folder: folder.to_owned(), tables, batch: Vec::new(), batch_bytes: 0 })
     }
 
     /// Adds an entry.
@@ -43,16 +46,23 @@ impl NewStore {
     /// # Errors
     /// [`Error::Io`].
     pub(in super::super) fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.batch.put_cf(self.tables.family(family)?, key, value);
-        if self.batch.size_in_bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
+        self.batch.push(Change { family, key: key.to_vec(), value: Some(value.to_vec()) });
+        self.batch_bytes += key.len() + value.len();
+        if self.batch_bytes >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
-    fn write(&mut self) -> Result<(), Error> {
+    /// Writes what was added, so that it can be read.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in super::super) fn write(&mut self) -> Result<(), Error> {
         let mut options = WriteOptions::default();
         // Nothing of it counts before it is finished.
         options.disable_wal(true);
-        let batch = std::mem::take(&mut self.batch);
-        self.tables.db.write_opt(batch, &options).map_err(|error| fault(&self.tables.path, &error))
+        self.batch_bytes = 0;
+        let changes = std::mem::take(&mut self.batch);
+        let written = self.tables.write_with(&changes, &options);
+        written.map_err(|what| Error::Io { path: self.tables.path.display().to_string(), what })
     }
 
     /// Completes the store with an anchor that promises all of it.
@@ -74,5 +84,20 @@ impl NewStore {
         drop(self.tables);
         Anchor::claim(&self.folder, ledger, manifest)?.sync()?;
         folder::close(&self.folder)
+    }
+}
+
+impl Tables for NewStore {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.tables.get(family, key)
+    }
+
+    fn range(
+        &self,
+        family: Family,
+        keys: Range<Vec<u8>>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
+    ) -> Result<(), Error> {
+        self.tables.range(family, keys, visit)
     }
 }

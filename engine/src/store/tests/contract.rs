@@ -483,6 +483,8 @@ pub(crate) async fn the_list_of_a_fan_out_is_kept_as_it_was(store: Arc<dyn StepS
     assert_eq!(store.list(&thread(1), 1), Ok(Some(b"[\"a\"]".to_vec())));
     assert_eq!(store.list(&thread(1), 256), Ok(Some(Vec::new())));
     assert_eq!(store.list(&thread(1), 2), Ok(None));
+    assert_eq!(store.lists(&thread(1)), Ok(vec![1, 256]));
+    assert_eq!(store.lists(&thread(2)), Ok(Vec::new()));
     assert_eq!(store.list(&thread(2), 1), Ok(None));
     store.commit(Commit { lists: vec![(1, None)], ..trunk.row_only() }).await.unwrap();
     assert_eq!(store.list(&thread(1), 1), Ok(None));

@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use rondo_protocol::id::{LanePath, ThreadId};
 use sha2::{Digest as _, Sha256};
 
-use super::super::codec::{self, Ledger};
+use super::super::codec::{self, ImportMark, Ledger};
+use super::super::import::{self, ImportWrite};
 use super::super::keys::{self, Family};
 
 use super::super::tables::{Change, WriteTables};
@@ -27,6 +28,8 @@ pub(super) struct WriterLoop<T> {
     known: HashMap<ThreadId, Known>,
     /// Whether a thread has more lanes than are cached.
     is_crowded: bool,
+    /// The import that is under way. An opening leaves none.
+    importing: Option<ImportMark>,
 }
 
 /// Cached facts about a thread: as stored, or as changed by the current batch.
@@ -51,7 +54,7 @@ struct Batch {
 
 impl<T: WriteTables> WriterLoop<T> {
     pub(super) fn new(target: Target<T>, failure: Failure) -> Self {
-        Self { target, failure, known: HashMap::new(), is_crowded: false }
+        Self { target, failure, known: HashMap::new(), is_crowded: false, importing: None }
     }
 
     /// Writes one batch from the queue. Returns whether there was anything.
@@ -62,14 +65,14 @@ impl<T: WriteTables> WriterLoop<T> {
         }
         let mut batch = Batch::after(self.target.ledger);
         for work in works {
-            let is_deletion = matches!(work.write, Write::Delete { .. });
-            if is_deletion {
-                // A deletion is a batch of its own: it finds what to delete in the tables.
+            let is_alone = matches!(work.write, Write::Delete { .. } | Write::Import(_));
+            if is_alone {
+                // A batch of its own: a deletion and an import look into the tables.
                 self.write(batch);
                 batch = Batch::after(self.target.ledger);
             }
             self.take(&mut batch, work);
-            if is_deletion {
+            if is_alone {
                 self.write(batch);
                 batch = Batch::after(self.target.ledger);
             }
@@ -108,6 +111,7 @@ impl<T: WriteTables> WriterLoop<T> {
                     batch.changes.extend(lines);
                     batch.sync |= sync;
                 }),
+                Write::Import(import) => self.take_import(batch, *import),
                 Write::Changes { changes, sync } => {
                     batch.changes.extend(changes);
                     batch.sync |= sync;
@@ -125,6 +129,9 @@ impl<T: WriteTables> WriterLoop<T> {
     fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit) -> Result<(), Error> {
         let (version, seq) = self.end(&commit.header.thread)?;
         commit.header.check_follows(version, seq)?;
+        if version == 0 && self.importing.as_ref().is_some_and(|mark| mark.names(&commit.header.thread)) {
+            return Err(Error::Conflict { thread: commit.header.thread.clone() });
+        }
         if let (0, Some(base)) = (version, &commit.header.base)
             && self.end(&base.thread)?.0 == 0
         {
@@ -212,6 +219,69 @@ impl<T: WriteTables> WriterLoop<T> {
             batch.chain(&[&keys::row(thread)[..], &version.to_be_bytes()].concat());
         }
         Ok(())
+    }
+
+    fn take_import(&mut self, batch: &mut Batch, import: ImportWrite) -> Result<(), Error> {
+        let is_of = |mark: &Option<ImportMark>, token| mark.as_ref().is_some_and(|mark| mark.token == token);
+        let mark = |value| Change { family: Family::Meta, key: keys::IMPORT.to_vec(), value };
+        match import {
+            ImportWrite::Begin(new) => {
+                for thread in &new.threads {
+                    self.is_new(thread)?;
+                }
+                self.abandon()?;
+                batch.changes.push(mark(Some(codec::write_import_mark(&new))));
+                // On the device before anything that it stands for.
+                batch.sync = true;
+                self.importing = Some(new);
+            }
+            ImportWrite::Part { token, .. } | ImportWrite::Finish { token, .. } if !is_of(&self.importing, token) => {
+                return Err(Error::ImportEnded);
+            }
+            ImportWrite::Part { changes, .. } => batch.changes.extend(changes),
+            ImportWrite::Finish { threads, batches, sync, .. } => {
+                let imported: BTreeSet<&ThreadId> = threads.iter().map(|imported| &imported.thread).collect();
+                for thread in &threads {
+                    self.is_new(&thread.thread)?;
+                    for needed in thread.needs.iter().filter(|needed| !imported.contains(needed)) {
+                        if self.end(needed)?.0 == 0 {
+                            return Err(Error::Conflict { thread: needed.clone() });
+                        }
+                    }
+                }
+                for thread in threads {
+                    batch.chain(&thread.link);
+                    batch.ledger.steps = batch.ledger.steps.saturating_add(thread.steps);
+                    batch.changes.push(thread.change());
+                    let end = Some((thread.version, thread.seq));
+                    self.known.insert(thread.thread, Known { end, ..Known::default() });
+                }
+                batch.changes.extend(batches);
+                batch.changes.push(mark(None));
+                batch.sync |= sync;
+                self.importing = None;
+            }
+            ImportWrite::Abandon { token } if is_of(&self.importing, token) => self.abandon()?,
+            ImportWrite::Abandon { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn is_new(&mut self, thread: &ThreadId) -> Result<(), Error> {
+        if self.end(thread)?.0 == 0 { Ok(()) } else { Err(Error::Conflict { thread: thread.clone() }) }
+    }
+
+    /// Removes what an import that has not ended wrote. After a failure the state of the store is unknown.
+    fn abandon(&mut self) -> Result<(), Error> {
+        let Some(mark) = self.importing.take() else { return Ok(()) };
+        let abandoned = import::abandon(&*self.target.tables, &mark);
+        if let Err(error @ Error::Poisoned { .. }) = &abandoned {
+            let _ = self.failure.set(error.clone());
+        }
+        if abandoned.is_err() {
+            self.importing = Some(mark);
+        }
+        abandoned
     }
 
     /// Version and last step of a thread's row; both 0 if there is none.

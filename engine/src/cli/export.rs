@@ -1,0 +1,49 @@
+//! `rondo export`: writes threads as JSON Lines.
+
+use std::collections::BTreeSet;
+
+use super::StoreArgs;
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::{find_thread, no_threads};
+use super::output::Output;
+use crate::upkeep::{self, Chosen};
+
+/// How many bytes are written to stdout at a time.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Write threads as JSON Lines, with everything that `rondo import` takes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Threads that the named ones were forked from, started by or started are written too.")]
+pub struct ExportArgs {
+    /// Threads: ids, beginnings of ids, names, or `last`
+    #[arg(value_name = "THREAD", required_unless_present = "all")]
+    threads: Vec<String>,
+    /// All threads and batches
+    #[arg(long, conflicts_with = "threads")]
+    all: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let view = args.store.view()?.ok_or_else(no_threads)?;
+    let store = view.store.as_ref();
+    let chosen = if args.all {
+        Chosen::All
+    } else {
+        let found = args.threads.iter().map(|word| find_thread(store, word).map(|(thread, _)| thread));
+        Chosen::These(found.collect::<Result<BTreeSet<_>, _>>()?)
+    };
+    let mut waiting = Vec::with_capacity(WRITE_BYTES);
+    upkeep::export(store, &chosen, &mut |line| {
+        waiting.extend_from_slice(line);
+        if waiting.len() >= WRITE_BYTES {
+            output.write(&waiting)?;
+            waiting.clear();
+        }
+        Ok(!output.is_closed())
+    })?;
+    output.write(&waiting)?;
+    Ok(Exit::Done)
+}

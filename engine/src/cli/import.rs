@@ -1,0 +1,82 @@
+//! `rondo import`: takes exported threads into a store.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::person::{consent_by, is_attended};
+use super::store_access::own_store;
+use super::{JsonArgs, StoreArgs, hooks, settings_files};
+use crate::store::import::Imported;
+use crate::tell::plural;
+use crate::upkeep::{self, Staged};
+
+/// How many bytes of the file are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Take exported threads into the store: all that a file holds, verified, or nothing
+#[derive(Debug, clap::Args)]
+pub struct ImportArgs {
+    /// A file that `rondo export` wrote, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Also keep the answers of the threads as their hooks would have, so that an equal run pays nothing for them
+    #[arg(long)]
+    warm: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "import")]
+struct ImportLine {
+    threads: u64,
+    present: u64,
+    steps: u64,
+    batches: u64,
+}
+
+pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.in_force()?;
+    let staged = staged(&args.file)?;
+    let folder = settings.store.value.clone();
+    let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    let Imported { threads, present, steps, batches } =
+        super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
+    output.show(&ImportLine { threads, present, steps, batches }, || {
+        let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
+        let already =
+            if present == 0 { String::new() } else { format!("; {} there already", plural(present, "thread")) };
+        format!("imported {} with {}{batches}{already}\n", plural(threads, "thread"), plural(steps, "step"))
+    })?;
+    let registry = crate::registry();
+    let mut learned = Ok(());
+    for thread in staged.threads.iter().filter(|_| args.warm) {
+        // One thread that cannot be learned, such as one whose script is gone, is no reason to leave out the others.
+        learned = learned.and(hooks::learn(thread, &folder, &registry, output));
+    }
+    learned.map(|()| Exit::Done)
+}
+
+fn staged(file: &Path) -> Result<Staged, Failure> {
+    if file == Path::new("-") {
+        return upkeep::stage(std::io::stdin().lock());
+    }
+    let opened = File::open(file).and_then(|opened| Ok((opened.metadata()?.is_file(), opened)));
+    let refused = |why: String| Failure::new(Code::FileRefused, format!("{}: {why}", file.display()));
+    match opened {
+        Ok((true, opened)) => upkeep::stage(BufReader::with_capacity(READ_BYTES, opened)),
+        Ok((false, _)) => Err(refused("it is not a plain file; standard input is `-`".to_owned())),
+        Err(error) => Err(refused(error.to_string())),
+    }
+}

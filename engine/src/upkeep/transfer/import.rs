@@ -1,0 +1,310 @@
+//! Reads threads from lines, and takes them into a store.
+
+use std::io::{BufRead, Read as _};
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_protocol::object::Note;
+use rondo_protocol::{Digest, canonical};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::export::Exported;
+use super::line::{Line, ThreadLine};
+use super::{FORMAT, MAX_LINE_BYTES};
+use crate::env::{Env as _, SystemEnv};
+use crate::failure::Failure;
+use crate::host::batch;
+use crate::host::store_access::OwnStore;
+use crate::host::thread_row;
+use crate::shared_store::{Opening, OwnThreads, SharedStore};
+use crate::store::import::{self, ImportError, Imported};
+use crate::store::staging::{Refused, Staging};
+use crate::store::{JournalRecord, LaneRow, Row};
+
+/// Verified threads and batches that can be taken into a store.
+pub struct Staged {
+    staging: Staging,
+    /// The threads, each after those that it needs.
+    pub threads: Vec<ThreadId>,
+}
+
+/// Reads and verifies an export. Nothing is written but a temporary database; memory is bounded by the longest line.
+///
+/// # Errors
+/// [`Code::ImportUnreadable`] with the number of the line, [`Code::ImportVersion`], [`Code::FileRefused`].
+pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
+    let staging = Staging::new()?;
+    let mut reader = Reader {
+        staging,
+        number: 0,
+        hash: Sha256::new(),
+        sum: Exported::default(),
+        threads: Vec::new(),
+        thread_line: 0,
+        step_lines: Vec::new(),
+        batch: None,
+        has_ended: false,
+    };
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
+        let read = input.by_ref().take(limit).read_until(b'\n', &mut bytes);
+        read.map_err(|error| Failure::new(Code::FileRefused, error.to_string()))?;
+        reader.number += 1;
+        match bytes.strip_suffix(b"\n") {
+            None if bytes.is_empty() => break,
+            None if bytes.len() >= MAX_LINE_BYTES => return reader.fault("the line is too long"),
+            None => return reader.fault("the file was cut: its last line has no end"),
+            Some(line) => reader.line(line, &bytes)?,
+        }
+    }
+    if !reader.has_ended {
+        return reader.fault("the file was cut: its last line is missing");
+    }
+    Ok(Staged { staging: reader.staging, threads: reader.threads })
+}
+
+/// Takes everything that was staged into a store, or nothing: see [`import::import`]. Blocks.
+///
+/// # Errors
+/// [`Code::ImportDiffers`], and any error of the store.
+pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) -> Result<Imported, Failure> {
+    let opening = Opening { folder: store.folder, owner: store.owner, durability };
+    let idle = OwnThreads { cancel: Box::new(|_| ()), taken_over: Box::new(|_| ()) };
+    let open = tokio::task::spawn_blocking(move || SharedStore::open(opening, idle)).await;
+    let (shared, notices) = open.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))??;
+    for notice in notices {
+        crate::tell::tell(&format!("store: {notice}\n"));
+    }
+    let env = SystemEnv::default();
+    let imported = import::import(&staged.staging, &shared, || env.random().to_le_bytes()).await;
+    // Releases the store, which may have to be written.
+    let left = tokio::task::spawn_blocking(move || shared.leave()).await;
+    left.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    imported.map_err(|error| match error {
+        ImportError::Differs { .. } => {
+            let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
+            failure.with_hint("`--store DIR` imports into another store; `rondo rm` deletes the thread that is here")
+        }
+        ImportError::Store(error) => error.into(),
+    })
+}
+
+#[derive(Deserialize)]
+struct First {
+    export: FirstLine,
+}
+
+#[derive(Deserialize)]
+struct FirstLine {
+    format: u32,
+}
+
+struct Reader {
+    staging: Staging,
+    /// The line that is being read, from 1.
+    number: u64,
+    hash: Sha256,
+    sum: Exported,
+    threads: Vec<ThreadId>,
+    /// Where the current thread began.
+    thread_line: u64,
+    /// Where each of its own steps stands.
+    step_lines: Vec<(u64, u64)>,
+    batch: Option<OpenBatch>,
+    has_ended: bool,
+}
+
+/// A batch whose lines are being read.
+struct OpenBatch {
+    id: BatchId,
+    lines: u32,
+    last: u32,
+}
+
+impl Reader {
+    fn fault<T>(&self, what: impl std::fmt::Display) -> Result<T, Failure> {
+        fault_at(self.number, what)
+    }
+
+    /// The result of adding a part, with the line that a fault is about.
+    fn added(&self, added: Result<(), Refused>) -> Result<(), Failure> {
+        match added {
+            Ok(()) => Ok(()),
+            Err(Refused::Unfit { what, seq }) => {
+                let line = seq.and_then(|seq| self.step_lines.iter().find(|(known, _)| *known == seq));
+                fault_at(line.map_or(self.number, |(_, line)| *line), what)
+            }
+            Err(Refused::Store(error)) => Err(error.into()),
+        }
+    }
+
+    fn line(&mut self, line: &[u8], whole: &[u8]) -> Result<(), Failure> {
+        if self.has_ended {
+            return self.fault("something stands behind the last line");
+        }
+        let before = self.hash.clone();
+        self.hash.update(whole);
+        if self.number == 1 {
+            return self.first(line);
+        }
+        let line: Line<'_> = match serde_json::from_slice(line) {
+            Ok(line) => line,
+            Err(error) => return self.fault(format!("it cannot be read: {error}")),
+        };
+        match line {
+            Line::Export { .. } => self.fault("a second export begins"),
+            Line::Object { kind, digest, value } => {
+                let Some(kind) = Kind::ALL.into_iter().find(|known| known.name() == kind) else {
+                    return self.fault(format!("there is no object of kind {kind:?}"));
+                };
+                self.sum.objects += 1;
+                let added = self.staging.object(kind, digest, value.get().as_bytes());
+                self.added(added)
+            }
+            Line::Thread(thread) => self.thread(*thread),
+            Line::Lane { lane, frontier, opened_by, index, fold } => {
+                let row = LaneRow { frontier, fold: bytes(fold), opened_by, index };
+                let added = self.staging.lane(&lane, &row);
+                self.added(added)
+            }
+            Line::List { opened_by, value } => {
+                let added = self.staging.list(opened_by, value.get().as_bytes());
+                self.added(added)
+            }
+            Line::Journal { lane, position, value } => {
+                let added = self.staging.record(&JournalRecord { lane, position, bytes: bytes(value) });
+                self.added(added)
+            }
+            Line::Step { seq, digest, visit, value, note } => {
+                let note: Note = match serde_json::from_str(note.get()) {
+                    Ok(note) => note,
+                    Err(error) => return self.fault(format!("the note cannot be read: {error}")),
+                };
+                self.sum.steps += 1;
+                self.step_lines.push((seq, self.number));
+                let added = self.staging.step(seq, digest, visit, value.get().as_bytes(), note);
+                self.added(added)
+            }
+            Line::Batch { batch, value } => self.batch(batch, value),
+            Line::BatchInput { line, value } => self.batch_line(line, value),
+            Line::End { threads, steps, objects, batches, sha256 } => {
+                self.end_thread()?;
+                self.end_batch()?;
+                let counted = Exported { threads, steps, objects, batches };
+                if Digest(before.finalize().into()) != sha256 || counted != self.sum {
+                    return self.fault("the lines before it are not those that were exported");
+                }
+                self.has_ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn first(&self, line: &[u8]) -> Result<(), Failure> {
+        // A newer format may say more in its first line.
+        match serde_json::from_slice(line) {
+            Ok(First { export: FirstLine { format: FORMAT } }) => Ok(()),
+            Ok(First { export: FirstLine { format } }) => {
+                let message = format!("line 1: the file has format {format}, and this rondo reads format {FORMAT}");
+                Err(Failure::new(Code::ImportVersion, message).with_hint("import it with the version that wrote it"))
+            }
+            _ => self.fault("this is no export: `rondo export` writes one"),
+        }
+    }
+
+    fn thread(&mut self, line: ThreadLine<'_>) -> Result<(), Failure> {
+        self.end_thread()?;
+        self.end_batch()?;
+        let (thread, row) = row_of(line);
+        if !row.origin.is_empty() && thread_row::origin(&row).is_none() {
+            return self.fault("the origin of the thread cannot be read");
+        }
+        self.sum.threads += 1;
+        self.thread_line = self.number;
+        self.threads.push(thread.clone());
+        let added = self.staging.thread(thread, row);
+        self.added(added)
+    }
+
+    fn end_thread(&mut self) -> Result<(), Failure> {
+        let ended = match self.staging.end_thread() {
+            // What no step is to blame for is told where the thread begins.
+            Err(Refused::Unfit { what, seq: None }) => fault_at(self.thread_line, what),
+            ended => self.added(ended),
+        };
+        self.step_lines.clear();
+        ended
+    }
+
+    fn batch(&mut self, id: BatchId, value: &RawValue) -> Result<(), Failure> {
+        self.end_thread()?;
+        self.end_batch()?;
+        let batch: batch::Batch = match canonical::from_slice(value.get().as_bytes()) {
+            Ok(batch) => batch,
+            Err(error) => return self.fault(format!("the batch cannot be read: {error}")),
+        };
+        self.sum.batches += 1;
+        let added = self.staging.batch(&id, value.get().as_bytes());
+        self.batch = Some(OpenBatch { id, lines: batch.lines, last: 0 });
+        self.added(added)
+    }
+
+    fn batch_line(&mut self, line: u32, value: &RawValue) -> Result<(), Failure> {
+        if let Err(error) = canonical::from_slice::<batch::Line>(value.get().as_bytes()) {
+            return self.fault(format!("the line of the batch cannot be read: {error}"));
+        }
+        let Some(batch) = self.batch.as_mut().filter(|batch| batch.last.checked_add(1) == Some(line)) else {
+            return self.fault(format!("line {line} is not the next one of a batch"));
+        };
+        batch.last = line;
+        let added = self.staging.batch_line(&batch.id, line, value.get().as_bytes());
+        self.added(added)
+    }
+
+    fn end_batch(&mut self) -> Result<(), Failure> {
+        match self.batch.take() {
+            Some(OpenBatch { id, lines, last }) if lines != last => {
+                self.fault(format!("batch {id} has {lines} lines, and {last} stand here"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn fault_at<T>(number: u64, what: impl std::fmt::Display) -> Result<T, Failure> {
+    let failure = Failure::new(Code::ImportUnreadable, format!("line {number}: {what}; nothing was imported"));
+    Err(failure.with_hint("export it again, and copy the file as it is"))
+}
+
+fn bytes(value: &RawValue) -> Vec<u8> {
+    value.get().as_bytes().to_vec()
+}
+
+fn row_of(line: ThreadLine<'_>) -> (ThreadId, Row) {
+    let ThreadLine { thread, version, status, seq, head, workflow, policy, start, base, parent, .. } = line;
+    let ThreadLine { label, tags, raised, checkpoint, origin, .. } = line;
+    let (checkpoint, origin) = (checkpoint.map(bytes).unwrap_or_default(), origin.map(bytes).unwrap_or_default());
+    let row = Row {
+        version,
+        status,
+        seq,
+        head,
+        workflow,
+        policy,
+        start,
+        base,
+        parent,
+        label,
+        tags,
+        raised,
+        checkpoint,
+        origin,
+    };
+    (thread, row)
+}
