@@ -46,6 +46,7 @@ mod scenarios;
 mod serve;
 mod servers;
 mod showing;
+mod shutdown;
 mod simulate;
 mod terminals;
 mod threads;

@@ -1,0 +1,134 @@
+//! What ends a run from outside while it works: signals that a tool does not heed, and a disk that is full.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::binary::{Finished, Place};
+
+/// How long a run may take to drain, whatever is running. The rest is for a machine under load.
+const DRAINED: Duration = Duration::from_secs(10 + 5);
+
+/// How long it may take after a second signal. The rest is for a machine under load.
+const AT_ONCE: Duration = Duration::from_secs(1 + 5);
+
+const TOOL: &str = r"
+rondo: 1
+name: deaf
+roles:
+  worker: { system: You work., tools: [shell] }
+graph:
+  start: { to: worker, prompt: Go. }
+  worker: { done: { to: end } }
+";
+
+/// A folder whose only role starts a program that ignores signals, as do those that it starts. `marked` stands in the
+/// words of each.
+fn deaf(marked: &str) -> Place {
+    let place = Place::new();
+    place.file("deaf/workflow.yaml", TOOL);
+    let script = format!("trap '' TERM INT HUP; (sleep {marked} & sleep {marked}); sleep {marked}");
+    let entry =
+        format!("{{ tools: [ {{ name: shell, args: {{ script: \"{script}\" }} }} ], then: {{ status: done }} }}");
+    place.file("deaf/script.yaml", format!("worker: [ {entry} ]\n"));
+    place.settings("[grant]\ntools = [\"shell\"]\n");
+    place.trust(&["deaf"]);
+    place
+}
+
+/// How many processes have `marked` among their words.
+fn alive(marked: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path().join("cmdline")));
+    processes
+        .filter_map(|words| std::fs::read(words).ok())
+        .filter(|words| words.windows(marked.len()).any(|word| word == marked.as_bytes()))
+        .count()
+}
+
+#[test]
+fn a_signal_ends_a_tool_that_ignores_it_with_all_that_it_started() {
+    for (number, signals, limit) in [(1, 1, DRAINED), (2, 2, AT_ONCE)] {
+        // A time that no other process sleeps for.
+        let marked = format!("86{number}.{}", std::process::id());
+        let place = deaf(&marked);
+        let mut run = place.start(["run", "deaf", "--offline", "--json"]);
+        run.event("tool_started");
+        while alive(&marked) < 3 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for _ in 0..signals {
+            run.signal(Signal::TERM);
+        }
+        run.finish_within(limit).exits(143);
+        // The kernel may still be taking them down.
+        let end = std::time::Instant::now() + AT_ONCE;
+        while alive(&marked) > 0 {
+            assert!(std::time::Instant::now() < end, "{} left", alive(&marked));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(place.run(["threads", "--json"]).exits(0).json()[0]["status"], "stopped");
+    }
+}
+
+/// A file system in memory, of a size that can be changed.
+struct Disk<'a>(&'a Path);
+
+impl<'a> Disk<'a> {
+    fn new(path: &'a Path, kib: u32) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        mount(&["-t", "tmpfs", "-o", &format!("size={kib}k"), "rondo-test"], path);
+        Self(path)
+    }
+
+    fn grow(&self) {
+        mount(&["-o", "remount,size=64m"], self.0);
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+fn mount(words: &[&str], path: &Path) {
+    let status = Command::new("mount").args(words).arg(path).status().unwrap();
+    assert!(status.success(), "mount {words:?}");
+}
+
+fn head(run: &Finished) -> String {
+    run.event("thread_finished")["head"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_on_a_full_disk_says_so_and_comes_to_the_same_head_when_there_is_room() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make a file system of a given size");
+        return;
+    }
+    let place = Place::new();
+    let (disk, store) = (place.path().join("disk"), place.path().join("disk/store"));
+    let rondo =
+        |words: &[&str]| place.run([words, &["--offline", "--json", "--store", store.to_str().unwrap()]].concat());
+    let whole = head(&place.run(["run", "review-loop", "--offline", "--json"]).exits(0));
+    let (mut full, mut fitting) = (0, 0);
+    for kib in [4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256, 512, 4096] {
+        let on = Disk::new(&disk, kib);
+        let run = rondo(&["run", "review-loop"]);
+        if run.code == Some(0) {
+            fitting += 1;
+        } else {
+            let run = run.exits(9);
+            let message = run.event("error")["message"].as_str().unwrap().to_owned();
+            assert!(message.contains("No space left on device"), "{kib} KiB: {message}");
+            full += 1;
+        }
+        on.grow();
+        let listed = rondo(&["threads"]);
+        let resumed = if listed.lines.is_empty() { rondo(&["run", "review-loop"]) } else { rondo(&["resume"]) };
+        assert_eq!(head(&resumed.exits(0)), whole, "{kib} KiB");
+    }
+    assert!(full > 2 && fitting > 2, "{full} sizes were too small, {fitting} were not");
+}
