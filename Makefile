@@ -14,7 +14,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz soak prepare
+.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
 	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
+	@echo "make mutants-durability  builds five versions that lose or believe what they must not, and says which test notices each"
 	@echo "make soak MINUTES=60  losses of power, damaged bits and races, on from where the last call stopped"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
@@ -94,6 +95,9 @@ build-without-caches: prepare
 mutants: prepare
 	@git diff --quiet || { echo "error: commit your changes first: mutants are made in the working tree" >&2; exit 1; }
 	cargo mutants --in-place
+
+mutants-durability: prepare
+	@tests/sim/mutants.sh $(WORKSPACE)
 
 # Its folder, below the target folder, keeps how far the damage sweep is; delete it to begin again.
 soak: prepare

@@ -1,7 +1,8 @@
 //! Damage to the bytes of a store: whatever bit is wrong, a reader gets what was stored or is told, in time.
 //!
 //! For each fault a copy of one store is damaged, opened for reading and read whole, then opened for writing and read
-//! again. A thread that is not as it was stored, or not there, and of which nothing is said, is a wrong read.
+//! again. A thread that is not as it was stored, or not there, and of which nothing is said, is a wrong read; so is
+//! damage that a reader meets and `fsck` does not name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use rondo_engine::conversation::rebuild;
 use rondo_engine::store::{self, Options, Read, RocksReader, RocksStore};
+use rondo_engine::upkeep;
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Place;
@@ -285,6 +287,9 @@ fn answered(whole: &Contents, store: &Path, fault: &Fault) -> Result<&'static st
     std::fs::write(&damaged, bytes).unwrap();
     let read = RocksReader::open(&folder).map_err(|error| error.to_string());
     let is_read = compared(whole, read.and_then(|(reader, _)| contents(&reader)))?;
+    if !is_read && upkeep::fsck(&folder, &mut |_| {}).is_ok_and(|examined| examined.faults.is_empty()) {
+        return Err("fsck names no damage".to_owned());
+    }
     let written = RocksStore::open(&folder, Options::default()).map_err(|error| error.to_string());
     let is_written = compared(whole, written.and_then(|(store, _)| contents(&store)));
     let is_written = is_written.map_err(|fault| format!("opened for writing: {fault}"))?;

@@ -1,6 +1,7 @@
 //! The pages that `rondo explain` prints, the tutorial and the README: held to the program, and their examples run.
 
 mod api;
+mod durability;
 mod lines;
 mod readme;
 mod reference;
