@@ -108,6 +108,7 @@ impl From<store::Error> for Failure {
         match error {
             store::Error::Busy { .. } => failure.with_hint("wait until it has ended; `rondo show` works meanwhile"),
             store::Error::Conflict { .. } => failure.with_hint("`rondo show` tells how the thread stands now"),
+            store::Error::Damaged(_) => failure.with_hint(store::DAMAGED),
             _ => failure,
         }
     }

@@ -10,6 +10,7 @@ use crate::graph::Graph;
 use crate::graph::picture::{Format, Hooks, draw};
 
 pub use crate::store::fuzz::{anchor, key, log, value};
+pub use crate::upkeep::fuzz::import;
 pub use crate::web::fuzz::body;
 
 /// A workflow that is checked has a graph, which is drawn in every way that is text.
@@ -75,6 +76,12 @@ mod tests {
     #[test]
     fn anchors() {
         rondo_fuzz::run("anchor", &["tests/fixtures/stores/format-2/store/anchor"], super::anchor);
+    }
+
+    #[test]
+    fn import_files() {
+        // Each makes two databases.
+        rondo_fuzz::run_times("import", &[], 200, super::import);
     }
 
     #[test]

@@ -164,6 +164,10 @@ impl StepStore for Gated {
     fn durability(&self) -> Durability {
         self.inner.durability()
     }
+
+    fn has_room(&self) -> bool {
+        self.inner.has_room()
+    }
 }
 
 const WORKFLOW: &str = r#"

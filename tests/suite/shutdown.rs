@@ -132,3 +132,63 @@ fn a_run_on_a_full_disk_says_so_and_comes_to_the_same_head_when_there_is_room() 
     }
     assert!(full > 2 && fitting > 2, "{full} sizes were too small, {fitting} were not");
 }
+
+/// A loop of a hundred answers.
+const LONG: &str = r#"
+rondo: 1
+name: long
+roles:
+  talker: { system: You talk. }
+  listener: { system: You listen. }
+graph:
+  start: { to: talker, prompt: Begin. }
+  talker: { done: { to: listener, prompt: "{{ body }}" } }
+  listener:
+    done: { to: talker, prompt: "{{ body }}", max: 50, on_max: { to: end } }
+"#;
+
+#[test]
+fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make a file system of a given size");
+        return;
+    }
+    let place = Place::new();
+    place.file("long/workflow.yaml", LONG);
+    let answers = format!("  - {{ delay_ms: 20, status: done, body: \"{}\" }}\n", "word ".repeat(40)).repeat(60);
+    place.file("long/script.yaml", format!("talker:\n{answers}listener:\n{answers}"));
+    let (disk, store) = (place.path().join("disk"), place.path().join("disk/store"));
+    let words = |words: &[&str]| {
+        let all = [words, &["--json", "--store", store.to_str().unwrap()]].concat();
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = head(&place.run(["run", "long", "--offline", "--json"]).exits(0));
+
+    let on = Disk::new(&disk, 96 << 10);
+    let mut run = place.start(words(&["run", "long", "--offline"]));
+    run.event("step_committed");
+    let filler = disk.join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    // Until nothing more fits.
+    let mut fill = || while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {};
+    fill();
+    let stopped = run.finish().exits(9);
+    let error = stopped.event("error");
+    assert_eq!(error["code"], "RN1310", "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("make room on that disk, then `rondo resume "), "{error}");
+    // Every step that was asked for is there, and the thread says why it stopped.
+    let shown = place.run(words(&["show", "last"])).exits(0);
+    assert_eq!(shown.event("thread")["status"], "stopped");
+    assert_eq!(shown.event("thread")["in_flight"], serde_json::Value::Null);
+    // As long as almost nothing is free, nothing more is asked for.
+    fill();
+    let filled = std::fs::metadata(&filler).unwrap().len();
+    std::fs::File::options().write(true).open(&filler).unwrap().set_len(filled - (6 << 20)).unwrap();
+    let again = place.run(words(&["resume", "--offline"])).exits(9);
+    assert_eq!(again.event("error")["code"], "RN1310");
+    assert!(again.events("step_committed").is_empty());
+    place.run(words(&["fsck"])).exits(0);
+    std::fs::File::create(&filler).unwrap();
+    assert_eq!(head(&place.run(words(&["resume", "--offline"])).exits(0)), whole);
+    drop(on);
+}

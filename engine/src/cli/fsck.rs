@@ -48,7 +48,10 @@ fn fault_text(fault: &Fault) -> String {
         0 => "it is not known to touch a thread".to_owned(),
         _ => format!("it touches {}", named(fault.threads.iter())),
     };
-    format!("{}: {}\n  {threads}\n", fault.code, fault.what)
+    let object = fault.object.map(|object| object.to_string());
+    let object =
+        object.filter(|object| !fault.what.contains(object)).map_or_else(String::new, |object| format!(" ({object})"));
+    format!("{}: {}{object}\n  {threads}\n", fault.code, fault.what)
 }
 
 fn named<'a>(threads: impl ExactSizeIterator<Item = &'a ThreadId>) -> String {
@@ -68,7 +71,7 @@ fn sum(folder: &Path, examination: &Examination) -> String {
         return format!("{shown} is whole: {}, {read}\n", plural(*threads, "thread"));
     }
     format!(
-        "{shown} is damaged: {}; {whole_threads} of {} whole, {read}\n",
+        "{shown} is damaged: {}; {whole_threads} of {} whole, {read}\n  `rondo repair` makes a whole store from the rest\n",
         count(faults.len()),
         plural(*threads, "thread")
     )

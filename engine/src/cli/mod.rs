@@ -40,6 +40,7 @@ mod prefix;
 mod progress;
 mod prune;
 mod record;
+mod repair;
 mod report;
 mod result;
 mod resume;
@@ -122,6 +123,7 @@ enum Verb {
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
     Fsck(fsck::FsckArgs),
+    Repair(repair::RepairArgs),
     Backup(backup::BackupArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
@@ -268,6 +270,7 @@ impl Verb {
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Fsck(args) => args.json.json,
+            Self::Repair(args) => args.json.json,
             Self::Backup(args) => args.json.json,
             Self::Import(args) => args.json.json,
             Self::Test(args) => args.json.json,
@@ -308,6 +311,7 @@ impl Verb {
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Fsck(args) => fsck::fsck(&args, output),
+            Self::Repair(args) => repair::repair(&args, output),
             Self::Backup(args) => backup::backup(&args, output),
             Self::Export(args) => export::export(&args, output),
             Self::Import(args) => import::import(&args, output),

@@ -36,6 +36,11 @@ impl UpkeepBar {
         self.0.set_position(done);
     }
 
+    /// Does what writes lines, above the bar.
+    pub(super) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+
     pub(super) fn finish(&self) {
         self.0.finish_and_clear();
     }

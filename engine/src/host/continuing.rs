@@ -23,7 +23,7 @@ use crate::files::{STDIN, absolute};
 use crate::grant::Grants;
 use crate::local::{RaisedLimit, RaisedLimits};
 use crate::shipped;
-use crate::store::{Read, Row, Status};
+use crate::store::{Read, Row};
 
 /// What somebody chose for a thread that goes on.
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl Begun {
     pub fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
         let edited = match meant {
             Meant::Fork(loaded) => loaded,
-            Meant::Thread if matches!(row.status, Status::Done | Status::Failed | Status::Cancelled) => {
+            Meant::Thread if row.status.has_ended() => {
                 return Ok(None);
             }
             Meant::Thread => None,

@@ -444,7 +444,7 @@ impl Engine {
             version: 0,
             status: Status::Stopped,
             seq: at,
-            head: if is_whole { row.head } else { head(store, thread, at)? },
+            head: if is_whole { row.head } else { store.trunk_head(thread, at)? },
             base: Some(base),
             parent: None,
             label: None,
@@ -557,15 +557,4 @@ fn base_of(store: &dyn Read, thread: &ThreadId, row: &Row, at: u64) -> Result<Ba
         thread = base.thread;
     }
     Ok(Base { thread, seq: at })
-}
-
-/// The last record of the trunk up to `at`.
-fn head(store: &dyn Read, thread: &ThreadId, at: u64) -> Result<Option<Digest>, Error> {
-    for seq in (1..=at).rev() {
-        let Some((stored, _)) = store.record_at(thread, seq)? else { break };
-        if stored.record.lane().is_none_or(LanePath::is_trunk) {
-            return Ok(Some(stored.digest));
-        }
-    }
-    Ok(None)
 }

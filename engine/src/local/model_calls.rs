@@ -286,6 +286,9 @@ impl<'a> VisitEffects<'a> {
                 head_digest: if self.model == 0 { call.head_digest } else { head.digest },
                 ..call.clone()
             };
+            if !self.context.store.has_room() {
+                return Err(self.context.mender.with_hint(full()));
+            }
             let wanted = wanted(&call, resolved);
             let account = self.context.account(&call.site);
             let admitted = account.admit(&wanted)?;
@@ -499,6 +502,11 @@ fn kept((kind, digest, bytes): &Object) -> JournaledObject {
 
 fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Performed {
     Performed { reply: Reply::Model(answer), answered_by, sent: Some(sent) }
+}
+
+fn full() -> Fault {
+    let what = "the disk of the store is full, and an answer could not be written";
+    Fault::new(Code::StoreFull, FaultClass::Store, what)
 }
 
 pub(super) fn no_head() -> Fault {

@@ -439,4 +439,12 @@ impl WriteStore for SharedStore {
     fn durability(&self) -> Durability {
         self.inner.opening.durability
     }
+
+    /// The holder alone knows, so another process that works on a full disk is told by its writes.
+    fn has_room(&self) -> bool {
+        match &*self.access() {
+            Access::Local(local) => WriteStore::has_room(&local.service.store),
+            Access::Remote(_) | Access::Closed => true,
+        }
+    }
 }

@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::check::Progress;
-use super::folder::{self, FolderState};
 use super::keys::Family;
 use super::rocks::{NewStore, Remnants as _, RocksReader};
-use super::{Error, Tables as _};
+use super::{Error, Tables as _, folder};
 
 /// How many entries are copied between two reports.
 const REPORT_EVERY: u64 = 4096;
@@ -35,8 +34,6 @@ pub fn copy(from: &Path, reader: &RocksReader, to: &Path, progress: &mut dyn FnM
             Ok(ControlFlow::Continue(()))
         })?;
     }
-    if let FolderState::Store(Some(owner)) = folder::look(from)? {
-        folder::sign(to, owner)?;
-    }
+    folder::sign_as(from, to)?;
     copy.finish()
 }

@@ -26,9 +26,17 @@ pub(super) struct ChainVerifier<'a> {
     place: &'a Locate<'a>,
 }
 
-struct Last {
+/// The step that the next one follows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
     digest: Digest,
     trunk: bool,
+}
+
+impl Last {
+    pub(super) fn of(record: &Record, digest: Digest) -> Self {
+        Self { digest, trunk: is_of_trunk(record) }
+    }
 }
 
 impl<'a> ChainVerifier<'a> {
@@ -54,8 +62,11 @@ impl<'a> ChainVerifier<'a> {
             return Err(self.missing());
         }
         let record = verified(self.thread, seq, digest, bytes)?;
-        self.check_predecessors(seq, &record)?;
-        self.last = Some(Last { digest, trunk: is_of_trunk(&record) });
+        if !follows(&record, seq, self.last.as_ref(), self.place)? {
+            let what = format!("step {seq} of thread {} does not follow its predecessor", self.thread);
+            return Err(Damage::new(what).of_thread(self.thread).into());
+        }
+        self.last = Some(Last::of(&record, digest));
         self.next = seq.saturating_add(1);
         Ok(StoredRecord { seq, digest, visit, record })
     }
@@ -77,34 +88,34 @@ impl<'a> ChainVerifier<'a> {
             _ => Ok(()),
         }
     }
-
-    fn check_predecessors(&self, seq: u64, record: &Record) -> Result<(), Error> {
-        let wrong = || {
-            let what = format!("step {seq} of thread {} does not follow its predecessor", self.thread);
-            Err(Damage::new(what).of_thread(self.thread).into())
-        };
-        let prev = record.prev();
-        if seq == 1 {
-            return if prev.is_empty() { Ok(()) } else { wrong() };
-        }
-        if is_of_trunk(record) {
-            match &self.last {
-                Some(last) if last.trunk => return if *prev == [last.digest] { Ok(()) } else { wrong() },
-                _ if prev.is_empty() => return wrong(),
-                _ => {}
-            }
-        }
-        for named in prev {
-            let seen = self.last.as_ref().is_some_and(|last| last.digest == *named);
-            if !seen && (self.place)(*named)?.is_none_or(|place| place >= seq) {
-                return wrong();
-            }
-        }
-        Ok(())
-    }
 }
 
-fn is_of_trunk(record: &Record) -> bool {
+/// Whether a record can be step `seq` of a thread in which `last` is the step before it.
+///
+/// # Errors
+/// Any error of `place`.
+pub(super) fn follows(record: &Record, seq: u64, last: Option<&Last>, place: &Locate<'_>) -> Result<bool, Error> {
+    let prev = record.prev();
+    if seq == 1 {
+        return Ok(prev.is_empty());
+    }
+    if is_of_trunk(record) {
+        match last {
+            Some(last) if last.trunk => return Ok(*prev == [last.digest]),
+            _ if prev.is_empty() => return Ok(false),
+            _ => {}
+        }
+    }
+    for named in prev {
+        let seen = last.is_some_and(|last| last.digest == *named);
+        if !seen && place(*named)?.is_none_or(|place| place >= seq) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn is_of_trunk(record: &Record) -> bool {
     record.lane().is_none_or(LanePath::is_trunk)
 }
 

@@ -9,6 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::keys::Family;
 
+/// What helps where a store is damaged.
+pub const DAMAGED: &str =
+    "`rondo fsck` names everything that is damaged; `rondo repair` makes a whole store from the rest";
+
 /// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {

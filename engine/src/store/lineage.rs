@@ -6,7 +6,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-use super::chain::ChainVerifier;
+use super::chain::{self, ChainVerifier};
 use super::error::Damage;
 use super::keys::{self, Family};
 use super::tables::missing;
@@ -139,6 +139,17 @@ pub(super) fn place<R: Read + ?Sized>(store: &R, thread: &ThreadId, digest: Dige
     for Holder { thread, seqs } in holders(store, thread, row, u64::MAX)? {
         if let Some(seq) = store.own_place(&thread, digest)?.filter(|seq| seqs.contains(seq)) {
             return Ok(Some(seq));
+        }
+    }
+    Ok(None)
+}
+
+/// See [`Read::trunk_head`].
+pub(super) fn trunk_head<R: Read + ?Sized>(store: &R, thread: &ThreadId, at: u64) -> Result<Option<Digest>, Error> {
+    for seq in (1..=at).rev() {
+        let Some((stored, _)) = store.record_at(thread, seq)? else { break };
+        if chain::is_of_trunk(&stored.record) {
+            return Ok(Some(stored.digest));
         }
     }
     Ok(None)

@@ -371,4 +371,8 @@ impl StepStore for MemoryStore {
     fn durability(&self) -> Durability {
         Durability::Memory
     }
+
+    fn has_room(&self) -> bool {
+        true
+    }
 }

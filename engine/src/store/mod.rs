@@ -26,6 +26,8 @@ mod manifest;
 mod memory;
 mod recovery;
 pub mod references;
+pub mod repair;
+mod reserve;
 mod rocks;
 mod row;
 pub mod staging;
@@ -41,7 +43,7 @@ pub use commit::{
     Commit, Deletion, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep,
     VisitIndex, VisitKey,
 };
-pub use error::{Damage, Error};
+pub use error::{DAMAGED, Damage, Error};
 pub(crate) use keys::Family;
 pub use lock::holder;
 pub use memory::MemoryStore;
@@ -208,6 +210,14 @@ pub trait Read: Send + Sync {
         lineage::visits(self, thread, VisitIndex::Compactions, (lane, role), 0..=u64::MAX)
     }
 
+    /// The last record of the trunk up to number `at`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn trunk_head(&self, thread: &ThreadId, at: u64) -> Result<Option<Digest>, Error> {
+        lineage::trunk_head(self, thread, at)
+    }
+
     /// The number of the record with a digest in a thread.
     ///
     /// # Errors
@@ -264,4 +274,7 @@ pub trait StepStore: Read {
 
     /// The durability of an acknowledged commit.
     fn durability(&self) -> Durability;
+
+    /// Whether there is room for more than what is in flight. If not, nothing new may begin that costs anything.
+    fn has_room(&self) -> bool;
 }

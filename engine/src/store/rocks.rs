@@ -29,6 +29,7 @@ use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
 use super::manifest::{self, Position, Watch};
 use super::recovery::{self, Copy, DATABASE};
+use super::reserve::Reserve;
 use super::tables::{Change, Tables, Visited, WriteTables};
 use super::write::{Write, WriteStore};
 use super::writer::{Failure, Target, Writer};
@@ -99,6 +100,7 @@ impl RocksStore {
         if let (FolderState::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
             folder::sign(folder, owner)?;
         }
+        let reserve = Reserve::open(folder);
         recovery::tidy(folder)?;
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
@@ -114,6 +116,7 @@ impl RocksStore {
         }
         let failure = Failure::default();
         let tables = RocksTables::new(db, &database, Arc::clone(&failure));
+        let tables = RocksTables { reserve: Some(reserve), ..tables };
         tables.check_format()?;
         tables.say_format()?;
         let ledger = tables.ledger()?;
@@ -169,6 +172,10 @@ impl WriteStore for RocksStore {
 
     fn durability(&self) -> Durability {
         self.durability
+    }
+
+    fn has_room(&self) -> bool {
+        self.tables.reserve.as_ref().is_none_or(Reserve::has_room)
     }
 }
 
@@ -359,6 +366,8 @@ struct RocksTables {
     db: DB,
     path: PathBuf,
     failure: Failure,
+    /// Space on a full disk, if these tables are written.
+    reserve: Option<Reserve>,
     /// Bytes written since this process opened the database.
     written_bytes: AtomicU64,
     watch: Mutex<Watch>,
@@ -371,7 +380,7 @@ impl RocksTables {
         let mut in_memory = ReadOptions::default();
         in_memory.set_read_tier(ReadTier::BlockCache);
         let (path, written_bytes, watch) = (path.to_owned(), AtomicU64::new(0), Mutex::default());
-        Self { db, path, failure, written_bytes, watch, in_memory }
+        Self { db, path, failure, reserve: None, written_bytes, watch, in_memory }
     }
 
     fn family(&self, family: Family) -> Result<&ColumnFamily, Error> {
@@ -459,7 +468,11 @@ impl RocksTables {
                 None => batch.delete_cf(family, key),
             }
         }
-        self.written_bytes.fetch_add(batch.size_in_bytes() as u64, Ordering::Relaxed);
+        let size_bytes = batch.size_in_bytes() as u64;
+        self.written_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        if let Some(reserve) = &self.reserve {
+            reserve.make_room(size_bytes);
+        }
         self.db.write_opt(batch, options).map_err(|error| error.to_string())
     }
 }

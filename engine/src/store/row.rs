@@ -120,4 +120,9 @@ pub enum Status {
 impl Status {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Running, Self::Waiting, Self::Stopped, Self::Done, Self::Failed, Self::Cancelled];
+
+    /// Whether nothing follows.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
 }

@@ -1,9 +1,11 @@
-//! Threads from elsewhere, put together and verified before anything of them enters a store.
+//! Threads from elsewhere, put together and verified: those of an import before anything of them enters a store, and
+//! what a repair keeps.
 //!
-//! Laws. They lie in a database of their own in a temporary folder. Each part is checked when it is added: digests and
-//! canonical form of objects and steps, the chain of each thread, and that everything named was added before. What is
-//! not hashed (rows, notes, journals) is checked for its form. A thread is complete when [`Staging::end_thread`]
-//! returns `Ok`.
+//! Laws. They lie in a database of their own. Each part is checked when it is added: digests and canonical form of
+//! objects and steps, the chain of each thread, and that everything named was added before. What is not hashed (rows,
+//! notes, journals) is checked for its form. A thread is complete when [`Staging::end_thread`] returns `Ok`.
+
+use std::path::Path;
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
@@ -13,14 +15,13 @@ use rondo_protocol::workflow::{Policy, Workflow};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use super::codec;
-use super::error::Damage;
+use super::chain::{self, Last};
+use super::codec::{self, Ledger};
 use super::keys::{self, Family};
 use super::rocks::NewStore;
 use super::tables::{Change, Tables as _};
 use super::{
-    Error, JournalRecord, LaneRow, MAX_NAME_BYTES, NewStep, Read as _, Row, VisitIndex, VisitKey, chain, references,
-    write,
+    Error, JournalRecord, LaneRow, MAX_NAME_BYTES, NewStep, Read as _, Row, VisitIndex, VisitKey, references, write,
 };
 use crate::temporary_folder::temporary_folder;
 
@@ -32,8 +33,6 @@ pub enum Refused {
     Unfit {
         /// The rule.
         what: String,
-        /// The step of the current thread, if it is about another one than the last that was added.
-        seq: Option<u64>,
     },
     /// The temporary database failed.
     #[error(transparent)]
@@ -41,7 +40,7 @@ pub enum Refused {
 }
 
 fn unfit<T>(what: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused::Unfit { what: what.into(), seq: None })
+    Err(Refused::Unfit { what: what.into() })
 }
 
 /// Threads and batches that are being put together.
@@ -49,7 +48,7 @@ pub struct Staging {
     store: NewStore,
     current: Option<Current>,
     // Dropped last, when the database is closed.
-    _folder: TempDir,
+    _temporary: Option<TempDir>,
 }
 
 /// The thread that parts are added to.
@@ -58,20 +57,45 @@ struct Current {
     row: Row,
     /// The number of its last step so far.
     seq: u64,
+    /// That step.
+    last: Option<Last>,
+    /// The last step of its trunk so far.
+    head: Option<Digest>,
 }
 
 impl Staging {
-    /// Nothing yet.
+    /// Nothing yet, in a temporary folder.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn new() -> Result<Self, Error> {
         let folder = temporary_folder("import").map_err(|error| Error::io(&std::env::temp_dir(), &error))?;
         let store = NewStore::begin(&folder.path().join("store"))?;
-        Ok(Self { store, current: None, _folder: folder })
+        Ok(Self { store, current: None, _temporary: Some(folder) })
     }
 
-    pub(super) fn store(&self) -> &NewStore {
+    /// Nothing yet, in `folder`, which is empty or does not exist and becomes a store of its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Unsafe`].
+    pub(super) fn of_new_store(folder: &Path) -> Result<Self, Error> {
+        Ok(Self { store: NewStore::begin(folder)?, current: None, _temporary: None })
+    }
+
+    /// Completes a store of its own.
+    ///
+    /// # Durability
+    /// As [`NewStore::finish`].
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub(super) fn finish(mut self, ledger: Ledger) -> Result<(), Error> {
+        self.store.put(Family::Meta, keys::FORMAT, &codec::write_format())?;
+        self.store.put(Family::Meta, keys::LEDGER, &codec::write_ledger(&ledger))?;
+        self.store.finish()
+    }
+
+    pub(crate) fn store(&self) -> &NewStore {
         &self.store
     }
 
@@ -137,8 +161,37 @@ impl Staging {
         self.are_there(references::of_row(&row))?;
         let value = Some(codec::write_row(&row));
         self.put(&Change { family: Family::Threads, key: keys::row(&thread), value })?;
-        self.current = Some(Current { thread, row, seq });
+        let last = self.store.record_at(&thread, seq)?.map(|(stored, _)| Last::of(&stored.record, stored.digest));
+        let head = self.store.trunk_head(&thread, seq)?;
+        self.current = Some(Current { thread, row, seq, last, head });
         Ok(())
+    }
+
+    /// The number of the last step of the current thread so far, and the last step of its trunk.
+    pub(super) fn end(&self) -> Option<(u64, Option<Digest>)> {
+        self.current.as_ref().map(|current| (current.seq, current.head))
+    }
+
+    /// Replaces the row of the current thread.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub(super) fn set_row(&mut self, row: Row) -> Result<(), Refused> {
+        let Current { thread, .. } = self.current()?;
+        let (key, value) = (keys::row(thread), Some(codec::write_row(&row)));
+        self.put(&Change { family: Family::Threads, key, value })?;
+        if let Some(current) = &mut self.current {
+            current.row = row;
+        }
+        Ok(())
+    }
+
+    /// Adds a value of a hook.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn hook_value(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.store.put(Family::Hooks, key, value)
     }
 
     fn current(&self) -> Result<&Current, Refused> {
@@ -192,8 +245,8 @@ impl Staging {
     /// # Errors
     /// [`Refused`].
     pub fn step(&mut self, seq: u64, digest: Digest, visit: u64, bytes: &[u8], note: Note) -> Result<(), Refused> {
-        let Current { thread, row, seq: last } = self.current()?;
-        let (next, thread) = (last.saturating_add(1), thread.clone());
+        let Current { thread, row, seq: before, last, .. } = self.current()?;
+        let (next, thread, last) = (before.saturating_add(1), thread.clone(), *last);
         if seq != next || seq > row.seq {
             return unfit(format!("step {seq} is not the next one: the thread has {} and {next} follows", row.seq));
         }
@@ -205,6 +258,9 @@ impl Staging {
         if record.digest().ok().is_none_or(|(canonical, _)| canonical != digest) {
             return unfit("the step is not in canonical form");
         }
+        if !chain::follows(&record, seq, last.as_ref(), &|digest| self.store.place(&thread, digest))? {
+            return unfit("the step does not follow its predecessor");
+        }
         self.are_there(references::of_record(&record))?;
         let found_by = VisitKey::of(&record, visit);
         self.check_visit(&thread, &record, visit, found_by.as_ref())?;
@@ -214,7 +270,10 @@ impl Staging {
             self.put(change)?;
         }
         if let Some(current) = &mut self.current {
-            current.seq = seq;
+            (current.seq, current.last) = (seq, Some(Last::of(&record, digest)));
+            if chain::is_of_trunk(&record) {
+                current.head = Some(digest);
+            }
         }
         Ok(())
     }
@@ -248,15 +307,12 @@ impl Staging {
     /// # Errors
     /// [`Refused`].
     pub fn end_thread(&mut self) -> Result<(), Refused> {
-        let Some(Current { thread, row, seq }) = self.current.take() else { return Ok(()) };
+        let Some(Current { thread, row, seq, head, .. }) = self.current.take() else { return Ok(()) };
         if seq != row.seq {
             return unfit(format!("thread {thread} ends at step {seq}, and its row says {}", row.seq));
         }
-        let own = row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1);
-        self.store.scan(&thread, own..=seq, &mut |_, _| true).map_err(chain_fault)?;
-        let head = row.head.map(|head| self.store.place(&thread, head)).transpose()?;
-        if head.is_some_and(|place| place.is_none()) || row.head.is_none() && row.seq > 0 && row.base.is_none() {
-            return unfit(format!("the head of thread {thread} is none of its steps"));
+        if head != row.head {
+            return unfit(format!("the row of thread {thread} does not end at its last step"));
         }
         let lanes = self.store.lanes(&thread, None, usize::MAX)?;
         for (lane, LaneRow { frontier, .. }) in lanes {
@@ -290,19 +346,6 @@ impl Staging {
             return unfit(format!("{what} was given already"));
         }
         self.put(change)
-    }
-}
-
-/// A fault of a chain, with the step that it is about.
-fn chain_fault(error: Error) -> Refused {
-    match error {
-        Error::Damaged(damage) => {
-            let Damage { what, key, family, .. } = *damage;
-            let is_step = family.is_some_and(|family| family == Family::Steps.name());
-            let seq = key.as_deref().filter(|_| is_step).and_then(keys::seq);
-            Refused::Unfit { what, seq }
-        }
-        error => error.into(),
     }
 }
 

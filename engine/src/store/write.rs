@@ -226,6 +226,9 @@ pub(crate) trait WriteStore: Tables {
 
     /// The durability of an acknowledged commit.
     fn durability(&self) -> Durability;
+
+    /// Whether there is room for more than what is in flight.
+    fn has_room(&self) -> bool;
 }
 
 impl<T: WriteStore> StepStore for T {
@@ -260,6 +263,10 @@ impl<T: WriteStore> StepStore for T {
 
     fn durability(&self) -> Durability {
         WriteStore::durability(self)
+    }
+
+    fn has_room(&self) -> bool {
+        WriteStore::has_room(self)
     }
 }
 

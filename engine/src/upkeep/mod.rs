@@ -1,12 +1,17 @@
-//! The upkeep of stores: what examines, mends and moves them. Each of these reads a store as any reader does, and
-//! changes none in place.
+//! The upkeep of stores: what examines, copies, repairs and moves them. Each of these reads a store as any reader does,
+//! and changes none in place.
 //!
 //! This module knows nothing of terminals.
 
 mod backup;
 mod fsck;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod new_folder;
+mod repair;
 mod transfer;
 
 pub use backup::backup;
 pub use fsck::fsck;
+pub use repair::{Repair, beside, repair};
 pub use transfer::{Chosen, Exported, Staged, export, import, stage};

@@ -21,7 +21,6 @@ use super::params::{Path, Query, invalid};
 use super::problem::Problem;
 use crate::host::find_thread::find_thread;
 use crate::local::Subscription;
-use crate::store::Status;
 
 /// How often a comment keeps an idle stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -56,7 +55,7 @@ pub async fn of_thread(
         .reading(move |_, store| {
             let (thread, row) = find_thread(store, &word)?;
             let last = crate::local::end(store, &thread)?.unwrap_or(EventId::NONE);
-            Ok((thread, last, is_over(row.status)))
+            Ok((thread, last, row.status.has_ended()))
         })
         .await?;
     if after > last {
@@ -67,10 +66,6 @@ pub async fn of_thread(
     }
     let follower = Follower { server, thread, after, subscription: None, is_at_end: false };
     Ok(streamed(stream::unfold(follower, Follower::next)))
-}
-
-fn is_over(status: Status) -> bool {
-    matches!(status, Status::Done | Status::Failed | Status::Cancelled)
 }
 
 /// The comments of an idle stream.

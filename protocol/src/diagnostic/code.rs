@@ -156,6 +156,7 @@ codes! {
     "1307" Error StoreFormat,
     "1308" Error StoreRefused,
     "1309" Error StoreUnsafe,
+    "1310" Error StoreFull,
     "1401" Error ThreadUnknown,
     "1402" Error ThreadAmbiguous,
     "1403" Error WorkflowNotFound,

@@ -77,13 +77,21 @@ const PIECES: [&str; 40] = [
 /// When `check` panics. The message holds the smallest input that was found; kept as a file below
 /// `tests/fuzz/corpus/TARGET/`, it is tried from then on.
 pub fn run(target: &str, also: &[&str], check: impl Fn(&[u8])) {
+    run_times(target, also, RUNS, check);
+}
+
+/// The same for a check that is slow: with `runs` mutations, unless `RONDO_FUZZ_RUNS` says otherwise.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_times(target: &str, also: &[&str], runs: u64, check: impl Fn(&[u8])) {
     let corpus = corpus(target, also);
     assert!(!corpus.is_empty(), "{target}: no input to begin with");
     for (place, input) in &corpus {
         try_one(&check, input)
             .unwrap_or_else(|why| panic_with(target, &check, input, &place.display().to_string(), &why));
     }
-    let (seed, runs) = (variable("RONDO_FUZZ_SEED").unwrap_or(1), variable("RONDO_FUZZ_RUNS").unwrap_or(RUNS));
+    let (seed, runs) = (variable("RONDO_FUZZ_SEED").unwrap_or(1), variable("RONDO_FUZZ_RUNS").unwrap_or(runs));
     for number in 0..runs {
         // Each mutation has a seed of its own, so that one can be found without those before it.
         let mut rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number));

@@ -278,6 +278,17 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     frozen::copy(&place.store(), &cut);
     std::fs::write(cut.join("db/CURRENT"), "").unwrap();
     words.push(vec!["fsck", "--store", cut.to_str().unwrap()]);
+    words.push(vec!["repair"]);
+    let torn = place.path().join("torn");
+    frozen::copy(&place.store(), &torn);
+    // The largest table is that of the objects.
+    let tables = std::fs::read_dir(torn.join("db")).unwrap().map(|entry| entry.unwrap().path());
+    let tables = tables.filter(|path| path.extension().is_some_and(|ending| ending == "sst"));
+    let table = tables.max_by_key(|path| std::fs::metadata(path).unwrap().len()).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    words.push(vec!["repair", "--store", torn.to_str().unwrap()]);
     words.push(vec!["backup", "copy"]);
     place.file("all.jsonl", place.run(["export", "--all"]).exits(0).text() + "\n");
     words.push(vec!["import", "all.jsonl", "--store", "other"]);

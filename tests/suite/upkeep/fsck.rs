@@ -15,7 +15,7 @@ use crate::frozen;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Threads in tables and, of the last one, in a log: it was killed.
-fn place() -> Place {
+pub fn place() -> Place {
     let place = frozen::place();
     let mut run = place.start(["run", &fixture("relay"), "--offline", "--trust", "-i", "topic=tides", "--json"]);
     while run.event("step_committed")["seq"] != 6 {}
@@ -35,7 +35,7 @@ fn copied(place: &Place) -> PathBuf {
 }
 
 /// The bytes of every file.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

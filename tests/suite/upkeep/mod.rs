@@ -4,4 +4,5 @@
 mod backup;
 mod damage;
 mod fsck;
+mod repair;
 mod transfer;

@@ -20,7 +20,7 @@ use super::faults::Faults;
 const REPORT_EVERY: u64 = 4096;
 
 /// Tables that count what is read from them.
-pub(super) struct Counted<'a, T> {
+pub(in super::super) struct Counted<'a, T> {
     tables: &'a T,
     progress: Mutex<&'a mut (dyn FnMut(Progress) + Send)>,
     of: u64,
@@ -31,14 +31,14 @@ pub(super) struct Counted<'a, T> {
 }
 
 impl<'a, T: Remnants> Counted<'a, T> {
-    pub(super) fn new(tables: &'a T, progress: &'a mut (dyn FnMut(Progress) + Send)) -> Result<Self, Error> {
+    pub(in super::super) fn new(tables: &'a T, progress: &'a mut (dyn FnMut(Progress) + Send)) -> Result<Self, Error> {
         let (of, progress) = (tables.entries()?, Mutex::new(progress));
         let (done, bytes, unfinished) = (AtomicU64::new(0), AtomicU64::new(0), BTreeSet::new());
         Ok(Self { tables, progress, of, done, bytes, unfinished })
     }
 
     /// Passes over the entries of these threads from now on.
-    pub(super) fn pass_over(&mut self, unfinished: impl IntoIterator<Item = ThreadId>) {
+    pub(in super::super) fn pass_over(&mut self, unfinished: impl IntoIterator<Item = ThreadId>) {
         self.unfinished.extend(unfinished);
     }
 
@@ -87,14 +87,14 @@ impl<T: Remnants> Remnants for Counted<'_, T> {
 }
 
 /// What takes the key and the value of an entry, and adds the faults that it finds.
-pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Result<(), Error> + 'a;
+pub(in super::super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Result<(), Error> + 'a;
 
 /// Passes every readable entry of a family to `visit`. Damage that the tables or `visit` find is added to `faults`.
 /// After a damaged block reading goes on where the next table of the family begins.
 ///
 /// # Errors
 /// Any error that is not damage.
-pub(super) fn read<T: Remnants>(
+pub(in super::super) fn read<T: Remnants>(
     store: &Counted<'_, T>,
     family: Family,
     faults: &mut Faults,
@@ -120,6 +120,38 @@ pub(super) fn read<T: Remnants>(
             Some(()) => None,
             None => store.behind_damage(family, &last.take())?,
         };
+    }
+    Ok(())
+}
+
+/// Passes every thread that has a readable step to `visit`. Damage is added to `faults`.
+///
+/// # Errors
+/// Any error that is not damage.
+pub(in super::super) fn threads_with_steps<T: Remnants>(
+    store: &Counted<'_, T>,
+    faults: &mut Faults,
+    visit: &mut dyn FnMut(&ThreadId, &mut Faults) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut from = Some(Vec::new());
+    while let Some(begin) = from {
+        let mut found = None;
+        let read = store.range(Family::Steps, begin.clone()..vec![u8::MAX], &mut |key, _| {
+            found = Some(key.to_vec());
+            Ok(ControlFlow::Break(()))
+        });
+        if faults.take(read, &[])?.is_none() {
+            from = store.behind_damage(Family::Steps, &begin)?;
+            continue;
+        }
+        let Some(key) = found else { return Ok(()) };
+        let Some(thread) = keys::thread_of(&key) else {
+            let what = "the key of a step cannot be read".to_owned();
+            faults.add(Damage::new(what).at(Family::Steps, &key), None);
+            return Ok(());
+        };
+        visit(&thread, faults)?;
+        from = Some(keys::steps(&thread, 0).end);
     }
     Ok(())
 }

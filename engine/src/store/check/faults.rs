@@ -27,10 +27,10 @@ pub struct Fault {
 
 /// Where a fault is in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(in super::super) struct Place(usize);
 
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(in super::super) struct Faults {
     list: Vec<Fault>,
     /// One damaged block is met by every read of it.
     places: HashMap<(Option<String>, Option<Digest>, String), Place>,
@@ -40,7 +40,7 @@ pub(super) struct Faults {
 
 impl Faults {
     /// Adds damage that touches `threads` and its own thread, unless it is known.
-    pub(super) fn add(&mut self, damage: Damage, threads: impl IntoIterator<Item = ThreadId>) -> Place {
+    pub(in super::super) fn add(&mut self, damage: Damage, threads: impl IntoIterator<Item = ThreadId>) -> Place {
         let Damage { code, file, object, thread, what, .. } = damage;
         let next = Place(self.list.len());
         let place = *self.places.entry((file.clone(), object, what.clone())).or_insert(next);
@@ -57,7 +57,11 @@ impl Faults {
     ///
     /// # Errors
     /// Any error that is not damage.
-    pub(super) fn take<V>(&mut self, read: Result<V, Error>, threads: &[&ThreadId]) -> Result<Option<V>, Error> {
+    pub(in super::super) fn take<V>(
+        &mut self,
+        read: Result<V, Error>,
+        threads: &[&ThreadId],
+    ) -> Result<Option<V>, Error> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(Error::Damaged(damage)) => {
@@ -99,7 +103,7 @@ impl Faults {
         self.list.iter().flat_map(|fault| &fault.threads).collect()
     }
 
-    pub(super) fn into_list(self) -> Vec<Fault> {
+    pub(in super::super) fn into_list(self) -> Vec<Fault> {
         self.list
     }
 }

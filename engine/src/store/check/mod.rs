@@ -8,14 +8,14 @@
 //!
 //! Memory grows with the objects (a digest each) and the damage, not with threads or steps.
 
-mod entries;
-mod faults;
+pub(super) mod entries;
+pub(super) mod faults;
 mod index;
 mod objects;
 mod threads;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub struct Progress {
 /// [`Error::Io`] if there is no store or its files cannot be read; [`Error::Unsafe`]; [`Error::Format`] and
 /// [`Error::Version`] if another version wrote it; [`Error::Busy`] if writers keep replacing its files.
 pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Examination, Error> {
-    let Examined { reader, opened, damage } = examine(folder)?;
+    let Examined { reader, opened, damage, .. } = examine(folder)?;
     let mut faults = Faults::default();
     for (damage, touched) in damage {
         faults.add(damage, touched);

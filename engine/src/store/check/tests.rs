@@ -12,7 +12,7 @@ use super::super::{Options, RocksReader, RocksStore, Tables as _};
 use super::*;
 
 /// A copy of the stored fixture, which holds every kind of entry but batches.
-fn fixture() -> tempfile::TempDir {
+pub(crate) fn fixture() -> tempfile::TempDir {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/stores/format-2/store");
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("db")).unwrap();
@@ -30,7 +30,7 @@ fn examined(folder: &Path) -> Examination {
     check(folder, &mut |_| {}).unwrap()
 }
 
-fn entries(folder: &Path) -> Vec<(Family, Vec<u8>, Vec<u8>)> {
+pub(crate) fn entries(folder: &Path) -> Vec<(Family, Vec<u8>, Vec<u8>)> {
     let (reader, _) = RocksReader::open(folder).unwrap();
     let mut all = Vec::new();
     for family in Family::ALL {
@@ -43,7 +43,7 @@ fn entries(folder: &Path) -> Vec<(Family, Vec<u8>, Vec<u8>)> {
     all
 }
 
-async fn put(store: &RocksStore, family: Family, key: &[u8], value: Option<&[u8]>) {
+pub(crate) async fn put(store: &RocksStore, family: Family, key: &[u8], value: Option<&[u8]>) {
     let changes = vec![Change { family, key: key.to_vec(), value: value.map(<[u8]>::to_vec) }];
     store.submit(Write::Changes { changes, sync: false }).await.unwrap();
 }

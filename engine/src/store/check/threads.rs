@@ -1,13 +1,10 @@
 //! The threads of a store: that each has all its steps in a whole chain, and that what they name is there.
 
-use std::ops::ControlFlow;
-
 use rondo_protocol::id::ThreadId;
 
 use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
-use super::super::tables::Tables as _;
 use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitKey, codec, references};
 use super::entries::{self, Counted};
 use super::faults::Faults;
@@ -208,29 +205,12 @@ fn no_row(thread: &ThreadId) -> Damage {
 
 /// Looks for threads whose row has vanished.
 fn check_steps_have_rows<T: Remnants>(store: &Counted<'_, T>, faults: &mut Faults) -> Result<(), Error> {
-    let mut from = Some(Vec::new());
-    while let Some(begin) = from {
-        let mut found = None;
-        let read = store.range(Family::Steps, begin.clone()..vec![u8::MAX], &mut |key, _| {
-            found = Some(key.to_vec());
-            Ok(ControlFlow::Break(()))
-        });
-        if faults.take(read, &[])?.is_none() {
-            from = store.behind_damage(Family::Steps, &begin)?;
-            continue;
+    entries::threads_with_steps(store, faults, &mut |thread, faults| {
+        if let Some(None) = faults.take(store.row(thread), &[thread])? {
+            faults.add(no_row(thread), None);
         }
-        let Some(key) = found else { return Ok(()) };
-        let Some(thread) = keys::thread_of(&key) else {
-            let what = "the key of a step cannot be read".to_owned();
-            faults.add(Damage::new(what).at(Family::Steps, &key), None);
-            return Ok(());
-        };
-        if let Some(None) = faults.take(store.row(&thread), &[&thread])? {
-            faults.add(no_row(&thread), None);
-        }
-        from = Some(keys::steps(&thread, 0).end);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Compares the steps of all threads with the number that was ever acknowledged, which counts deleted threads too.

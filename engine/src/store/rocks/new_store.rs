@@ -19,7 +19,7 @@ use super::{Remnants as _, RocksTables};
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A store that is being made. Dropping it leaves an unfinished folder, which its caller removes.
-pub(in super::super) struct NewStore {
+pub(crate) struct NewStore {
     folder: PathBuf,
     tables: RocksTables,
     /// What is added and not written yet.

@@ -29,6 +29,8 @@ pub(in super::super) struct Examined {
     pub(in super::super) opened: Opened,
     /// The damage that was found on the way, each with the threads that it is known to touch.
     pub(in super::super) damage: Vec<(Damage, BTreeSet<ThreadId>)>,
+    /// Whether tables may have been left out, so that what newer ones deleted or replaced is there again.
+    pub(in super::super) may_be_older: bool,
 }
 
 /// Opens a store for an examination. One that an opening finds damaged is read from a copy.
@@ -37,15 +39,17 @@ pub(in super::super) struct Examined {
 /// As [`RocksReader::open`], but for [`Error::Damaged`].
 pub(in super::super) fn examine(folder: &Path) -> Result<Examined, Error> {
     let found = match RocksReader::open(folder) {
-        Ok((reader, opened)) => return Ok(Examined { reader: Some(reader), opened, damage: Vec::new() }),
+        Ok((reader, opened)) => {
+            return Ok(Examined { reader: Some(reader), opened, damage: Vec::new(), may_be_older: false });
+        }
         Err(Error::Damaged(found)) => *found,
         Err(error) => return Err(error),
     };
     let mut damage = vec![(found, BTreeSet::new())];
     let mut opened = Opened::default();
     let scratch = temporary_folder("remains").map_err(|error| Error::io(&std::env::temp_dir(), &error))?;
-    let Some((tables, copy)) = remains(folder, scratch.path(), &mut damage)? else {
-        return Ok(Examined { reader: None, opened, damage });
+    let Some(Remains { tables, copy, may_be_older }) = remains(folder, scratch.path(), &mut damage)? else {
+        return Ok(Examined { reader: None, opened, damage, may_be_older: false });
     };
     let at_least = promised(folder, &mut opened)?.unwrap_or_default();
     if let Err(Error::Damaged(short)) = tables.ledger().and_then(|ledger| reaches(ledger, at_least.ledger)) {
@@ -53,13 +57,22 @@ pub(in super::super) fn examine(folder: &Path) -> Result<Examined, Error> {
         damage.extend(is_new.then(|| (*short, BTreeSet::new())));
     }
     let reader = RocksReader { tables, follows: false, _copy: Some(copy), _scratch: Some(scratch) };
-    Ok(Examined { reader: Some(reader), opened, damage })
+    Ok(Examined { reader: Some(reader), opened, damage, may_be_older })
 }
 
-type Remains = Option<(RocksTables, Copy)>;
+/// A readable database made from the files of a store.
+struct Remains {
+    tables: RocksTables,
+    copy: Copy,
+    may_be_older: bool,
+}
 
 /// A readable database from the files of the store; `None` if there is nothing to make one from.
-fn remains(folder: &Path, scratch: &Path, damage: &mut Vec<(Damage, BTreeSet<ThreadId>)>) -> Result<Remains, Error> {
+fn remains(
+    folder: &Path,
+    scratch: &Path,
+    damage: &mut Vec<(Damage, BTreeSet<ThreadId>)>,
+) -> Result<Option<Remains>, Error> {
     if !folder.join(super::DATABASE).is_dir() {
         return Ok(None);
     }
@@ -81,7 +94,7 @@ fn remains(folder: &Path, scratch: &Path, damage: &mut Vec<(Damage, BTreeSet<Thr
         for log in &logs {
             replay(log, &tables, damage)?;
         }
-        return Ok(Some((tables, copy)));
+        return Ok(Some(Remains { tables, copy, may_be_older: makes_manifest }));
     }
     Ok(None)
 }

@@ -32,6 +32,14 @@ pub struct Staged {
     pub threads: Vec<ThreadId>,
 }
 
+#[cfg(any(test, fuzzing))]
+impl Staged {
+    /// What was staged, for reading.
+    pub(in super::super) fn store(&self) -> &dyn crate::store::Read {
+        self.staging.store()
+    }
+}
+
 /// Reads and verifies an export. Nothing is written but a temporary database; memory is bounded by the longest line.
 ///
 /// # Errors
@@ -45,7 +53,6 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
         sum: Exported::default(),
         threads: Vec::new(),
         thread_line: 0,
-        step_lines: Vec::new(),
         batch: None,
         has_ended: false,
     };
@@ -114,8 +121,6 @@ struct Reader {
     threads: Vec<ThreadId>,
     /// Where the current thread began.
     thread_line: u64,
-    /// Where each of its own steps stands.
-    step_lines: Vec<(u64, u64)>,
     batch: Option<OpenBatch>,
     has_ended: bool,
 }
@@ -132,14 +137,11 @@ impl Reader {
         fault_at(self.number, what)
     }
 
-    /// The result of adding a part, with the line that a fault is about.
+    /// The result of adding the part in the current line.
     fn added(&self, added: Result<(), Refused>) -> Result<(), Failure> {
         match added {
             Ok(()) => Ok(()),
-            Err(Refused::Unfit { what, seq }) => {
-                let line = seq.and_then(|seq| self.step_lines.iter().find(|(known, _)| *known == seq));
-                fault_at(line.map_or(self.number, |(_, line)| *line), what)
-            }
+            Err(Refused::Unfit { what }) => self.fault(what),
             Err(Refused::Store(error)) => Err(error.into()),
         }
     }
@@ -187,7 +189,6 @@ impl Reader {
                     Err(error) => return self.fault(format!("the note cannot be read: {error}")),
                 };
                 self.sum.steps += 1;
-                self.step_lines.push((seq, self.number));
                 let added = self.staging.step(seq, digest, visit, value.get().as_bytes(), note);
                 self.added(added)
             }
@@ -233,13 +234,11 @@ impl Reader {
     }
 
     fn end_thread(&mut self) -> Result<(), Failure> {
-        let ended = match self.staging.end_thread() {
-            // What no step is to blame for is told where the thread begins.
-            Err(Refused::Unfit { what, seq: None }) => fault_at(self.thread_line, what),
+        match self.staging.end_thread() {
+            // No single line is to blame, so it is told where the thread begins.
+            Err(Refused::Unfit { what }) => fault_at(self.thread_line, what),
             ended => self.added(ended),
-        };
-        self.step_lines.clear();
-        ended
+        }
     }
 
     fn batch(&mut self, id: BatchId, value: &RawValue) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 type Check = fn(&[u8]);
 
 /// The checks, by the names of their corpora.
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("workflow_file", rondo_protocol::fuzz::workflow_file),
     ("template", rondo_protocol::fuzz::template),
     ("record", rondo_protocol::fuzz::record),
@@ -24,6 +24,7 @@ const CHECKS: [(&str, Check); 15] = [
     ("key", rondo_engine::fuzz::key),
     ("log", rondo_engine::fuzz::log),
     ("anchor", rondo_engine::fuzz::anchor),
+    ("import", rondo_engine::fuzz::import),
     ("body", rondo_engine::fuzz::body),
 ];
 

@@ -1,0 +1,546 @@
+//! Makes a whole store from what is left of a damaged one.
+//!
+//! Laws. The damaged store is not changed. What is kept is verified as that of an import is (`staging.rs`). Every whole
+//! thread is kept as it is. Of a damaged one the steps before the damage are kept, and it can go on from there; its
+//! index is made anew from its steps. Whatever is not kept is told.
+//!
+//! Memory grows with the objects (a digest each) and the threads, not with steps.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Record;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::check::Progress;
+use super::check::entries::{self, Counted};
+use super::check::faults::Faults;
+use super::codec::{self, Ledger, StepValue};
+use super::keys::{self, Family};
+use super::rocks::{Examined, Remnants as _, RocksReader, examine};
+use super::staging::{Refused, Staging};
+use super::tables::Tables as _;
+use super::{Base, Error, LaneRow, Read as _, Row, Status, folder, import, references};
+
+/// How many lines of a batch are read at a time.
+const LINES: usize = 256;
+
+/// What was not kept. The fields are those of a line of `rondo repair --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// What it is.
+    pub kind: LossKind,
+    /// Its thread.
+    pub thread: Option<ThreadId>,
+    /// The number of its step: of the first one if several are lost of which nothing else is known.
+    pub seq: Option<u64>,
+    /// The number of the last of these.
+    pub through: Option<u64>,
+    /// The digest of the step.
+    pub step: Option<Digest>,
+    /// Whose step it is.
+    pub role: Option<RoleName>,
+    /// The role's visit in its lane.
+    pub visit: Option<u64>,
+    /// The lane.
+    pub lane: Option<LanePath>,
+    /// Why, or what follows from it; for people.
+    pub what: String,
+}
+
+/// A kind of loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// A thread of which nothing is kept.
+    Thread,
+    /// A step.
+    Step,
+    /// The times, usage and cost of a step that is kept.
+    Note,
+    /// Answers to a step that was not committed.
+    Journal,
+    /// The link of a child to its parent.
+    Parent,
+    /// A batch; its threads are kept.
+    Batch,
+    /// Values of hooks, such as cached answers.
+    Hooks,
+}
+
+impl Loss {
+    fn of(kind: LossKind, thread: &ThreadId, what: impl Into<String>) -> Self {
+        Self { thread: Some(thread.clone()), ..Self::without_thread(kind, what) }
+    }
+
+    fn without_thread(kind: LossKind, what: impl Into<String>) -> Self {
+        let (thread, seq, through, step, role, visit, lane) = (None, None, None, None, None, None, None);
+        Self { kind, thread, seq, through, step, role, visit, lane, what: what.into() }
+    }
+
+    /// Adds what is known of the step that it is about.
+    fn at(self, seq: u64, step: Option<StepValue<'_>>) -> Self {
+        let record = step.as_ref().and_then(|step| Record::from_slice(step.bytes).ok());
+        let (role, lane) = match &record {
+            Some(Record::Step(step)) => (Some(step.role.clone()), Some(step.lane.clone())),
+            Some(Record::Compaction(compaction)) => (Some(compaction.role.clone()), Some(compaction.lane.clone())),
+            Some(Record::Rebind(_)) | None => (None, None),
+        };
+        let visit = step.as_ref().filter(|_| role.is_some()).map(|step| step.visit);
+        let step = step.map(|step| step.digest);
+        Self { seq: Some(seq), through: Some(seq), step, role, visit, lane, ..self }
+    }
+}
+
+/// What was kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// The number of threads that are as they were.
+    pub whole: u64,
+    /// The number of threads that lost their last steps.
+    pub shortened: u64,
+    /// The number of threads of which nothing is kept.
+    pub lost: u64,
+}
+
+/// How the values are read that are opaque here.
+pub struct Opaque<'a> {
+    /// The origin of a thread, given by its row, that goes on after another last step than its own.
+    pub stopped: &'a dyn Fn(&Row, u64) -> Vec<u8>,
+    /// The number of lines of a batch; `None` if its record cannot be read.
+    pub batch_lines: &'a dyn Fn(&[u8]) -> Option<u32>,
+}
+
+/// Writes what is left of the store in `from` to a new store in the folder `to`, with the same owner. Everything that
+/// is not kept is passed to `lost`. `progress` is called every few thousand entries.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Unsafe`], [`Error::Format`], [`Error::Version`]; [`Error::Damaged`] if nothing can be read.
+pub fn repair(
+    from: &Path,
+    to: &Path,
+    opaque: &Opaque<'_>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+    lost: &mut dyn FnMut(Loss),
+) -> Result<Repaired, Error> {
+    let Examined { reader, damage, may_be_older, .. } = examine(from)?;
+    let Some(reader) = reader else {
+        let first = damage.into_iter().next().map(|(damage, _)| damage);
+        return Err(first.map_or(Error::ReadOnly, Error::from));
+    };
+    let mut store = Counted::new(&reader, progress)?;
+    if let Some(mark) = Faults::default().take(import::mark(&store), &[])?.flatten() {
+        store.pass_over(mark.threads);
+    }
+    let mut repair = Repair {
+        from: &store,
+        to: Staging::of_new_store(to)?,
+        may_be_older,
+        opaque,
+        lost,
+        told: BTreeSet::new(),
+        objects: HashMap::new(),
+        kept: BTreeMap::new(),
+        open: BTreeSet::new(),
+        steps: 0,
+        sum: Repaired::default(),
+    };
+    repair.threads()?;
+    repair.hooks()?;
+    for (_, touched) in damage {
+        repair.tell_unknown(&touched);
+    }
+    let Repair { to: made, steps, sum, .. } = repair;
+    let before = Faults::default().take(reader.ledger(), &[])?.unwrap_or_default();
+    made.finish(after(before, steps))?;
+    folder::sign_as(from, to)?;
+    Ok(sum)
+}
+
+/// The ledger of a store with that many steps, made from one with the ledger `before`.
+fn after(before: Ledger, steps: u64) -> Ledger {
+    let chain = Sha256::new().chain_update(before.chain).chain_update(b"repair").finalize().into();
+    Ledger { batches: before.batches.saturating_add(1), steps: before.steps.max(steps), chain }
+}
+
+struct Repair<'a, 'c> {
+    from: &'a Counted<'c, RocksReader>,
+    to: Staging,
+    /// Whether entries may be there again that newer ones deleted or replaced.
+    may_be_older: bool,
+    opaque: &'a Opaque<'a>,
+    lost: &'a mut dyn FnMut(Loss),
+    /// The threads of which a loss was told.
+    told: BTreeSet<ThreadId>,
+    /// Whether an object is kept.
+    objects: HashMap<Digest, bool>,
+    /// The last step that is kept of each thread; `None` of one that is not kept.
+    kept: BTreeMap<ThreadId, Option<u64>>,
+    /// The lanes of the current thread that had steps and were not joined.
+    open: BTreeSet<String>,
+    /// How many steps are kept under their own threads.
+    steps: u64,
+    sum: Repaired,
+}
+
+/// A thread's steps that were kept, and why no more.
+struct KeptSteps {
+    through: u64,
+    head: Option<Digest>,
+    why_no_more: Option<String>,
+}
+
+impl Repair<'_, '_> {
+    fn tell(&mut self, loss: Loss) {
+        self.told.extend(loss.thread.clone());
+        (self.lost)(loss);
+    }
+
+    /// Tells of threads whose records in a log cannot be read, where it is not known what they were.
+    fn tell_unknown(&mut self, threads: &BTreeSet<ThreadId>) {
+        for thread in threads.iter().filter(|thread| !self.told.contains(*thread)).cloned().collect::<Vec<_>>() {
+            let what = "records in a log cannot be read; what they held of the step that was begun is asked for again";
+            self.tell(Loss::of(LossKind::Journal, &thread, what));
+        }
+    }
+
+    fn threads(&mut self) -> Result<(), Error> {
+        let (from, mut faults) = (self.from, Faults::default());
+        let mut batches = Vec::new();
+        entries::read(from, Family::Threads, &mut faults, &mut |key, _, _| {
+            batches.extend(keys::batch_of(key));
+            keys::thread_of_row(key).map_or(Ok(()), |thread| self.thread_and_what_it_needs(thread))
+        })?;
+        entries::threads_with_steps(from, &mut faults, &mut |thread, _| {
+            if !self.kept.contains_key(thread) {
+                self.lose(thread, None, "its row is missing or cannot be read")?;
+            }
+            Ok(())
+        })?;
+        batches.iter().try_for_each(|batch| self.batch(batch))
+    }
+
+    fn thread_and_what_it_needs(&mut self, thread: ThreadId) -> Result<(), Error> {
+        let mut open = vec![thread];
+        while let Some(thread) = open.pop() {
+            if self.kept.contains_key(&thread) {
+                continue;
+            }
+            let row = match self.from.row(&thread) {
+                Ok(Some(row)) => row,
+                Ok(None) => {
+                    self.lose(&thread, None, "its row is missing")?;
+                    continue;
+                }
+                Err(Error::Damaged(damage)) => {
+                    self.lose(&thread, None, &damage.what)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_lacking = |needed: &&ThreadId| !self.kept.contains_key(*needed) && !open.contains(needed);
+            let lacking: Vec<ThreadId> = row.needs().filter(is_lacking).cloned().collect();
+            if lacking.is_empty() {
+                self.thread(&thread, row)?;
+            } else {
+                open.push(thread);
+                open.extend(lacking);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells that nothing is kept of a thread, of which perhaps no row is known.
+    fn lose(&mut self, thread: &ThreadId, row: Option<&Row>, why: &str) -> Result<(), Error> {
+        self.kept.insert(thread.clone(), None);
+        self.sum.lost += 1;
+        self.tell(Loss::of(LossKind::Thread, thread, why));
+        // What it shares with a base is that one's.
+        let first = row.map(|row| row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1));
+        self.lose_steps(thread, first, row.map_or(0, |row| row.seq), "its thread is lost")
+    }
+
+    /// Tells each step from `first` on that is stored under the thread, and those up to `last` that are not. Without
+    /// `first` it begins with the first that is stored.
+    fn lose_steps(&mut self, thread: &ThreadId, first: Option<u64>, last: u64, why: &str) -> Result<(), Error> {
+        let (from, mut next, mut why) = (self.from, first.unwrap_or(0), why);
+        let behind = "it follows a step that is lost";
+        let read = from.range(Family::Steps, keys::steps(thread, next), &mut |key, value| {
+            let Some(seq) = keys::seq(key) else { return Ok(ControlFlow::Continue(())) };
+            if next > 0 && next < seq {
+                self.tell(gap(thread, next, seq.saturating_sub(1), std::mem::replace(&mut why, behind)));
+            }
+            let loss = Loss::of(LossKind::Step, thread, std::mem::replace(&mut why, behind));
+            self.tell(loss.at(seq, codec::read_step(value).ok()));
+            next = seq.saturating_add(1);
+            Ok(ControlFlow::Continue(()))
+        });
+        // A damaged block hides the steps in it, and perhaps others behind it.
+        Faults::default().take(read, &[])?;
+        if (1..=last).contains(&next) {
+            self.tell(gap(thread, next, last, why));
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, thread: &ThreadId, mut row: Row) -> Result<(), Error> {
+        let of_row = references::of_row(&row);
+        let base = row.base.take();
+        row.base = base.as_ref().and_then(|base| {
+            let kept = self.kept.get(&base.thread).copied().flatten()?;
+            Some(Base { thread: base.thread.clone(), seq: base.seq.min(kept) })
+        });
+        let are_inherited = base.as_ref().map(|base| base.seq) == row.base.as_ref().map(|base| base.seq);
+        if let Some(parent) = row.parent.take_if(|parent| self.kept.get(&parent.thread).is_none_or(Option::is_none)) {
+            let what = format!("thread {} is lost, so it is a thread of its own now", parent.thread);
+            self.tell(Loss::of(LossKind::Parent, thread, what));
+        }
+        let mut has_objects = true;
+        for (kind, digest) in of_row {
+            has_objects &= self.object(kind, digest)?;
+        }
+        if !has_objects {
+            return self.lose(thread, Some(&row), "its workflow, policy or input is missing or cannot be read");
+        }
+        // Steps behind the end of the row belong to a later one, which is lost.
+        let open = Row { seq: u64::MAX, ..row.clone() };
+        if let Some(why) = refusal(self.to.thread(thread.clone(), open))? {
+            return self.lose(thread, Some(&row), &why);
+        }
+        let why_inherited = (!are_inherited).then(|| "the thread that it was forked from lost it".to_owned());
+        let KeptSteps { through, head, why_no_more } = self.own_steps(thread, &row, why_inherited)?;
+        self.kept.insert(thread.clone(), Some(through));
+        self.steps += through.saturating_sub(row.base.as_ref().map_or(0, |base| base.seq));
+        if through == row.seq && head == row.head {
+            self.sum.whole += 1;
+            row.checkpoint = self.state(thread, &row)?;
+        } else {
+            self.sum.shortened += 1;
+            let why = why_no_more.unwrap_or_else(|| "it is missing".to_owned());
+            self.lose_steps(thread, Some(through.saturating_add(1)), row.seq, &why)?;
+            if self.from.journaled_lanes(thread).map_or(true, |lanes| !lanes.is_empty()) {
+                self.tell(Loss::of(LossKind::Journal, thread, "the step that was begun begins anew"));
+            }
+            row = self.shortened(row, through, head)?;
+        }
+        fit(self.to.set_row(row))?;
+        fit(self.to.end_thread())
+    }
+
+    /// The row of a thread that goes on after step `through`.
+    fn shortened(&self, row: Row, through: u64, head: Option<Digest>) -> Result<Row, Error> {
+        let origin = (self.opaque.stopped)(&row, through);
+        let mut row = Row { status: Status::Stopped, seq: through, head, checkpoint: Vec::new(), origin, ..row };
+        row.version = row.version.saturating_add(1);
+        // Without a step of its own a fork has not moved to another definition yet.
+        let base = row.base.as_ref().filter(|base| base.seq == through);
+        if let Some(base) = base.map(|base| self.to.store().row(&base.thread)).transpose()?.flatten() {
+            (row.workflow, row.policy, row.start, row.raised) = (base.workflow, base.policy, base.start, base.raised);
+        }
+        Ok(row)
+    }
+
+    /// Keeps the steps that are stored under the thread itself up to the first damaged one, unless `why_none`.
+    fn own_steps(&mut self, thread: &ThreadId, row: &Row, why_none: Option<String>) -> Result<KeptSteps, Error> {
+        let (from, mut why_no_more) = (self.from, why_none);
+        self.open.clear();
+        if why_no_more.is_none() {
+            let next = row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1);
+            let read = from.range(Family::Steps, keys::steps(thread, next), &mut |key, value| {
+                why_no_more = self.step(thread, key, value)?;
+                Ok(if why_no_more.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            });
+            match read {
+                Ok(()) => {}
+                Err(Error::Damaged(damage)) => why_no_more = Some(damage.what),
+                Err(error) => return Err(error),
+            }
+        }
+        let (through, head) = self.to.end().unwrap_or_default();
+        Ok(KeptSteps { through, head, why_no_more })
+    }
+
+    /// Keeps the next step, or says why not.
+    fn step(&mut self, thread: &ThreadId, key: &[u8], value: &[u8]) -> Result<Option<String>, Error> {
+        let next = self.to.end().map_or(1, |(seq, _)| seq.saturating_add(1));
+        let Some(seq) = keys::seq(key).filter(|seq| *seq == next) else {
+            return Ok(Some(format!("step {next} is missing")));
+        };
+        let step = match codec::read_step(value) {
+            Ok(step) => step,
+            Err(Error::Damaged(damage)) => return Ok(Some(damage.what)),
+            Err(error) => return Err(error),
+        };
+        let Ok(record) = Record::from_slice(step.bytes) else { return Ok(Some("it cannot be read".to_owned())) };
+        for (kind, object) in references::of_record(&record) {
+            if !self.object(kind, object)? {
+                return Ok(Some(format!("its {} is missing or cannot be read", kind.name())));
+            }
+        }
+        let note = match self.from.get(Family::Notes, &keys::note(thread, seq)) {
+            Ok(value) => value.and_then(|value| codec::read_note(&value).ok()),
+            Err(Error::Damaged(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let has_note = note.is_some();
+        let refused = refusal(self.to.step(seq, step.digest, step.visit, step.bytes, note.unwrap_or_default()))?;
+        if refused.is_none() {
+            self.follow(&record);
+        }
+        if refused.is_none() && !has_note {
+            let what = "its times, usage and cost are lost, and count as none";
+            self.tell(Loss::of(LossKind::Note, thread, what).at(seq, Some(step)));
+        }
+        Ok(refused)
+    }
+
+    /// Follows which lanes are open: one ends when a step of a lane around it joins it.
+    fn follow(&mut self, record: &Record) {
+        match record.lane().filter(|lane| !lane.is_trunk()) {
+            None => self.open.clear(),
+            Some(lane) => {
+                let within = format!("{lane}/");
+                self.open.retain(|open| !open.starts_with(&within));
+                self.open.insert(lane.to_string());
+            }
+        }
+    }
+
+    /// Keeps an object and all that it names. Returns whether it is there.
+    fn object(&mut self, kind: Kind, digest: Digest) -> Result<bool, Error> {
+        if let Some(is_kept) = self.objects.get(&digest) {
+            return Ok(*is_kept);
+        }
+        let bytes = match self.from.object(kind, digest) {
+            Ok(bytes) => bytes,
+            Err(Error::Damaged(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let mut is_kept = false;
+        if let Some(bytes) = bytes
+            && let Ok(names) = references::of_object(kind, &bytes)
+        {
+            is_kept = true;
+            // At most a start, a transcript and a request stand above one another.
+            for (kind, digest) in names {
+                is_kept &= self.object(kind, digest)?;
+            }
+            is_kept = is_kept && refusal(self.to.object(kind, digest, &bytes))?.is_none();
+        }
+        self.objects.insert(digest, is_kept);
+        Ok(is_kept)
+    }
+
+    /// Keeps the open lanes, lists and journals of a whole thread. Returns its checkpoint, which is empty if it has to
+    /// be made anew from the steps.
+    fn state(&mut self, thread: &ThreadId, row: &Row) -> Result<Vec<u8>, Error> {
+        let from = self.from;
+        let mut faults = Faults::default();
+        let mut are_whole = true;
+        for opened_by in faults.take(from.lists(thread), &[])?.unwrap_or_default() {
+            match faults.take(from.list(thread, opened_by), &[])?.flatten() {
+                Some(list) => fit(self.to.list(opened_by, &list))?,
+                None => are_whole = false,
+            }
+        }
+        let lanes = faults.take(from.lanes(thread, None, usize::MAX), &[])?;
+        let is_open = |lane: &LaneRow| match lane.frontier {
+            Some(frontier) => self.to.store().place(thread, frontier).map(|place| place.is_some()),
+            None => Ok(true),
+        };
+        // An open lane without a row would begin again.
+        let has_row = |open: &String| lanes.iter().flatten().any(|(path, _)| path.as_str() == open);
+        are_whole &= row.status.has_ended() || !self.may_be_older && self.open.iter().all(has_row);
+        match lanes {
+            Some(lanes) if are_whole && lanes.iter().all(|(_, lane)| is_open(lane) == Ok(true)) => {
+                for (path, lane) in lanes {
+                    fit(self.to.lane(&path, &lane))?;
+                }
+            }
+            _ => are_whole = false,
+        }
+        let mut is_lost = false;
+        for lane in faults.take(from.journaled_lanes(thread), &[])?.unwrap_or_default() {
+            // Old answers must not become those of a later step.
+            let records = faults.take(from.journal(thread, &lane), &[])?.filter(|_| !self.may_be_older);
+            is_lost |= records.is_none();
+            for record in records.unwrap_or_default() {
+                fit(self.to.record(&record))?;
+            }
+        }
+        if is_lost {
+            let what = "answers to the step that was begun are lost, and are asked for again";
+            self.tell(Loss::of(LossKind::Journal, thread, what));
+        }
+        Ok(if are_whole { row.checkpoint.clone() } else { Vec::new() })
+    }
+
+    fn batch(&mut self, id: &BatchId) -> Result<(), Error> {
+        let (from, mut faults) = (self.from, Faults::default());
+        let record = faults.take(from.batch(id), &[])?.flatten();
+        let lines = record.as_deref().and_then(self.opaque.batch_lines);
+        let mut is_whole = lines.is_some();
+        // First all are read, then all are kept.
+        for is_kept in [false, true] {
+            let mut next = 1;
+            while is_whole && lines.is_some_and(|lines| next <= lines) {
+                let page = faults.take(from.batch_lines(id, next, LINES), &[])?.unwrap_or_default();
+                is_whole = !page.is_empty();
+                for (number, line) in page {
+                    is_whole &= number == next;
+                    next = next.saturating_add(1);
+                    if is_kept {
+                        fit(self.to.batch_line(id, number, &line))?;
+                    }
+                }
+            }
+        }
+        match record.filter(|_| is_whole) {
+            Some(record) => fit(self.to.batch(id, &record)),
+            None => {
+                let what = format!("batch {id} cannot be read whole; its threads are kept");
+                self.tell(Loss::without_thread(LossKind::Batch, what));
+                Ok(())
+            }
+        }
+    }
+
+    fn hooks(&mut self) -> Result<(), Error> {
+        let mut faults = Faults::default();
+        entries::read(self.from, Family::Hooks, &mut faults, &mut |key, value, _| {
+            codec::check_entry(Family::Hooks, key, value)?;
+            self.to.hook_value(key, value)
+        })?;
+        if !faults.into_list().is_empty() {
+            let what = "values of hooks are lost, such as cached answers; they are made again where they are needed";
+            self.tell(Loss::without_thread(LossKind::Hooks, what));
+        }
+        Ok(())
+    }
+}
+
+/// Steps of which nothing but their numbers is known.
+fn gap(thread: &ThreadId, from: u64, through: u64, why: &str) -> Loss {
+    Loss { seq: Some(from), through: Some(through), ..Loss::of(LossKind::Step, thread, why) }
+}
+
+/// Why a part was refused, if it was.
+fn refusal(added: Result<(), Refused>) -> Result<Option<String>, Error> {
+    match added {
+        Ok(()) => Ok(None),
+        Err(Refused::Unfit { what }) => Ok(Some(what)),
+        Err(Refused::Store(error)) => Err(error),
+    }
+}
+
+/// Adds a part that was read and checked, so that a refusal is a fault of rondo.
+fn fit(added: Result<(), Refused>) -> Result<(), Error> {
+    refusal(added)?.map_or(Ok(()), |what| Err(Error::Malformed { what }))
+}
+
+#[cfg(test)]
+mod tests;

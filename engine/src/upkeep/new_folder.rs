@@ -1,0 +1,93 @@
+//! A new folder for a store, which gets its name when the store in it is done.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+use tempfile::TempDir;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::store::folder::{self, FolderState};
+use crate::store::is_unwritten;
+
+/// A folder that has no name yet. Dropping it deletes it.
+pub(super) struct NewFolder {
+    part: TempDir,
+    /// The folder that it will lie in.
+    beside: PathBuf,
+    to: PathBuf,
+}
+
+impl NewFolder {
+    /// Begins the folder `to`, for a store made from the one in `store`.
+    ///
+    /// # Errors
+    /// [`Code::WriteFailed`] if it exists and is not empty, would lie in the store, or cannot be made.
+    pub(super) fn begin(store: &Path, to: &Path) -> Result<Self, Failure> {
+        check_target(store, to)?;
+        let beside = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let part = tempfile::Builder::new().prefix(".rondo-new-").tempdir_in(&beside);
+        Ok(Self { part: part.map_err(|error| failed(to, &error))?, beside, to: to.to_owned() })
+    }
+
+    /// Where the store is made.
+    pub(super) fn path(&self) -> PathBuf {
+        self.part.path().join("store")
+    }
+
+    /// Deletes what was made so far.
+    ///
+    /// # Errors
+    /// [`Code::WriteFailed`].
+    pub(super) fn clear(&self) -> Result<(), Failure> {
+        fs::remove_dir_all(self.path()).map_err(|error| failed(&self.to, &error))
+    }
+
+    /// Gives the folder its name.
+    ///
+    /// # Durability
+    /// The name is on the device when this returns.
+    ///
+    /// # Errors
+    /// [`Code::WriteFailed`].
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let named = fs::rename(self.path(), &self.to).and_then(|()| File::open(&self.beside)?.sync_all());
+        named.map_err(|error| failed(&self.to, &error))
+    }
+}
+
+fn failed(to: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::WriteFailed, format!("{}: {error}", to.display()))
+}
+
+/// Refuses a target that exists, or that would lie in the store.
+fn check_target(store: &Path, to: &Path) -> Result<(), Failure> {
+    let refused = |why: &str| {
+        let message = format!("{} {why}; nothing was written", to.display());
+        Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint("name a folder that is new"))
+    };
+    let parent = to.parent().and_then(|parent| parent.canonicalize().ok());
+    if parent.zip(store.canonicalize().ok()).is_some_and(|(parent, store)| parent.starts_with(store)) {
+        return refused("lies in the store itself");
+    }
+    match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => refused("is not empty"),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(_) => refused("is no folder"),
+    }
+}
+
+/// Refuses a folder in which nothing is stored.
+///
+/// # Errors
+/// [`Code::StoreUnusable`], and any error of the store.
+pub(super) fn require_store(folder: &Path) -> Result<(), Failure> {
+    if folder::look(folder)? == FolderState::Nothing || is_unwritten(folder)? {
+        let message = format!("there is no store in {}", folder.display());
+        return Err(Failure::new(Code::StoreUnusable, message).with_hint("--store DIR names another"));
+    }
+    Ok(())
+}

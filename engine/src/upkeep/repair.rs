@@ -1,0 +1,91 @@
+//! Repairs: a whole store beside a damaged one, made from what is left of it.
+
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::call::FaultClass;
+use rondo_protocol::canonical;
+use rondo_protocol::diagnostic::Code;
+
+use super::fsck;
+use super::new_folder::{NewFolder, require_store};
+use crate::failure::Failure;
+use crate::host::batch::Batch;
+use crate::store::check::{Examination, Progress};
+use crate::store::repair::{Loss, Opaque, Repaired, repair as repair_store};
+use crate::store::{self, Row, holder};
+use crate::thread::{Origin, Stop};
+
+/// What was made of a damaged store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repair {
+    /// What was found in the damaged store.
+    pub before: Examination,
+    /// What was kept.
+    pub kept: Repaired,
+    /// What is in the new one, which is without faults.
+    pub after: Examination,
+}
+
+/// Where a repaired store is put if nothing else is said: beside the damaged one.
+pub fn beside(folder: &Path) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(".repaired");
+    folder.with_file_name(name)
+}
+
+/// Makes a whole store in the new folder `to` from what is left of the damaged one in `folder`, which is not changed.
+/// `to` gets its name when the new store has been examined and is on the device. Everything that is not kept is passed
+/// to `lost`. Returns `None`, and makes nothing, if there is no damage.
+///
+/// # Errors
+/// [`Code::WriteFailed`] if `to` exists and is not an empty folder, or cannot be written; [`Code::StoreUnusable`] if
+/// there is no store; [`Code::StoreBusy`] if a process holds it; [`Code::StoreDamaged`] if nothing can be read; any other
+/// error of the store.
+pub fn repair(
+    folder: &Path,
+    to: &Path,
+    progress: &mut (dyn FnMut(Progress) + Send),
+    lost: &mut dyn FnMut(Loss),
+) -> Result<Option<Repair>, Failure> {
+    require_store(folder)?;
+    if let Some(pid) = holder(folder)? {
+        return Err(store::Error::Busy { pid }.into());
+    }
+    // A third of the work is the examination, a third the copying, and a third the examination of the copy.
+    let mut entries = 0;
+    let before = fsck(folder, &mut |at| {
+        entries = at.of;
+        progress(Progress { of: at.of.saturating_mul(3), ..at });
+    })?;
+    if before.faults.is_empty() {
+        return Ok(None);
+    }
+    let mut third = |number: u64, at: Progress| {
+        let done = entries.saturating_mul(number).saturating_add(at.done);
+        progress(Progress { done, of: entries.saturating_mul(3) });
+    };
+    let part = NewFolder::begin(folder, to)?;
+    let opaque = Opaque { stopped: &stopped, batch_lines: &batch_lines };
+    let kept = repair_store(folder, &part.path(), &opaque, &mut |at| third(1, at), lost)?;
+    let after = fsck(&part.path(), &mut |at| third(2, at))?;
+    if let Some(fault) = after.faults.first() {
+        let message = format!("what was kept is not whole, so nothing was written: {}", fault.what);
+        return Err(Failure::new(Code::InternalFault, message));
+    }
+    part.finish()?;
+    Ok(Some(Repair { before, kept, after }))
+}
+
+/// The origin of a thread that goes on after step `last`, because the later ones are lost.
+fn stopped(row: &Row, last: u64) -> Vec<u8> {
+    let origin = Origin::from_bytes(&row.origin).unwrap_or_default();
+    let message = format!("a repair of the store kept its steps up to {last} of {}", row.seq);
+    let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
+    let origin = Origin { ending: None, stop: Some(stop), forms: Vec::new(), ..origin };
+    // What was read has a canonical form.
+    origin.to_bytes().unwrap_or_default()
+}
+
+fn batch_lines(record: &[u8]) -> Option<u32> {
+    canonical::from_slice::<Batch>(record).ok().map(|batch| batch.lines)
+}
