@@ -129,6 +129,13 @@ impl From<trust::Error> for Failure {
     }
 }
 
+impl From<trust::secret::Error> for Failure {
+    fn from(error: trust::secret::Error) -> Self {
+        let code = if error.may_pass() { Code::StoreUnusable } else { Code::StoreForeign };
+        Self::new(code, error.to_string())
+    }
+}
+
 impl From<canonical::Error> for Failure {
     fn from(error: canonical::Error) -> Self {
         Self::new(Code::InternalFault, error.to_string())

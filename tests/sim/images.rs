@@ -312,7 +312,8 @@ impl Workload {
     }
 }
 
-fn root_of(place: &Place) -> PathBuf {
+/// The folder of a place, with the home of its user.
+pub fn root_of(place: &Place) -> PathBuf {
     place.path().parent().unwrap().to_owned()
 }
 
@@ -343,6 +344,17 @@ pub fn killed(name: &str, steps: usize) -> Place {
     place
 }
 
+/// Puts what RocksDB cannot read behind the end of the log.
+pub fn damage_end(place: &Place) {
+    let mut logs: Vec<_> =
+        std::fs::read_dir(place.store().join("db")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    let last = logs.iter().max().unwrap();
+    let mut bytes = std::fs::read(last).unwrap();
+    bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    std::fs::write(last, bytes).unwrap();
+}
+
 pub fn resume() -> Vec<String> {
     ["resume", "last", "--json"].map(str::to_owned).to_vec()
 }
@@ -358,13 +370,7 @@ pub const WORKLOADS: [(&str, Record); 4] = [
     // The log ends in what RocksDB cannot read, so that a copy takes the place of the database.
     ("recovered", |name| {
         let place = killed("lanes", 6);
-        let mut logs: Vec<_> =
-            std::fs::read_dir(place.store().join("db")).unwrap().map(|entry| entry.unwrap().path()).collect();
-        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-        let last = logs.iter().max().unwrap();
-        let mut bytes = std::fs::read(last).unwrap();
-        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        std::fs::write(last, bytes).unwrap();
+        damage_end(&place);
         Workload::recorded(name, &place, &resume())
     }),
 ];

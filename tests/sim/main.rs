@@ -7,10 +7,12 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod calls;
 mod damage;
 mod disk;
 mod follow;
 mod images;
+mod injector;
 mod race;
 mod random;
 mod soak;
@@ -20,3 +22,11 @@ mod workers;
 #[expect(dead_code, reason = "shared with the suite, which uses more of it")]
 #[path = "../suite/binary.rs"]
 mod binary;
+
+#[expect(dead_code, reason = "shared with the suite, which uses more of it")]
+#[path = "../suite/provider/client.rs"]
+mod client;
+
+#[expect(dead_code, reason = "shared with the suite, which uses more of it")]
+#[path = "../suite/provider/server.rs"]
+mod server;

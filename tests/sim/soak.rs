@@ -1,6 +1,6 @@
-//! `make soak`: crash images, the damage sweep and races in turn, for as long as it is told to.
+//! `make soak`: crash images, the damage sweep, races and faults at every call in turn, for as long as it is told to.
 //!
-//! Its folder keeps the damaged store and how far the sweep is, so that the next call goes on from there.
+//! Its folder keeps the damaged store and how far the sweeps are, so that the next call goes on from there.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,16 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::damage::{self, Counts, Subject};
 use crate::images::{self, WORKLOADS};
-use crate::race;
+use crate::injector::{Fault, Injector};
+use crate::{calls, race};
 
 /// The length of a turn of the sweep, which takes longest, and of each other part.
 const SWEEP_TURN: Duration = Duration::from_secs(40);
 const TURN: Duration = Duration::from_secs(20);
 /// How many faults and images are tried between two looks at the clock.
 const PORTION: usize = 200;
+/// How many calls meet a fault between two looks at the clock.
+const CALLS: usize = 16;
 
 /// What has been done, by all calls together.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Progress {
     /// How many faults of the sweep have been tried.
     swept: usize,
@@ -28,6 +32,9 @@ struct Progress {
     /// Of each workload, the number of the next image.
     next_image: Vec<u64>,
     rounds: u64,
+    calls: calls::Counts,
+    /// The fault, counted through all subjects, and how many calls met it there.
+    next_call: (usize, usize),
 }
 
 impl Progress {
@@ -69,6 +76,7 @@ fn soak() {
     progress.next_image.resize(workloads.len(), images::IMAGES as u64);
     let mut seen = vec![HashSet::new(); workloads.len()];
     let head = race::head();
+    let (injector, subjects) = (Injector::new(), calls::SUBJECTS.map(|(name, make)| make(name)));
     while Instant::now() < end {
         let until = |turn: Instant, length: Duration| Instant::now() < end.min(turn + length);
         let turn = Instant::now();
@@ -91,20 +99,36 @@ fn soak() {
             race::round(progress.rounds, &head);
             progress.rounds += 1;
         }
+        let turn = Instant::now();
+        while until(turn, TURN)
+            && let Some(injector) = &injector
+        {
+            let (case, met) = progress.next_call;
+            // After the last it begins again.
+            let subject = &subjects[case / Fault::ALL.len() % subjects.len()];
+            let (counts, is_end) = subject.sweep(injector, Fault::ALL[case % Fault::ALL.len()], (met + 1, 1), CALLS);
+            progress.calls.merge(counts);
+            progress.next_call = if is_end { (case + 1, 0) } else { (case, met + CALLS) };
+        }
         progress.write(&progress_file);
         println!("{}", progress.shown(sweep.len()));
     }
     assert_eq!(progress.damage.faults(), 0, "{}", progress.shown(sweep.len()));
+    progress.calls.holds();
 }
 
 impl Progress {
     fn shown(&self, sweep: usize) -> String {
         format!(
-            "sweep {} of {sweep}: {}\n{} crash images: 0 lost, 0 unopenable; {} rounds of 16 processes: 0 ruined",
+            "sweep {} of {sweep}: {}\n{} crash images: 0 lost, 0 unopenable; {} rounds of 16 processes: 0 ruined\n\
+             faults at calls, {} of {} sweeps: {}",
             self.swept,
             self.damage.shown(),
             self.images,
-            self.rounds
+            self.rounds,
+            self.next_call.0,
+            calls::SUBJECTS.len() * Fault::ALL.len(),
+            self.calls.shown()
         )
     }
 }

@@ -40,16 +40,22 @@ pub fn recorded(command: &Command, file: &Path) -> Option<Command> {
     }
     let mut traced = Command::new("strace");
     traced.args(["-f", "-qq", "-y", "-xx", "-s", STRING_BYTES, "-e", "signal=none", "-e"]);
-    traced.arg(format!("trace={CALLS}")).arg("-o").arg(file).arg("--").arg(command.get_program());
-    traced.args(command.get_args()).env_clear();
-    traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    traced.arg(format!("trace={CALLS}")).arg("-o").arg(file).arg("--");
+    let mut traced = started_by(traced, command);
     // The recorder itself is found by the tests' own path; the run has none, as without it.
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     traced.env("PATH", path);
-    if let Some(folder) = command.get_current_dir() {
-        traced.current_dir(folder);
-    }
     Some(traced)
+}
+
+/// `command`, started by another program, which gets its words last.
+pub fn started_by(mut program: Command, command: &Command) -> Command {
+    program.arg(command.get_program()).args(command.get_args()).env_clear();
+    program.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        program.current_dir(folder);
+    }
+    program
 }
 
 /// The calls of a record in the order in which they returned.

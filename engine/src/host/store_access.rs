@@ -9,6 +9,7 @@ use rondo_protocol::id::ThreadId;
 use super::consent::{Answer, ConsentSource};
 use crate::config::Settings;
 use crate::env::{Env as _, SystemEnv};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::shared_store;
 use crate::store::folder::{self, FolderState, Owner};
@@ -104,10 +105,15 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
     let folder = settings.store.value.clone();
     let found = folder::look(&folder)?;
     let FolderState::Store(signed) = found else {
-        let owner = new_owner(settings).unwrap_or_else(|failure| {
-            tell(&format!("{failure}; so the new store will not be known as yours\n"));
-            None
-        });
+        let owner = match new_owner(settings) {
+            Ok(owner) => owner,
+            // Later commands would refuse the new store, although nothing is wrong with it.
+            Err(failure) if failure.exit() == Exit::InputOutput => return Err(failure),
+            Err(failure) => {
+                tell(&format!("{failure}; so the new store will not be known as yours\n"));
+                None
+            }
+        };
         return Ok(OwnStore { folder, owner, secret: secret(settings) });
     };
     let own = OwnStore { folder, owner: None, secret: secret(settings) };
@@ -137,7 +143,7 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
 }
 
 pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
-    let secret = read_secret(settings).map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?;
+    let secret = read_secret(settings)?;
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
 }
 
@@ -172,8 +178,7 @@ fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
         let message = format!("your secret would lie in {}, in the folder that you work in", file.display());
         return Err(Failure::new(Code::StoreForeign, message).with_hint("set XDG_DATA_HOME to a folder outside it"));
     }
-    let failed = |error: trust::secret::Error| Failure::new(Code::StoreForeign, error.to_string());
-    let secret = Secret::read_or_draw(file).map_err(failed)?;
+    let secret = Secret::read_or_draw(file)?;
     let id = SystemEnv::default().random().to_le_bytes();
     Ok(Some(Owner { id, tag: secret.tag(&Owner::message(&id)) }))
 }

@@ -33,11 +33,12 @@ impl Copy {
         let database = from.join(DATABASE);
         let entries = fs::read_dir(&database).map_err(|error| Error::io(&database, &error))?;
         for entry in entries {
-            let source = entry.map_err(|error| Error::io(&database, &error))?.path();
-            let Some(name) = source.file_name() else { continue };
-            let target = copy.path.join(name);
+            let entry = entry.map_err(|error| Error::io(&database, &error))?;
+            let source = entry.path();
+            let target = copy.path.join(entry.file_name());
+            let is_file = entry.file_type().map_err(|error| Error::io(&source, &error))?.is_file();
             let is_table = source.extension().is_some_and(|extension| extension == TABLE);
-            if !source.is_file() || name == "LOCK" || is_table && fs::hard_link(&source, &target).is_ok() {
+            if !is_file || entry.file_name() == "LOCK" || is_table && fs::hard_link(&source, &target).is_ok() {
                 continue;
             }
             fs::copy(&source, &target).map_err(|error| Error::io(&source, &error))?;
@@ -112,7 +113,8 @@ pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
             continue;
         };
         let aside = folder.join(format!("damaged-{number}"));
-        if aside.is_dir() && !original.exists() {
+        // An error must not read as an absence: what it hides would be left behind.
+        if aside.try_exists().map_err(io(&aside))? && !original.try_exists().map_err(io(&original))? {
             fs::rename(&aside, &original).map_err(io(&aside))?;
         }
         fs::remove_dir_all(&copy).map_err(io(&copy))?;
@@ -125,7 +127,8 @@ fn fresh(into: &Path) -> Result<(u32, PathBuf), Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     for number in 1..=ATTEMPTS {
         let path = into.join(format!("recovery-{number}"));
-        if into.join(format!("damaged-{number}")).exists() {
+        let aside = into.join(format!("damaged-{number}"));
+        if aside.try_exists().map_err(|error| Error::io(&aside, &error))? {
             continue;
         }
         match fs::DirBuilder::new().mode(0o700).create(&path) {

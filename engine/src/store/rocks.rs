@@ -109,8 +109,7 @@ impl RocksStore {
         let mut anchor = Anchor::claim(folder, so_far.ledger, so_far.manifest)?;
         let database = folder.join(DATABASE);
         let make = if held.is_none() { Make::Database } else { Make::Nothing };
-        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, make)
-            .map_err(|error| fault(&database, &error))?;
+        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, make)?;
         if make == Make::Database {
             folder::sync(folder)?;
         }

@@ -52,6 +52,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the device failed, or room or descriptors ran out, so that the same path may do later.
+    pub fn may_pass(&self) -> bool {
+        use io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+        match self {
+            Self::File { source, .. } => !matches!(
+                source.kind(),
+                AlreadyExists | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+            ),
+            Self::Refused { .. } => false,
+        }
+    }
+}
+
 impl Secret {
     /// A secret of these bytes.
     pub fn new(bytes: [u8; BYTES]) -> Self {
@@ -94,7 +108,10 @@ impl Secret {
             return Err(refused("others can read it; delete it, or close it with chmod 600"));
         }
         let mut bytes = [0; BYTES];
-        file.read_exact(&mut bytes).map_err(|_| refused("it is shorter than 32 bytes"))?;
+        file.read_exact(&mut bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => refused("it is shorter than 32 bytes"),
+            _ => failed(error),
+        })?;
         Ok(Some(Self(bytes)))
     }
 
@@ -193,5 +210,15 @@ mod tests {
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert!(Secret::read(&path).is_err());
+    }
+
+    #[test]
+    fn a_failing_device_is_told_from_a_path_that_takes_no_secret() {
+        use rustix::io::Errno;
+        let may_pass = |error: Errno| Error::File { path: PathBuf::from("secret"), source: error.into() }.may_pass();
+        let passing = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE];
+        assert_eq!(passing.map(may_pass), [true; 5]);
+        let lasting = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::NOTDIR, Errno::EXIST];
+        assert_eq!(lasting.map(may_pass), [false; 5]);
     }
 }

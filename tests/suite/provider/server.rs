@@ -90,6 +90,11 @@ pub struct Server {
 impl Server {
     /// Serves what `act` says for the n-th request, from 0.
     pub fn new(act: impl Fn(usize) -> Act + Send + Sync + 'static) -> Self {
+        Self::reading(move |number, _| act(number))
+    }
+
+    /// Serves what `act` says for the n-th request, from 0, which it reads.
+    pub fn reading(act: impl Fn(usize, &Request) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -108,10 +113,10 @@ impl Server {
                     let Ok(request) = read_request(&mut stream) else { return };
                     let number = {
                         let mut seen = seen.lock().unwrap();
-                        seen.push(request);
+                        seen.push(request.clone());
                         seen.len() - 1
                     };
-                    let _ = serve(&mut stream, act(number));
+                    let _ = serve(&mut stream, act(number, &request));
                 }));
             }
             for serving in serving {

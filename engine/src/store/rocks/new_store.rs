@@ -35,8 +35,7 @@ impl NewStore {
     pub(in super::super) fn begin(folder: &Path) -> Result<Self, Error> {
         folder::make(folder)?;
         let database = folder.join(DATABASE);
-        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, Make::Database);
-        let db = db.map_err(|error| fault(&database, &error))?;
+        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, Make::Database)?;
         let tables = RocksTables::new(db, &database, Failure::default());
         Ok(Self { folder: folder.to_owned(), tables, batch: Vec::new(), batch_bytes: 0 })
     }

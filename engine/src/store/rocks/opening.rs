@@ -199,10 +199,15 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
     let there = manifest::tables(path)?;
     let mut opened = open_database(path, DBRecoveryMode::PointInTime, make);
     // An edit of which a loss of power left a part does not match its checksum.
-    if opened.is_err() && std::mem::take(&mut may_cut) && cut_manifest(manifest.as_ref(), at_least.manifest)? {
+    let is_damaged = matches!(opened, Err(Error::Damaged(_)));
+    if is_damaged && std::mem::take(&mut may_cut) && cut_manifest(manifest.as_ref(), at_least.manifest)? {
         opened = open_database(path, DBRecoveryMode::PointInTime, make);
     }
-    let Ok(db) = opened else { return Ok(None) };
+    let db = match opened {
+        Ok(db) => db,
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(_) => return Ok(None),
+    };
     let tables = RocksTables::new(db, path, Failure::default());
     if !may_cut {
         all_named(&tables, there)?;
@@ -251,9 +256,16 @@ pub(super) fn missing(ledger: Ledger, promised: Ledger) -> Error {
 
 pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
     let what = error.to_string();
+    let io = |what| Error::Io { path: path.display().to_string(), what };
     match error.kind() {
         // A missing file of the database is damage; any other system error may be transient.
-        ErrorKind::IOError if !what.contains("No such file") => Error::Io { path: path.display().to_string(), what },
+        ErrorKind::IOError if !what.contains("No such file") => io(what),
+        // The folder is made by the wrapper of RocksDB, whose errors have no kind.
+        ErrorKind::Unknown if what.starts_with("Failed to create RocksDB directory") => io(what),
+        // RocksDB opens a file to see whether it could use direct I/O, and takes every error for a no.
+        ErrorKind::InvalidArgument if what.contains("Direct I/O") || what.contains("incompatible with filesystem") => {
+            io("a file of the database cannot be opened".to_owned())
+        }
         ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
             Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
         }
@@ -310,7 +322,7 @@ pub(super) enum Make {
     Nothing,
 }
 
-pub(super) fn open_database(path: &Path, mode: DBRecoveryMode, make: Make) -> Result<DB, rocksdb::Error> {
+pub(super) fn open_database(path: &Path, mode: DBRecoveryMode, make: Make) -> Result<DB, Error> {
     let cache = Cache::new_lru_cache(MEMORY_BYTES);
     let mut options = settings();
     options.set_wal_recovery_mode(mode);
@@ -321,7 +333,7 @@ pub(super) fn open_database(path: &Path, mode: DBRecoveryMode, make: Make) -> Re
         false,
         cache.clone(),
     ));
-    DB::open_cf_descriptors(&options, path, families(&cache))
+    DB::open_cf_descriptors(&options, path, families(&cache)).map_err(|error| fault(path, &error))
 }
 
 /// The options common to every opening.
