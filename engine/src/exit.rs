@@ -130,7 +130,11 @@ impl Exit {
         match error {
             store::Error::Damaged { .. } => Self::Damaged,
             store::Error::Unsafe { .. } => Self::Denied,
-            store::Error::Conflict { .. } | store::Error::ImportEnded | store::Error::Busy { .. } => Self::Busy,
+            store::Error::Conflict { .. }
+            | store::Error::ImportEnded
+            | store::Error::ImportUnderWay
+            | store::Error::CollectionEnded
+            | store::Error::Busy { .. } => Self::Busy,
             _ => Self::InputOutput,
         }
     }

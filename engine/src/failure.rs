@@ -107,8 +107,11 @@ impl From<store::Error> for Failure {
         let failure = Self::new(error.code(), error.to_string()).with_exit(Exit::of_store(&error));
         match error {
             store::Error::Busy { .. } => failure.with_hint("wait until it has ended; `rondo show` works meanwhile"),
+            store::Error::ImportUnderWay => failure.with_hint(
+                "wait until it has ended; what an interrupted one wrote is removed when the store is opened anew",
+            ),
             store::Error::Conflict { .. } => failure.with_hint("`rondo show` tells how the thread stands now"),
-            store::Error::Damaged(_) => failure.with_hint(store::DAMAGED),
+            store::Error::Damaged(_) => failure.with_hint(store::IF_DAMAGED),
             _ => failure,
         }
     }

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use rondo_engine::conversation::rebuild;
 use rondo_engine::store::{self, Options, Read, RocksReader, RocksStore};
@@ -73,8 +72,7 @@ impl Workload {
         let steps = if place.store().exists() { steps(place) } else { BTreeMap::new() };
         let root = root_of(place);
         disk::write(&disk::files(&root), &folder.join("before"));
-        let mut command = trace::recorded(&place.command(words), &folder.join("calls"))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = trace::recorded(&place.command(words), &folder.join("calls"))?;
         Running::of(command).finish().exits(0);
         let recording = Recording { root, words: words.to_vec(), steps };
         std::fs::write(folder.join("recording.json"), serde_json::to_vec(&recording).unwrap()).unwrap();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A call that has succeeded.
 #[derive(Debug)]
@@ -48,8 +48,9 @@ pub fn recorded(command: &Command, file: &Path) -> Option<Command> {
     Some(traced)
 }
 
-/// `command`, started by another program, which gets its words last.
+/// `command`, started by another program, which gets its words last, with pipes.
 pub fn started_by(mut program: Command, command: &Command) -> Command {
+    program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program.arg(command.get_program()).args(command.get_args()).env_clear();
     program.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(folder) = command.get_current_dir() {

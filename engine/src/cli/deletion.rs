@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
 use serde::Serialize;
 
@@ -11,14 +12,16 @@ use super::failure::Failure;
 use super::output::{Output, Style};
 use super::person::{answer_to, consent_by, is_attended};
 use super::runner::{Session, with_session};
-use super::store_access::{DrivenThreads, StoreView, own_store};
+use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
 use super::stored_batch::Line;
 use super::thread_row::origin;
 use super::threads::listed;
-use super::{JsonArgs, StoreArgs, settings_files};
+use super::{JsonArgs, StoreArgs, gc, settings_files};
 use crate::Error;
+use crate::store::folder::disk_usage;
 use crate::store::{Read, Row, StepStore};
 use crate::tell::{plural, size, tell};
+use crate::upkeep::Collected;
 use crate::views::lines::{ThreadLine, thread_line};
 
 /// How many threads are shown before the question.
@@ -26,6 +29,13 @@ const MAX_SHOWN: usize = 20;
 
 /// About how many threads are deleted at once. A thread and its children are never parted.
 const CHUNK: usize = 1000;
+
+/// A collection of garbage reads the whole store: it follows a deletion of at least this part of all steps (1 of 10), or
+/// in a small store.
+const LARGE_SHARE: u64 = 10;
+
+/// A store up to this size is small.
+const SMALL_BYTES: u64 = 64 << 20;
 
 /// How many lines of a batch are read at a time.
 const LINES: usize = 256;
@@ -35,7 +45,7 @@ const LINES: usize = 256;
 pub struct DeletionArgs {
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Delete without a question
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
@@ -43,6 +53,62 @@ pub struct DeletionArgs {
     pub(super) store: StoreArgs,
     #[command(flatten)]
     pub(super) json: JsonArgs,
+}
+
+impl DeletionArgs {
+    /// The store for writing, and how durable writes are.
+    ///
+    /// # Errors
+    /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
+    pub(super) fn own_store(&self, output: &Output) -> Result<(OwnStore, Durability), Failure> {
+        let files = settings_files::read(&self.store.flags())?;
+        files.refuse_unsafe()?;
+        let settings = files.in_force()?;
+        let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+        Ok((store, settings.durability.value))
+    }
+}
+
+/// What was deleted, or would be.
+#[derive(Debug, Default)]
+pub struct Deleted {
+    pub threads: BTreeSet<ThreadId>,
+    /// The store that was written; `None` if nothing was deleted.
+    pub store: Option<(OwnStore, Durability)>,
+    /// Whether a collection of garbage costs little beside the deletion.
+    is_large: bool,
+}
+
+impl Deleted {
+    /// Gives the space back, where that costs little beside the deletion.
+    ///
+    /// # Errors
+    /// [`Code::StoreDamaged`] if the store is found damaged.
+    pub fn give_back(self, output: &Output) -> Result<Exit, Failure> {
+        let Some((store, durability)) = self.store else {
+            if !output.is_json() {
+                tell("nothing was deleted\n");
+            }
+            return Ok(Exit::Done);
+        };
+        let is_worth_it = self.is_large || disk_usage(&store.folder)?.bytes <= SMALL_BYTES;
+        let told = match is_worth_it.then(|| gc::collect(store, durability)) {
+            None => "deleted; `rondo gc` gives their space back\n".to_owned(),
+            Some(Ok(Collected { garbage, before, after })) => format!(
+                "deleted, with {} that no other thread needs; the store took {} and takes {}\n",
+                plural(garbage.count(), "object"),
+                size(before.bytes),
+                size(after.bytes)
+            ),
+            Some(Err(failure)) if failure.exit() == Exit::Damaged => return Err(failure),
+            // The threads are gone for good, which is what was asked for.
+            Some(Err(failure)) => format!("deleted; `rondo gc` gives their space back, which failed now: {failure}\n"),
+        };
+        if !output.is_json() {
+            tell(&told);
+        }
+        Ok(Exit::Done)
+    }
 }
 
 /// All threads of a store, oldest first, and which of them are to be deleted.
@@ -106,11 +172,11 @@ impl Deletion {
         self.rows.iter().filter(|(thread, _)| self.threads.contains(thread))
     }
 
-    /// Shows what is to be deleted, asks, and deletes it.
+    /// Shows what is to be deleted, asks, and deletes it. `None` if that is declined.
     ///
     /// # Errors
     /// [`Code::NotConfirmed`] where nobody can be asked, [`Code::StoreBusy`] if a thread is running.
-    pub fn carry_out(self, args: &DeletionArgs, now_ms: u64, output: &mut Output) -> Result<Exit, Failure> {
+    pub fn carry_out(self, args: &DeletionArgs, now_ms: u64, output: &mut Output) -> Result<Option<Deleted>, Failure> {
         if let DrivenThreads::These(driven) = &self.view.driven
             && let Some(thread) = self.threads.intersection(driven).next()
         {
@@ -136,34 +202,31 @@ impl Deletion {
             }
             if !matches!(answer_to("delete them for good? [y/N] ").to_lowercase().as_str(), "y" | "yes") {
                 tell("nothing was deleted\n");
-                return Ok(Exit::Done);
+                return Ok(None);
             }
         }
-        let exit = if args.dry_run { Exit::Done } else { self.delete(args, output)? };
+        let own = |(_, row): &(_, Row)| row.seq.saturating_sub(row.base.as_ref().map_or(0, |base| base.seq));
+        let is_large = steps.saturating_mul(LARGE_SHARE) >= self.rows.iter().map(own).sum();
+        let threads = self.threads.clone();
+        let store = if args.dry_run { None } else { Some(self.delete(args, output)?) };
+        let deleted = Deleted { threads, store, is_large };
         if !output.is_json() {
-            let done = if args.dry_run { "nothing was deleted" } else { "deleted" };
-            tell(&format!(
-                "{done}; transcripts, which threads may share, are not part of this and stay in the store\n"
-            ));
-            return Ok(exit);
+            return Ok(Some(deleted));
         }
         for ((line, _), (steps, bytes)) in &sized {
             let label = line.label.as_deref();
-            let (thread, name, deleted) = (&line.thread, line.name.as_str(), !args.dry_run);
+            let (thread, name, deleted) = (&line.thread, line.name.as_str(), deleted.store.is_some());
             let (steps, size_bytes) = (*steps, *bytes);
             output.line(&DeletionLine { thread, name, label, status: line.status, steps, size_bytes, deleted })?;
         }
-        Ok(exit)
+        Ok(Some(deleted))
     }
 
-    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<Exit, Failure> {
-        let files = settings_files::read(&args.store.flags())?;
-        files.refuse_unsafe()?;
-        let settings = files.in_force()?;
-        let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
+        let (store, durability) = args.own_store(output)?;
         let chunks = self.chunks();
         drop(self);
-        with_session(store, settings.durability.value, async |Session { engine, .. }| {
+        with_session(store.clone(), durability, async |Session { engine, .. }| {
             for threads in chunks {
                 let lines = lines_of(&**engine.store(), &threads)?;
                 engine.delete(&threads, lines).await.map_err(|error| match error {
@@ -172,7 +235,8 @@ impl Deletion {
                 })?;
             }
             Ok(Exit::Done)
-        })
+        })?;
+        Ok((store, durability))
     }
 
     /// The threads in the order of their deletion: a fork before its base, a child together with its parent.

@@ -23,6 +23,7 @@ mod follow;
 mod fork;
 mod form;
 mod fsck;
+mod gc;
 mod graph;
 mod hooks;
 mod import;
@@ -124,6 +125,7 @@ enum Verb {
     Verify(verify::VerifyArgs),
     Fsck(fsck::FsckArgs),
     Repair(repair::RepairArgs),
+    Gc(gc::GcArgs),
     Backup(backup::BackupArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
@@ -271,6 +273,7 @@ impl Verb {
             Self::Verify(args) => args.json.json,
             Self::Fsck(args) => args.json.json,
             Self::Repair(args) => args.json.json,
+            Self::Gc(args) => args.deletion.json.json,
             Self::Backup(args) => args.json.json,
             Self::Import(args) => args.json.json,
             Self::Test(args) => args.json.json,
@@ -312,6 +315,7 @@ impl Verb {
             Self::Verify(args) => verify::verify(&args, output),
             Self::Fsck(args) => fsck::fsck(&args, output),
             Self::Repair(args) => repair::repair(&args, output),
+            Self::Gc(args) => gc::gc(&args, output),
             Self::Backup(args) => backup::backup(&args, output),
             Self::Export(args) => export::export(&args, output),
             Self::Import(args) => import::import(&args, output),

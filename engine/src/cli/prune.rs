@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::read::duration_ms;
 
-use super::deletion::{Deletion, DeletionArgs};
+use super::deletion::{Deleted, Deletion, DeletionArgs};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::no_threads;
@@ -39,11 +39,22 @@ pub struct PruneArgs {
     pub(super) deletion: DeletionArgs,
 }
 
-fn age(text: &str) -> Result<u64, String> {
+pub(super) fn age(text: &str) -> Result<u64, String> {
     duration_ms(text).ok_or_else(|| "write digits and a unit, such as 12h or 30d".to_owned())
 }
 
 pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
+    match delete_old(args, output)? {
+        Some(deleted) if !deleted.threads.is_empty() => deleted.give_back(output),
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Deletes old threads. `None` if that is declined.
+///
+/// # Errors
+/// See [`Deletion::carry_out`].
+pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
     let now_ms = SystemEnv::default().now_ms();
     let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
     let mut deletion = Deletion::new(view)?;
@@ -61,14 +72,20 @@ pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     if deletion.threads.is_empty() {
         if !output.is_json() {
-            tell("there is nothing to delete\n");
+            tell("there is no thread to delete\n");
         }
-        return Ok(Exit::Done);
+        return Ok(Some(Deleted::default()));
     }
     deletion.carry_out(&args.deletion, now_ms, output)
 }
 
 impl PruneArgs {
+    /// Threads that have ended.
+    pub(super) fn of_ended(older_than: Option<u64>, keep: Option<usize>, deletion: &DeletionArgs) -> Self {
+        let deletion = deletion.clone();
+        Self { older_than, status: Vec::new(), workflow: None, tags: Vec::new(), keep, deletion }
+    }
+
     fn wants(&self, row: &Row, status: Status, now_ms: u64) -> bool {
         const ENDED: [Status; 3] = [Status::Done, Status::Failed, Status::Cancelled];
         let origin = origin(row);

@@ -48,5 +48,6 @@ pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
         let message = format!("thread {base} has steps that its forks need: {}{more}", named.join(", "));
         return Err(Failure::new(Code::ThreadNeeded, message).with_hint("--with-forks deletes them too"));
     }
-    deletion.carry_out(&args.deletion, SystemEnv::default().now_ms(), output)
+    let deleted = deletion.carry_out(&args.deletion, SystemEnv::default().now_ms(), output)?;
+    deleted.map_or(Ok(Exit::Done), |deleted| deleted.give_back(output))
 }

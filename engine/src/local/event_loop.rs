@@ -142,6 +142,7 @@ struct Driver<'a> {
     /// Stops the visit of a lane.
     lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
     stored: Mutex<Stored>,
+    /// Heads that records of this run name: they stay for as long as the thread does.
     stored_heads: Mutex<BTreeSet<Digest>>,
     /// Transcripts of visits whose roles have `history: exact`, until their steps are made.
     transcripts: Mutex<BTreeMap<LanePath, Transcript>>,

@@ -18,7 +18,7 @@ use super::{Engine, Error, Labels, NewThread, commits};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
 use crate::resolved_roles::{self, BodyReader};
-use crate::store::{self, Base, Read, Row, Status, StoredRecord};
+use crate::store::{self, Base, Read, Row, Status, StoredRecord, references};
 use crate::thread::{
     Action, Answered, Commit, Definition, Definitions, Input, Machine, Object, Origin, PastStep, VisitEnd,
 };
@@ -464,8 +464,32 @@ impl Engine {
             (None, Some(answer)) => self.given(thread, &row, fork, (at, answer), now_ms)?,
             (None, None) => store::Commit::of_row(new.clone(), Row { version: 1, ..fork }),
         };
-        self.parts.store.commit(store::Commit { thread: new.clone(), ..commit }).await?;
+        let objects = self.objects_of(&commit, (thread, &row))?;
+        self.parts.store.commit(store::Commit { thread: new.clone(), objects, ..commit }).await?;
         Ok(new)
+    }
+
+    /// All objects that the row of a new fork names. The rows that it was made from may change before it is committed,
+    /// and a collection of garbage may then delete what they named.
+    fn objects_of(&self, commit: &store::Commit, original: (&ThreadId, &Row)) -> Result<Vec<Object>, Error> {
+        let (store, mut objects) = (&*self.parts.store, commit.objects.clone());
+        for (kind, digest) in references::of_row(&commit.row) {
+            if objects.iter().any(|(_, written, _)| *written == digest) {
+                continue;
+            }
+            let Some(bytes) = store.object(kind, digest)? else {
+                let (thread, row) = original;
+                let has_changed = store.row(thread)?.as_ref() != Some(row);
+                let missing = store::Damage::new(format!("the {} object {digest} is missing", kind.name()));
+                return Err(Error::Store(if has_changed {
+                    store::Error::Conflict { thread: thread.clone() }
+                } else {
+                    missing.of_object(digest).into()
+                }));
+            };
+            objects.push((kind, digest, bytes));
+        }
+        Ok(objects)
     }
 
     /// The checkpoint of a thread that is forked at its end, if its lanes' rows are not needed to read it.
@@ -557,4 +581,37 @@ fn base_of(store: &dyn Read, thread: &ThreadId, row: &Row, at: u64) -> Result<Ba
         thread = base.thread;
     }
     Ok(Base { thread, seq: at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::SystemEnv;
+    use crate::store::tests::contract::{row, thread};
+    use crate::store::{MemoryStore, StepStore as _};
+
+    #[tokio::test]
+    async fn a_fork_brings_all_that_its_row_names() {
+        let store = Arc::new(MemoryStore::new());
+        let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), crate::registry());
+        let object = |kind, text: &str| (kind, Digest::of_bytes(kind, text.as_bytes()), text.as_bytes().to_vec());
+        let objects = vec![object(Kind::Workflow, "1"), object(Kind::Policy, "2"), object(Kind::Start, "3")];
+        let (workflow, policy, start) = (objects[0].1, objects[1].1, objects[2].1);
+        let original = Row { workflow, policy, start, ..row(1, 0, None) };
+        let commit = store::Commit::of_row(thread(1), original.clone());
+        store.commit(store::Commit { objects: objects.clone(), ..commit }).await.unwrap();
+
+        let fork = store::Commit::of_row(thread(2), original.clone());
+        assert_eq!(engine.objects_of(&fork, (&thread(1), &original)), Ok(objects.clone()));
+        let edited = store::Commit { objects: vec![object(Kind::Policy, "2")], ..fork.clone() };
+        let brought = engine.objects_of(&edited, (&thread(1), &original)).unwrap();
+        assert_eq!(brought, [1, 0, 2].map(|at| objects[at].clone()));
+        // What the row named when it was read has been collected.
+        let old = Row { policy: Digest([9; 32]), ..original.clone() };
+        let fork = store::Commit::of_row(thread(2), old.clone());
+        let conflict = Error::Store(store::Error::Conflict { thread: thread(1) });
+        assert_eq!(engine.objects_of(&fork, (&thread(1), &old)), Err(conflict));
+        let damaged = engine.objects_of(&fork, (&thread(1), &original)).unwrap_err();
+        assert!(matches!(damaged, Error::Store(store::Error::Damaged(_))), "{damaged}");
+    }
 }

@@ -12,7 +12,7 @@ use super::limits::number;
 use crate::grant::Ceilings;
 use crate::graph::Graph;
 use crate::shipped;
-use crate::store::DAMAGED;
+use crate::store::IF_DAMAGED;
 use crate::thread::Origin;
 
 /// All that a hint depends on, of one thread.
@@ -42,7 +42,7 @@ impl Mender {
             (Some(limit), _) => self.of_limit(limit),
             (None, FaultClass::Limit) => self.in_file(&[]),
             _ if fault.code == Code::RenderFailed => self.in_file(&[]),
-            _ if fault.code == Code::StoreDamaged => DAMAGED.to_owned(),
+            _ if fault.code == Code::StoreDamaged => IF_DAMAGED.to_owned(),
             _ if fault.code == Code::StoreFull => format!("make room on that disk, then {resume} goes on"),
             (None, FaultClass::ScriptEnd) => self.of_answers(),
             (None, FaultClass::Refused | FaultClass::Denied) => format!("mend that, then {resume} goes on"),

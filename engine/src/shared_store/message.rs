@@ -33,6 +33,8 @@ pub(super) enum Request {
     Range { family: Family, keys: Range<Vec<u8>> },
     /// A write, durable as requested before the response.
     Write(Write),
+    /// Compacts a piece of the tables of a family, from a key on.
+    Compact { family: Family, from: Vec<u8> },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,6 +57,8 @@ pub(super) enum Response {
     Value(Option<Vec<u8>>),
     /// To `Range`, in order.
     Page { entries: Entries, is_last: bool },
+    /// To `Compact`: the key from which to go on.
+    Compacted { next: Option<Vec<u8>> },
     /// The store's error.
     Failed(Error),
 }

@@ -218,6 +218,9 @@ impl Service {
                 let outcome = self.runtime.block_on(self.store.submit(write));
                 outcome.map_or_else(Response::Failed, |()| Response::Done)
             }
+            Request::Compact { family, from } => {
+                self.store.compact(family, &from).map_or_else(Response::Failed, |next| Response::Compacted { next })
+            }
         })
     }
 

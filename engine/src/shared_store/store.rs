@@ -174,6 +174,23 @@ impl SharedStore {
         }
     }
 
+    /// Compacts all tables, so that what was deleted no longer takes room; commits go on meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// If the holder does not answer, or its database cannot be rewritten. Nothing is lost then.
+    pub fn compact(&self) -> Result<(), Error> {
+        for family in Family::ALL {
+            let mut from = Some(Vec::new());
+            while let Some(begin) = from {
+                match self.request(&Request::Compact { family, from: begin })? {
+                    Response::Compacted { next } => from = next,
+                    _ => return Err(unexpected()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Releases the store to the other processes. Every later use is an error. Blocks.
     pub fn leave(&self) {
         let _changing = self.inner.changing.lock();

@@ -122,7 +122,9 @@ pub struct Commit {
     pub row: Row,
     /// The step, if this commit adds one.
     pub step: Option<NewStep>,
-    /// Objects that may not be stored yet: kind, digest, canonical bytes.
+    /// Objects: kind, digest, canonical bytes. Each that the row, the record or one of these names must be among them,
+    /// unless the row before it or a record of the same thread names it already: only those are sure to be there, because
+    /// a collection of garbage deletes what no thread names.
     pub objects: Vec<(Kind, Digest, Vec<u8>)>,
     /// Rows of lanes after it; `None` deletes one.
     pub lanes: Vec<(LanePath, Option<LaneRow>)>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::keys::Family;
 
 /// What helps where a store is damaged.
-pub const DAMAGED: &str =
+pub const IF_DAMAGED: &str =
     "`rondo fsck` names everything that is damaged; `rondo repair` makes a whole store from the rest";
 
 /// An error of the store.
@@ -46,6 +46,12 @@ pub enum Error {
     /// Another import began, or the store was opened anew, before an import was complete. Nothing of it is visible.
     #[error("the import was ended by another one, or the store was opened anew before it was complete")]
     ImportEnded,
+    /// An import is under way: what it has written is named when it ends.
+    #[error("an import is under way, or was interrupted; what it has written is not named by a thread yet")]
+    ImportUnderWay,
+    /// Another collection of garbage began, or the store was opened anew, before a collection was complete.
+    #[error("the collection of garbage was ended by another one, or the store was opened anew")]
+    CollectionEnded,
     /// The folder or a file in it cannot be used.
     #[error("{path}: {what}")]
     Io {
@@ -89,10 +95,10 @@ impl Error {
     /// The code, which has a documentation page.
     pub fn code(&self) -> Code {
         match self {
-            Self::Conflict { .. } | Self::ImportEnded => Code::StoreConflict,
+            Self::Conflict { .. } | Self::ImportEnded | Self::CollectionEnded => Code::StoreConflict,
             Self::Damaged(damage) => damage.code,
             Self::Poisoned { .. } => Code::StorePoisoned,
-            Self::Busy { .. } => Code::StoreBusy,
+            Self::Busy { .. } | Self::ImportUnderWay => Code::StoreBusy,
             Self::Io { .. } => Code::StoreUnusable,
             Self::Unsafe { .. } => Code::StoreUnsafe,
             Self::ReadOnly => Code::StoreReadOnly,

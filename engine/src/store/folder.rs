@@ -4,7 +4,7 @@
 //! user could change during use, so both are refused before anything in it is opened. The file `owner` holds the
 //! store's random id and a tag of it made with the user's secret; tags are made and checked elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 
 use super::Error;
-use super::recovery::DATABASE;
+use super::recovery::{DAMAGED, DATABASE};
 use crate::durable_folder;
 
 /// The file that identifies the owner.
@@ -34,6 +34,9 @@ pub(super) const TABLE: &str = "sst";
 const MAX_DEPTH: usize = 1;
 /// The most files that are checked.
 const MAX_FILES: usize = 1_000_000;
+
+/// The unit in which the system counts the blocks of a file.
+const BLOCK_BYTES: u64 = 512;
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -215,6 +218,34 @@ fn owner(folder: &Path) -> Result<Option<Owner>, Error> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => Ok(None),
         Err(error) => Err(Error::io(&path, &error)),
     }
+}
+
+/// The space that the files of a store take on the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// All of them, in bytes.
+    pub bytes: u64,
+    /// Those in the folders of damaged databases that recoveries left, in bytes.
+    pub damaged_bytes: u64,
+}
+
+/// What the store in `folder` takes on the device. A file with two names counts once.
+///
+/// # Errors
+/// As [`look`].
+pub fn disk_usage(folder: &Path) -> Result<DiskUsage, Error> {
+    let (mut usage, mut linked) = (DiskUsage::default(), BTreeSet::new());
+    visit(folder, &mut |path, about, _| {
+        if about.nlink() == 1 || about.is_dir() || linked.insert(about.ino()) {
+            let bytes = about.blocks() * BLOCK_BYTES;
+            let within = path.strip_prefix(folder).ok().and_then(|within| within.components().next());
+            let is_damaged = within.is_some_and(|name| name.as_os_str().to_string_lossy().starts_with(DAMAGED));
+            usage.bytes += bytes;
+            usage.damaged_bytes += if is_damaged { bytes } else { 0 };
+        }
+        Ok(())
+    })?;
+    Ok(usage)
 }
 
 type Visit<'v> = dyn FnMut(&Path, &Metadata, usize) -> Result<(), Error> + 'v;

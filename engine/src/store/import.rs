@@ -5,7 +5,7 @@
 //! thread without a row is not there, so nothing is visible before that last write. Whoever finds a mark at an opening,
 //! or begins another import, removes what was written under it. A part without its mark is refused.
 //!
-//! Objects that an interrupted import wrote stay until the next collection of garbage.
+//! Objects that an interrupted import wrote stay until the next collection of garbage (`collect.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

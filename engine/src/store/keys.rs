@@ -37,7 +37,7 @@ pub(crate) enum Family {
 
 impl Family {
     /// Every family, in opening order.
-    pub(super) const ALL: [Self; 8] =
+    pub(crate) const ALL: [Self; 8] =
         [Self::Objects, Self::Steps, Self::Index, Self::Notes, Self::Threads, Self::Journal, Self::Hooks, Self::Meta];
 
     /// Its name in the database.
@@ -263,6 +263,11 @@ pub(super) fn of(thread: &ThreadId) -> [(Family, Range<Vec<u8>>); 7] {
 /// An object, in [`Family::Objects`].
 pub(super) fn object(digest: Digest) -> Vec<u8> {
     join(OBJECT, &[digest.as_bytes()])
+}
+
+/// All objects, in [`Family::Objects`].
+pub(super) fn objects() -> Range<Vec<u8>> {
+    below(OBJECT.to_vec())
 }
 
 /// The digest in the key of an object.

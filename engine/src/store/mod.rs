@@ -12,6 +12,7 @@ mod blocking;
 mod chain;
 pub mod check;
 mod codec;
+pub mod collect;
 mod commit;
 mod error;
 pub mod folder;
@@ -43,7 +44,7 @@ pub use commit::{
     Commit, Deletion, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepBytes, StoredRecord, StoredStep,
     VisitIndex, VisitKey,
 };
-pub use error::{DAMAGED, Damage, Error};
+pub use error::{Damage, Error, IF_DAMAGED};
 pub(crate) use keys::Family;
 pub use lock::holder;
 pub use memory::MemoryStore;
@@ -243,7 +244,7 @@ pub trait StepStore: Read {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Deletes threads: their rows, steps, notes, index entries,
-    /// lists, open lanes and journals. Objects stay, because other threads may name them. All are deleted or none. When
+    /// lists, open lanes and journals. Objects stay, because other threads may name them ([`collect`]). All are deleted or none. When
     /// this returns `Ok`, it is as durable as a commit.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ use super::folder::{self, TABLE};
 /// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
 
+/// The beginning of the name of a database that was replaced; a number follows.
+pub(super) const DAMAGED: &str = "damaged-";
+
 /// How many earlier recoveries a folder may contain before a person has to inspect them.
 const ATTEMPTS: u32 = 1000;
 
@@ -69,7 +72,7 @@ impl Copy {
     pub(super) fn take_place(mut self) -> Result<String, Error> {
         self.sync()?;
         let original = self.folder.join(DATABASE);
-        let aside = format!("damaged-{}", self.number);
+        let aside = format!("{DAMAGED}{}", self.number);
         let target = self.folder.join(&aside);
         fs::rename(&self.path, &target).map_err(|error| Error::io(&self.path, &error))?;
         folder::sync(&self.folder)?;
@@ -112,7 +115,7 @@ pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
         let Some(number) = name.strip_prefix("recovery-").filter(|number| number.parse::<u32>().is_ok()) else {
             continue;
         };
-        let aside = folder.join(format!("damaged-{number}"));
+        let aside = folder.join(format!("{DAMAGED}{number}"));
         // An error must not read as an absence: what it hides would be left behind.
         if aside.try_exists().map_err(io(&aside))? && !original.try_exists().map_err(io(&original))? {
             fs::rename(&aside, &original).map_err(io(&aside))?;
@@ -127,7 +130,7 @@ fn fresh(into: &Path) -> Result<(u32, PathBuf), Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     for number in 1..=ATTEMPTS {
         let path = into.join(format!("recovery-{number}"));
-        let aside = into.join(format!("damaged-{number}"));
+        let aside = into.join(format!("{DAMAGED}{number}"));
         if aside.try_exists().map_err(|error| Error::io(&aside, &error))? {
             continue;
         }

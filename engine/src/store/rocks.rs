@@ -36,6 +36,7 @@ use super::writer::{Failure, Target, Writer};
 use super::{Error, frames, import};
 use crate::temporary_folder::temporary_folder;
 
+mod compaction;
 mod new_store;
 mod opening;
 mod salvage;

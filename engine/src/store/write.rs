@@ -6,6 +6,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::collect::CollectWrite;
 use super::commit::CommitHeader;
 use super::import::ImportWrite;
 use super::keys::{self, Family};
@@ -29,6 +30,8 @@ pub(crate) enum Write {
     },
     /// Threads from elsewhere.
     Import(Box<ImportWrite>),
+    /// Deletes objects that no thread needs.
+    Collect(CollectWrite),
     /// Threads to delete, each with the version of its row, and the lines of batches that change with that.
     Delete {
         threads: Vec<(ThreadId, u64)>,
@@ -76,7 +79,7 @@ impl Write {
         match self {
             Self::Commit(commit) => Some(&commit.header.thread),
             Self::Records { thread, .. } => Some(thread),
-            Self::Delete { .. } | Self::Import(_) | Self::Changes { .. } => None,
+            Self::Delete { .. } | Self::Import(_) | Self::Collect(_) | Self::Changes { .. } => None,
         }
     }
 
@@ -84,11 +87,13 @@ impl Write {
     pub(crate) fn row(&self) -> Option<(&ThreadId, u64)> {
         match self {
             Self::Commit(commit) => Some((&commit.header.thread, commit.header.version)),
-            Self::Records { .. } | Self::Delete { .. } | Self::Import(_) | Self::Changes { .. } => None,
+            Self::Records { .. } | Self::Delete { .. } | Self::Import(_) | Self::Collect(_) | Self::Changes { .. } => {
+                None
+            }
         }
     }
 
-    /// Whether it is known to be stored already. Journal records and changes can be written again.
+    /// Whether it is known to be stored already. Journal records, changes and those of a collection can be written again.
     ///
     /// # Errors
     /// Any error of the store.
@@ -104,7 +109,7 @@ impl Write {
                 Ok(true)
             }
             Self::Import(import) => import.is_stored(store),
-            Self::Records { .. } | Self::Changes { .. } => Ok(false),
+            Self::Records { .. } | Self::Collect(_) | Self::Changes { .. } => Ok(false),
         }
     }
 
@@ -116,6 +121,7 @@ impl Write {
                 size_of_val(threads.as_slice()) + lines.iter().map(Change::size_bytes).sum::<usize>()
             }
             Self::Import(import) => import.size_bytes(),
+            Self::Collect(collect) => collect.size_bytes(),
             Self::Changes { changes, .. } => changes.iter().map(Change::size_bytes).sum(),
         }
     }

@@ -292,6 +292,7 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     words.push(vec!["backup", "copy"]);
     place.file("all.jsonl", place.run(["export", "--all"]).exits(0).text() + "\n");
     words.push(vec!["import", "all.jsonl", "--store", "other"]);
+    words.extend([vec!["gc", "--dry-run", "--store", "other"], vec!["gc", "--store", "other"]]);
     let mut seen = BTreeSet::new();
     for words in words {
         for line in place.run(words.iter().chain(&["--json"])).json() {

@@ -4,5 +4,6 @@
 mod backup;
 mod damage;
 mod fsck;
+mod gc;
 mod repair;
 mod transfer;

@@ -14,7 +14,7 @@ use crate::binary::{Finished, Place, Running, fixture, json as parsed};
 use crate::frozen;
 
 /// What `export` writes, with the line break at the end.
-fn exported(place: &Place, words: &[&str]) -> String {
+pub fn exported(place: &Place, words: &[&str]) -> String {
     let mut text = place.run([&["export"], words].concat()).exits(0).text();
     text.push('\n');
     text
@@ -52,7 +52,7 @@ fn find<'a>(lines: &'a mut [Value], name: &str) -> (usize, &'a mut Value) {
 }
 
 /// Threads in every state: done, waiting with open lanes, forked, with children, and one that was killed in a step.
-fn place() -> Place {
+pub fn place() -> Place {
     let place = frozen::place();
     let mut run = place.start(["run", &fixture("relay"), "--offline", "--trust", "-i", "topic=tides", "--json"]);
     while run.event("step_committed")["seq"] != 6 {}

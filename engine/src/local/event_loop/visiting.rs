@@ -11,7 +11,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::{HookNote, Note, Observation};
+use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
 use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,8 @@ impl Driver<'_> {
         let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
         let end = match result {
             Ok(turn) => self.answered(&visit, turn, end)?,
-            Err(fault) => VisitEnd { outcome: Err(fault), ..end },
+            // Its step has no transcript, so nothing would name the objects.
+            Err(fault) => VisitEnd { outcome: Err(fault), objects: Vec::new(), ..end },
         };
         Ok(VisitOutcome::Ended(Box::new(end), unwritten))
     }
@@ -174,6 +175,8 @@ impl Driver<'_> {
                 let message = format!("the answer has no canonical form: {error}");
                 Fault::new(Code::ContractBroken, FaultClass::Contract, message)
             })?;
+            // The transcript does not name what a failed attempt sent.
+            end.objects.retain(|(_, digest, _)| is_named(&turn.transcript, *digest));
             end.objects.push((Kind::Transcript, digest, bytes));
             Some(digest)
         };
@@ -259,6 +262,14 @@ impl Driver<'_> {
         }
         hook_notes.into_notes(metrics)
     }
+}
+
+/// Whether a transcript names an object.
+fn is_named(transcript: &Transcript, object: Digest) -> bool {
+    transcript.entries.iter().any(|entry| match entry {
+        Entry::Model { head, request, .. } => [*head, *request].contains(&object),
+        Entry::Tool { .. } | Entry::Repair { .. } => false,
+    })
 }
 
 fn paths<'p>(parts: &'p Parts, role: &RoleName) -> &'p BTreeMap<CallKind, CallPath> {

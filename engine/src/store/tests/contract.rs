@@ -143,7 +143,7 @@ impl Trunk {
     }
 
     /// The commit of any step.
-    fn with(&mut self, step: &Step) -> Commit {
+    pub(crate) fn with(&mut self, step: &Step) -> Commit {
         let (digest, bytes) = Digest::of(Kind::Step, step).unwrap();
         let expected = self.version;
         self.seq += 1;

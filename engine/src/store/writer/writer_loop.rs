@@ -8,6 +8,7 @@ use rondo_protocol::id::{LanePath, ThreadId};
 use sha2::{Digest as _, Sha256};
 
 use super::super::codec::{self, ImportMark, Ledger};
+use super::super::collect::{CollectWrite, Collection};
 use super::super::import::{self, ImportWrite};
 use super::super::keys::{self, Family};
 
@@ -30,6 +31,8 @@ pub(super) struct WriterLoop<T> {
     is_crowded: bool,
     /// The import that is under way. An opening leaves none.
     importing: Option<ImportMark>,
+    /// The collection of garbage that is under way. An opening leaves none.
+    collecting: Option<Collection>,
 }
 
 /// Cached facts about a thread: as stored, or as changed by the current batch.
@@ -54,7 +57,7 @@ struct Batch {
 
 impl<T: WriteTables> WriterLoop<T> {
     pub(super) fn new(target: Target<T>, failure: Failure) -> Self {
-        Self { target, failure, known: HashMap::new(), is_crowded: false, importing: None }
+        Self { target, failure, known: HashMap::new(), is_crowded: false, importing: None, collecting: None }
     }
 
     /// Writes one batch from the queue. Returns whether there was anything.
@@ -112,8 +115,9 @@ impl<T: WriteTables> WriterLoop<T> {
                     batch.sync |= sync;
                 }),
                 Write::Import(import) => self.take_import(batch, *import),
+                Write::Collect(collect) => self.take_collect(batch, collect),
                 Write::Changes { changes, sync } => {
-                    batch.changes.extend(changes);
+                    self.add(batch, changes);
                     batch.sync |= sync;
                     Ok(())
                 }
@@ -153,10 +157,29 @@ impl<T: WriteTables> WriterLoop<T> {
         }
         self.is_crowded |= known.journals.len() > MAX_KNOWN_LANES;
         known.end = Some((commit.header.version, commit.header.seq));
-        batch.changes.extend(commit.changes);
+        self.add(batch, commit.changes);
         batch.chain(&commit.link);
         batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.header.step.is_some()));
         batch.sync |= commit.must_sync;
+        Ok(())
+    }
+
+    /// Adds changes that may hold objects.
+    fn add(&mut self, batch: &mut Batch, changes: Vec<Change>) {
+        self.collecting.take_if(|collection| !collection.remember(&changes));
+        batch.changes.extend(changes);
+    }
+
+    fn take_collect(&mut self, batch: &mut Batch, collect: CollectWrite) -> Result<(), Error> {
+        match collect {
+            CollectWrite::Begin { .. } if self.importing.is_some() => return Err(Error::ImportUnderWay),
+            CollectWrite::Begin { token } => self.collecting = Some(Collection::new(token)),
+            CollectWrite::Sweep { token, objects } => {
+                let collection = self.collecting.as_ref().filter(|collection| collection.is_of(token));
+                batch.changes.extend(collection.ok_or(Error::CollectionEnded)?.sweep(objects));
+            }
+            CollectWrite::End { token } => drop(self.collecting.take_if(|collection| collection.is_of(token))),
+        }
         Ok(())
     }
 
@@ -238,7 +261,7 @@ impl<T: WriteTables> WriterLoop<T> {
             ImportWrite::Part { token, .. } | ImportWrite::Finish { token, .. } if !is_of(&self.importing, token) => {
                 return Err(Error::ImportEnded);
             }
-            ImportWrite::Part { changes, .. } => batch.changes.extend(changes),
+            ImportWrite::Part { changes, .. } => self.add(batch, changes),
             ImportWrite::Finish { threads, batches, sync, .. } => {
                 let imported: BTreeSet<&ThreadId> = threads.iter().map(|imported| &imported.thread).collect();
                 for thread in &threads {

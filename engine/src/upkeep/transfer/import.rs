@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use super::super::own::with_store;
 use super::export::Exported;
 use super::line::{Line, ThreadLine};
 use super::{FORMAT, MAX_LINE_BYTES};
@@ -20,7 +21,6 @@ use crate::failure::Failure;
 use crate::host::batch;
 use crate::host::store_access::OwnStore;
 use crate::host::thread_row;
-use crate::shared_store::{Opening, OwnThreads, SharedStore};
 use crate::store::import::{self, ImportError, Imported};
 use crate::store::staging::{Refused, Staging};
 use crate::store::{JournalRecord, LaneRow, Row};
@@ -81,19 +81,11 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
 /// # Errors
 /// [`Code::ImportDiffers`], and any error of the store.
 pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) -> Result<Imported, Failure> {
-    let opening = Opening { folder: store.folder, owner: store.owner, durability };
-    let idle = OwnThreads { cancel: Box::new(|_| ()), taken_over: Box::new(|_| ()) };
-    let open = tokio::task::spawn_blocking(move || SharedStore::open(opening, idle)).await;
-    let (shared, notices) = open.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))??;
-    for notice in notices {
-        crate::tell::tell(&format!("store: {notice}\n"));
-    }
     let env = SystemEnv::default();
-    let imported = import::import(&staged.staging, &shared, || env.random().to_le_bytes()).await;
-    // Releases the store, which may have to be written.
-    let left = tokio::task::spawn_blocking(move || shared.leave()).await;
-    left.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    imported.map_err(|error| match error {
+    let imported = with_store(store, durability, async |shared| {
+        import::import(&staged.staging, shared, || env.random().to_le_bytes()).await
+    });
+    imported.await?.map_err(|error| match error {
         ImportError::Differs { .. } => {
             let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
             failure.with_hint("`--store DIR` imports into another store; `rondo rm` deletes the thread that is here")

@@ -1,0 +1,87 @@
+//! The collection of garbage: objects that no thread needs are deleted, and the space of all that was deleted is given
+//! back.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::ThreadId;
+
+use super::own::with_store;
+use crate::env::{Env as _, SystemEnv};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::host::store_access::OwnStore;
+use crate::store::check::Progress;
+use crate::store::collect::{self, Garbage};
+use crate::store::folder::{DiskUsage, disk_usage};
+use crate::store::{self, RocksReader, holder};
+
+/// How often a store is read anew if a writer replaced files while they were read.
+const ATTEMPTS: u32 = 3;
+
+/// What a collection did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collected {
+    /// The objects that no thread needed.
+    pub garbage: Garbage,
+    /// The space that the store took before.
+    pub before: DiskUsage,
+    /// The space that it takes now.
+    pub after: DiskUsage,
+}
+
+/// Deletes the objects of a store that no thread needs, and compacts its tables. Other processes may use the store
+/// meanwhile. Blocks.
+///
+/// # Errors
+/// [`Code::StoreDamaged`] if something that had to be read is damaged: then nothing is deleted. [`Code::StoreBusy`]
+/// while an import is under way; any other error of the store.
+pub async fn gc(
+    store: OwnStore,
+    durability: Durability,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Collected, Failure> {
+    let folder = store.folder.clone();
+    let before = disk_usage(&folder)?;
+    let env = SystemEnv::default();
+    let collected = with_store(store, durability, async |shared| {
+        let garbage = collect::collect(shared, || env.random().to_le_bytes(), progress).await?;
+        shared.compact().map(|()| garbage)
+    });
+    let garbage = collected.await?.map_err(explained)?;
+    Ok(Collected { garbage, before, after: disk_usage(&folder)? })
+}
+
+/// The objects that no thread would need if the threads in `without` were not there, and the space that the store
+/// takes. Changes nothing.
+///
+/// # Errors
+/// [`Code::StoreDamaged`], and any other error of the store.
+pub fn garbage(
+    folder: &Path,
+    without: &BTreeSet<ThreadId>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(Garbage, DiskUsage), Failure> {
+    let mut attempts = 1..=ATTEMPTS;
+    loop {
+        attempts.next();
+        let found = RocksReader::open(folder).and_then(|(reader, _)| collect::find(&reader, without, progress));
+        match found {
+            // A reader beside a writer does not see tables that the writer replaced meanwhile.
+            Err(store::Error::Damaged(_)) if !attempts.is_empty() && holder(folder)?.is_some() => {}
+            found => return Ok((found.map_err(explained)?, disk_usage(folder)?)),
+        }
+    }
+}
+
+fn explained(error: store::Error) -> Failure {
+    match error {
+        store::Error::Damaged(damage) => {
+            let message = format!("the store is damaged, so no object is deleted: {}", damage.what);
+            let hint = "`rondo fsck` names all that is damaged, `rondo repair` makes a whole copy";
+            Failure::new(damage.code, message).with_exit(Exit::Damaged).with_hint(hint)
+        }
+        error => error.into(),
+    }
+}
