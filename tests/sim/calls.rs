@@ -160,7 +160,9 @@ impl Counts {
         self.runs += other.runs;
         let sums = [(&mut self.kinds, other.kinds), (&mut self.ends, other.ends)];
         for (sum, other) in sums {
-            other.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
+            for (name, count) in other {
+                *sum.entry(name).or_default() += count;
+            }
         }
         self.faults.extend(other.faults);
     }

@@ -1,12 +1,13 @@
-//! What ends a run from outside while it works: signals that a tool does not heed, and a disk that is full.
+//! What ends a run from outside while it works: signals that a tool does not heed, a disk that is full, and limits on what
+//! the process may have.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::binary::{Finished, Place};
+use crate::binary::{Finished, Place, Running};
 
 /// How long a run may take to drain, whatever is running. The rest is for a machine under load.
 const DRAINED: Duration = Duration::from_secs(10 + 5);
@@ -167,10 +168,10 @@ fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for
     let on = Disk::new(&disk, 96 << 10);
     let mut run = place.start(words(&["run", "long", "--offline"]));
     run.event("step_committed");
-    let filler = disk.join("filler");
-    let mut file = std::fs::File::create(&filler).unwrap();
+    let other = disk.join("other");
+    let mut taken = std::fs::File::create(&other).unwrap();
     // Until nothing more fits.
-    let mut fill = || while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {};
+    let mut fill = || while std::io::Write::write_all(&mut taken, &[1; 4096]).is_ok() {};
     fill();
     let stopped = run.finish().exits(9);
     let error = stopped.event("error");
@@ -182,13 +183,37 @@ fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for
     assert_eq!(shown.event("thread")["in_flight"], serde_json::Value::Null);
     // As long as almost nothing is free, nothing more is asked for.
     fill();
-    let filled = std::fs::metadata(&filler).unwrap().len();
-    std::fs::File::options().write(true).open(&filler).unwrap().set_len(filled - (6 << 20)).unwrap();
+    let size = std::fs::metadata(&other).unwrap().len();
+    std::fs::File::options().write(true).open(&other).unwrap().set_len(size - (6 << 20)).unwrap();
     let again = place.run(words(&["resume", "--offline"])).exits(9);
     assert_eq!(again.event("error")["code"], "RN1310");
     assert!(again.events("step_committed").is_empty());
     place.run(words(&["fsck"])).exits(0);
-    std::fs::File::create(&filler).unwrap();
+    std::fs::File::create(&other).unwrap();
     assert_eq!(head(&place.run(words(&["resume", "--offline"])).exits(0)), whole);
     drop(on);
+}
+
+#[test]
+fn a_run_with_too_few_descriptors_or_too_little_memory_is_resumed_to_the_same_head() {
+    let words = ["run", "review-loop", "--offline", "--json"];
+    let whole = head(&Place::new().run(words).exits(0));
+    let limits = (4..40).step_by(2).map(|count| ("n", count)).chain((1..16).map(|step| ("v", step * 50_000)));
+    let mut typed = 0;
+    for (option, most) in limits {
+        let place = Place::new();
+        let rondo = place.command(words);
+        let mut limited = Command::new("/bin/sh");
+        limited.args(["-c", &format!("ulimit -{option} {most}; exec \"$@\""), "sh"]).arg(rondo.get_program());
+        limited.args(rondo.get_args()).current_dir(place.path()).env_clear().env("HOME", place.home());
+        limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let run = Running::of(limited).finish();
+        typed += usize::from(run.code == Some(9));
+        // Where memory runs out, the allocators of C and C++ end the process.
+        assert!(matches!(run.code, Some(0 | 9)) || option == "v" && run.signal.is_some(), "{option} {most}: {run:?}");
+        let listed = place.run(["threads", "--json"]).exits(0);
+        let again = if listed.lines.is_empty() { place.run(words) } else { place.run(["resume", "last", "--json"]) };
+        assert_eq!(head(&again.exits(0)), whole, "{option} {most}");
+    }
+    assert!(typed > 5, "{typed} runs had too little and said so");
 }

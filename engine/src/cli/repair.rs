@@ -110,7 +110,7 @@ fn loss_text(loss: &Loss) -> String {
         let role = lane.as_ref().map_or_else(|| role.to_string(), |lane| lane.role_in_lane(role));
         format!(", visit {visit} of {role}")
     });
-    let lost = match kind {
+    let what_is_lost = match kind {
         LossKind::Step => format!("{step}{who}"),
         LossKind::Note => format!("the note of {step}{who}"),
         LossKind::Thread => thread.as_ref().map_or_else(String::new, |thread| format!("thread {thread}")),
@@ -119,7 +119,7 @@ fn loss_text(loss: &Loss) -> String {
         LossKind::Batch => "a batch".to_owned(),
         LossKind::Hooks => "entries of hooks".to_owned(),
     };
-    format!("lost: {lost}: {what}\n")
+    format!("lost: {what_is_lost}: {what}\n")
 }
 
 /// What was made, and how it is used.

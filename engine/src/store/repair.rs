@@ -499,14 +499,12 @@ impl Repair<'_, '_> {
                 }
             }
         }
-        match record.filter(|_| is_whole) {
-            Some(record) => fit(self.to.batch(id, &record)),
-            None => {
-                let what = format!("batch {id} cannot be read whole; its threads are kept");
-                self.tell(Loss::without_thread(LossKind::Batch, what));
-                Ok(())
-            }
+        if let Some(record) = record.filter(|_| is_whole) {
+            return fit(self.to.batch(id, &record));
         }
+        let what = format!("batch {id} cannot be read whole; its threads are kept");
+        self.tell(Loss::without_thread(LossKind::Batch, what));
+        Ok(())
     }
 
     fn hooks(&mut self) -> Result<(), Error> {

@@ -45,18 +45,25 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve of the store in `folder`, which is made if there is room, and given up if there is none for an
-    /// opening.
-    pub(super) fn open(folder: &Path) -> Self {
+    /// The reserve of the store in `folder` as an earlier process left it. It is given up if an opening has no room.
+    pub(super) fn found(folder: &Path) -> Self {
         let reserve = Self { folder: folder.to_owned(), state: Mutex::new(State::Absent) };
-        let found = fs::metadata(reserve.path()).ok().map(|found| found.blocks().saturating_mul(BLOCK_BYTES));
-        *reserve.state.lock() = match found {
-            Some(RESERVE_BYTES..) => State::Kept,
-            Some(_) => reserve.made(ENOUGH, State::GivenUp),
-            None => reserve.made(MUCH, State::Absent),
-        };
+        if let Ok(found) = fs::metadata(reserve.path()) {
+            let is_kept = found.blocks().saturating_mul(BLOCK_BYTES) >= RESERVE_BYTES;
+            *reserve.state.lock() = if is_kept { State::Kept } else { State::GivenUp };
+        }
         reserve.make_room(0);
         reserve
+    }
+
+    /// Makes the reserve if there is none and there is room.
+    pub(super) fn make(&self) {
+        let mut state = self.state.lock();
+        *state = match *state {
+            State::Kept => State::Kept,
+            State::GivenUp => self.made(ENOUGH, State::GivenUp),
+            State::Absent => self.made(MUCH, State::Absent),
+        };
     }
 
     /// Gives the reserve up if `size_bytes` might not fit otherwise.

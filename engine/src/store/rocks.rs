@@ -101,7 +101,7 @@ impl RocksStore {
         if let (FolderState::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
             folder::sign(folder, owner)?;
         }
-        let reserve = Reserve::open(folder);
+        let reserve = Reserve::found(folder);
         recovery::tidy(folder)?;
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
@@ -119,6 +119,9 @@ impl RocksStore {
         let tables = RocksTables { reserve: Some(reserve), ..tables };
         tables.check_format()?;
         tables.say_format()?;
+        if let Some(reserve) = &tables.reserve {
+            reserve.make();
+        }
         let ledger = tables.ledger()?;
         reaches(ledger, so_far.ledger)?;
         let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };

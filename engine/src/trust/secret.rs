@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use hmac::digest::Key;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sha2::Sha256;
 use tempfile::NamedTempFile;
 
@@ -55,12 +56,9 @@ pub enum Error {
 impl Error {
     /// Whether the device failed, or room or descriptors ran out, so that the same path may do later.
     pub fn may_pass(&self) -> bool {
-        use io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+        const PASSING: [Errno; 6] = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
         match self {
-            Self::File { source, .. } => !matches!(
-                source.kind(),
-                AlreadyExists | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
-            ),
+            Self::File { source, .. } => Errno::from_io_error(source).is_some_and(|error| PASSING.contains(&error)),
             Self::Refused { .. } => false,
         }
     }
@@ -214,7 +212,6 @@ mod tests {
 
     #[test]
     fn a_failing_device_is_told_from_a_path_that_takes_no_secret() {
-        use rustix::io::Errno;
         let may_pass = |error: Errno| Error::File { path: PathBuf::from("secret"), source: error.into() }.may_pass();
         let passing = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE];
         assert_eq!(passing.map(may_pass), [true; 5]);

@@ -107,8 +107,8 @@ fn the_space_of_deleted_threads_is_given_back() {
     // Texts that no compression makes shorter.
     let (mut state, mut script) = (1, "writer:\n".to_owned());
     for _ in 0..24 {
-        let text: String = (0..2000).map(|_| format!("{:016x}", splitmix(&mut state))).collect();
-        script += &format!("  - {{ body: \"{text}\" }}\n");
+        let words: Vec<String> = (0..2000).map(|_| format!("{:016x}", splitmix(&mut state))).collect();
+        script.extend(["  - { body: \"", &words.concat(), "\" }\n"]);
     }
     place.file("long.yaml", &script);
     place.file(
@@ -244,7 +244,7 @@ fn a_head_that_only_a_refused_answer_was_for_is_written_again() {
 #[test]
 fn a_kill_during_a_collection_leaves_a_whole_store() {
     let place = every_kind();
-    place.file("more.jsonl", (0..60).map(|n| format!("{{\"topic\": \"topic {n}\"}}\n")).collect::<String>());
+    place.file("more.jsonl", "{\"topic\": \"tides\"}\n".repeat(60));
     let run =
         ["run", &fixture("relay"), "--offline", "--trust", "--input-file", "more.jsonl", "--tag", "old", "--json"];
     place.run(run).exits(0);

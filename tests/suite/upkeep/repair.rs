@@ -32,7 +32,9 @@ fn steps(lines: &[Value]) -> Vec<&Value> {
 /// The lines without the names of children, of which some may be lost.
 fn without_children(lines: &[Value]) -> Vec<Value> {
     let mut lines = lines.to_vec();
-    lines.iter_mut().filter_map(Value::as_object_mut).for_each(|line| drop(line.remove("child")));
+    for line in lines.iter_mut().filter_map(Value::as_object_mut) {
+        line.remove("child");
+    }
     lines
 }
 
