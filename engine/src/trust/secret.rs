@@ -56,9 +56,16 @@ pub enum Error {
 impl Error {
     /// Whether the device failed, or room or descriptors ran out, so that the same path may do later.
     pub fn may_pass(&self) -> bool {
-        const PASSING: [Errno; 6] = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        use io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
         match self {
-            Self::File { source, .. } => Errno::from_io_error(source).is_some_and(|error| PASSING.contains(&error)),
+            // The kind of a link that is not followed has no stable name; others may be wrapped, and have only a kind.
+            Self::File { source, .. } => {
+                Errno::from_io_error(source) != Some(Errno::LOOP)
+                    && !matches!(
+                        source.kind(),
+                        AlreadyExists | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+                    )
+            }
             Self::Refused { .. } => false,
         }
     }
@@ -215,7 +222,7 @@ mod tests {
         let may_pass = |error: Errno| Error::File { path: PathBuf::from("secret"), source: error.into() }.may_pass();
         let passing = [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE];
         assert_eq!(passing.map(may_pass), [true; 5]);
-        let lasting = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::NOTDIR, Errno::EXIST];
-        assert_eq!(lasting.map(may_pass), [false; 5]);
+        let lasting = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::NOTDIR, Errno::EXIST, Errno::LOOP];
+        assert_eq!(lasting.map(may_pass), [false; 6]);
     }
 }

@@ -244,7 +244,9 @@ fn a_head_that_only_a_refused_answer_was_for_is_written_again() {
 #[test]
 fn a_kill_during_a_collection_leaves_a_whole_store() {
     let place = every_kind();
-    place.file("more.jsonl", "{\"topic\": \"tides\"}\n".repeat(60));
+    // Equal threads would share all their objects.
+    let topics = (0..60).map(|number| serde_json::json!({"topic": format!("topic {number}")}).to_string() + "\n");
+    place.file("more.jsonl", topics.collect::<Vec<_>>().concat());
     let run =
         ["run", &fixture("relay"), "--offline", "--trust", "--input-file", "more.jsonl", "--tag", "old", "--json"];
     place.run(run).exits(0);
