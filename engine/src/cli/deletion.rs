@@ -205,7 +205,7 @@ impl Deletion {
                 return Ok(None);
             }
         }
-        let own = |(_, row): &(_, Row)| row.seq.saturating_sub(row.base.as_ref().map_or(0, |base| base.seq));
+        let own = |(_, row): &(_, Row)| row.seq.saturating_sub(row.shared());
         let is_large = steps.saturating_mul(LARGE_SHARE) >= self.rows.iter().map(own).sum();
         let threads = self.threads.clone();
         let store = if args.dry_run { None } else { Some(self.delete(args, output)?) };

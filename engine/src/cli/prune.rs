@@ -87,12 +87,11 @@ impl PruneArgs {
     }
 
     fn wants(&self, row: &Row, status: Status, now_ms: u64) -> bool {
-        const ENDED: [Status; 3] = [Status::Done, Status::Failed, Status::Cancelled];
         let origin = origin(row);
         let ended_ms = origin.as_ref().and_then(|origin| origin.ending.as_ref().map(|ending| ending.at_ms));
         let since_ms = ended_ms.or(origin.map(|origin| origin.started_at_ms)).unwrap_or(now_ms);
-        let statuses = if self.status.is_empty() { &ENDED[..] } else { &self.status };
-        statuses.contains(&status)
+        let has_status = if self.status.is_empty() { status.has_ended() } else { self.status.contains(&status) };
+        has_status
             && self.older_than.is_none_or(|age_ms| now_ms.saturating_sub(since_ms) > age_ms)
             && self.workflow.as_ref().is_none_or(|workflow| *workflow == name(row))
             && self.tags.iter().all(|tag| row.tags.contains(tag))

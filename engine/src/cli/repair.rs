@@ -37,7 +37,7 @@ struct LossLine<'a> {
 }
 
 /// What became of the store; the last line. `folder` is null if it was whole, and nothing was made.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(tag = "event", rename = "repair")]
 struct RepairLine<'a> {
     folder: Option<&'a str>,
@@ -51,9 +51,8 @@ struct RepairLine<'a> {
 pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
     let to = args.to.clone().unwrap_or_else(|| upkeep::beside(&folder));
-    let (bar, mut told, mut lost_steps) = (UpkeepBar::new(), Ok(()), 0);
+    let (bar, mut told) = (UpkeepBar::new(), Ok(()));
     let repaired = upkeep::repair(&folder, &to, &mut |at| bar.show(at), &mut |loss| {
-        lost_steps += steps(&loss);
         if told.is_ok() {
             told = bar.above(|| output.show(&LossLine { loss: &loss }, || loss_text(&loss)));
         }
@@ -62,22 +61,14 @@ pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     let repaired = repaired?;
     told?;
     let (shown, to) = (folder.display(), to.display().to_string());
-    let Some(Repair { before, kept, .. }) = repaired else {
-        let line = RepairLine {
-            folder: None,
-            faults: 0,
-            whole_threads: 0,
-            shortened_threads: 0,
-            lost_threads: 0,
-            lost_steps: 0,
-        };
-        output.show(&line, || format!("{shown} is whole; there is nothing to repair\n"))?;
+    let Some(Repair { before, kept }) = repaired else {
+        output.show(&RepairLine::default(), || format!("{shown} is whole; there is nothing to repair\n"))?;
         return Ok(Exit::Done);
     };
     for notice in &before.notices {
         tell(&format!("store: {notice}\n"));
     }
-    let Repaired { whole, shortened, lost } = kept;
+    let Repaired { whole, shortened, lost, lost_steps } = kept;
     let line = RepairLine {
         folder: Some(&to),
         faults: before.faults.len(),
@@ -86,16 +77,8 @@ pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
         lost_threads: lost,
         lost_steps,
     };
-    output.show(&line, || sum(&folder, &to, kept, lost_steps))?;
+    output.show(&line, || sum(&folder, &to, kept))?;
     Ok(Exit::Done)
-}
-
-/// How many steps a loss is.
-fn steps(loss: &Loss) -> u64 {
-    match (loss.kind, loss.seq.zip(loss.through)) {
-        (LossKind::Step, Some((first, last))) => last.saturating_sub(first).saturating_add(1),
-        _ => 0,
-    }
 }
 
 fn loss_text(loss: &Loss) -> String {
@@ -123,8 +106,8 @@ fn loss_text(loss: &Loss) -> String {
 }
 
 /// What was made, and how it is used.
-fn sum(folder: &Path, to: &str, kept: Repaired, lost_steps: u64) -> String {
-    let Repaired { whole, shortened, lost } = kept;
+fn sum(folder: &Path, to: &str, kept: Repaired) -> String {
+    let Repaired { whole, shortened, lost, lost_steps } = kept;
     let folder = folder.display();
     format!(
         "{to} is a whole store: {} as before, {shortened} without {} last steps, {lost} lost; {} lost in all\n  \

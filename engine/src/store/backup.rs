@@ -12,9 +12,6 @@ use super::keys::Family;
 use super::rocks::{NewStore, Remnants as _, RocksReader};
 use super::{Error, Tables as _, folder};
 
-/// How many entries are copied between two reports.
-const REPORT_EVERY: u64 = 4096;
-
 /// Copies what a reader sees of the store in `from` to a new store in the folder `to`, with the same owner. `progress`
 /// is called every few thousand entries.
 ///
@@ -27,10 +24,7 @@ pub fn copy(from: &Path, reader: &RocksReader, to: &Path, progress: &mut dyn FnM
         // No key begins with the byte 0xff: its first byte is that of a kind.
         reader.range(family, Vec::new()..vec![u8::MAX], &mut |key, value| {
             copy.put(family, key, value)?;
-            at.done += 1;
-            if at.done.is_multiple_of(REPORT_EVERY) {
-                progress(at);
-            }
+            at.count(progress);
             Ok(ControlFlow::Continue(()))
         })?;
     }

@@ -33,9 +33,6 @@ const SWEEP: usize = 1000;
 /// How many rows are read at a time.
 const ROWS: usize = 256;
 
-/// How many entries are read between two reports.
-const REPORT_EVERY: u64 = 4096;
-
 /// How often a collection begins again after it was ended.
 const ATTEMPTS: u32 = 3;
 
@@ -197,18 +194,11 @@ impl<T: Tables> Marks<'_, T> {
         new
     }
 
-    fn count(&mut self) {
-        self.at.done += 1;
-        if self.at.done.is_multiple_of(REPORT_EVERY) {
-            (self.progress)(self.at);
-        }
-    }
-
     /// Adds what the row and the own records of a thread name.
     fn thread(&mut self, thread: &ThreadId, mut row: Row) -> Result<(), Error> {
         let store = self.store;
         loop {
-            let first = row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1);
+            let first = row.shared().saturating_add(1);
             // A step has about one object.
             self.at.of += 2 * row.seq.saturating_sub(first).saturating_add(1);
             self.add(references::of_row(&row));
@@ -221,7 +211,7 @@ impl<T: Tables> Marks<'_, T> {
                 let StepValue { digest, bytes, .. } = codec::read_step(value).map_err(located)?;
                 let record = chain::verified(thread, next, digest, bytes).map_err(located)?;
                 self.add(references::of_record(&record));
-                self.count();
+                self.at.count(self.progress);
                 next += 1;
                 Ok(ControlFlow::Continue(()))
             })?;
@@ -249,7 +239,7 @@ impl<T: Tables> Marks<'_, T> {
             } else {
                 others.push((digest, key.len() + value.len()));
             }
-            self.count();
+            self.at.count(self.progress);
             Ok(ControlFlow::Continue(()))
         })?;
         // Named by an object that was read after them.

@@ -35,9 +35,6 @@ const MAX_DEPTH: usize = 1;
 /// The most files that are checked.
 const MAX_FILES: usize = 1_000_000;
 
-/// The unit in which the system counts the blocks of a file.
-const BLOCK_BYTES: u64 = 512;
-
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -229,6 +226,12 @@ pub struct DiskUsage {
     pub damaged_bytes: u64,
 }
 
+/// What a file takes on the device.
+pub(super) fn device_bytes(about: &Metadata) -> u64 {
+    // The unit in which the system counts blocks, whatever those of the file system are.
+    about.blocks().saturating_mul(512)
+}
+
 /// What the store in `folder` takes on the device. A file with two names counts once.
 ///
 /// # Errors
@@ -237,7 +240,7 @@ pub fn disk_usage(folder: &Path) -> Result<DiskUsage, Error> {
     let (mut usage, mut linked) = (DiskUsage::default(), BTreeSet::new());
     visit(folder, &mut |path, about, _| {
         if about.nlink() == 1 || about.is_dir() || linked.insert(about.ino()) {
-            let bytes = about.blocks() * BLOCK_BYTES;
+            let bytes = device_bytes(about);
             let within = path.strip_prefix(folder).ok().and_then(|within| within.components().next());
             let is_damaged = within.is_some_and(|name| name.as_os_str().to_string_lossy().starts_with(DAMAGED));
             usage.bytes += bytes;

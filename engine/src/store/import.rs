@@ -61,7 +61,7 @@ impl ImportedThread {
     fn new(thread: ThreadId, row: &Row) -> Self {
         let head = row.head.map_or([0; 32], |head| head.0);
         let link = [&keys::row(&thread)[..], &row.version.to_be_bytes(), &head].concat();
-        let steps = row.seq.saturating_sub(row.base.as_ref().map_or(0, |base| base.seq));
+        let steps = row.seq.saturating_sub(row.shared());
         let (version, seq, needs) = (row.version, row.seq, row.needs().cloned().collect());
         Self { thread, version, seq, needs, steps, link, row: codec::write_row(row) }
     }

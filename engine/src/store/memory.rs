@@ -172,7 +172,7 @@ fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
 
 impl Thread {
     fn step(&self, seq: u64) -> Option<&Arc<Entry>> {
-        let shared = self.row.base.as_ref().map_or(0, |base| base.seq);
+        let shared = self.row.shared();
         self.steps.get(usize::try_from(seq.checked_sub(shared + 1)?).ok()?)
     }
 

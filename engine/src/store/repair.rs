@@ -105,6 +105,8 @@ pub struct Repaired {
     pub shortened: u64,
     /// The number of threads of which nothing is kept.
     pub lost: u64,
+    /// The number of steps that are not kept.
+    pub lost_steps: u64,
 }
 
 /// How the values are read that are opaque here.
@@ -133,7 +135,7 @@ pub fn repair(
         return Err(first.map_or(Error::ReadOnly, Error::from));
     };
     let mut store = Counted::new(&reader, progress)?;
-    if let Some(mark) = Faults::default().take(import::mark(&store), &[])?.flatten() {
+    if let Some(mark) = readable(import::mark(&store))?.flatten() {
         store.pass_over(mark.threads);
     }
     let mut repair = Repair {
@@ -155,7 +157,7 @@ pub fn repair(
         repair.tell_unknown(&touched);
     }
     let Repair { to: made, steps, sum, .. } = repair;
-    let before = Faults::default().take(reader.ledger(), &[])?.unwrap_or_default();
+    let before = readable(reader.ledger())?.unwrap_or_default();
     made.finish(after(before, steps))?;
     folder::sign_as(from, to)?;
     Ok(sum)
@@ -197,6 +199,9 @@ struct KeptSteps {
 impl Repair<'_, '_> {
     fn tell(&mut self, loss: Loss) {
         self.told.extend(loss.thread.clone());
+        if let (LossKind::Step, Some((first, last))) = (loss.kind, loss.seq.zip(loss.through)) {
+            self.sum.lost_steps += last.saturating_sub(first).saturating_add(1);
+        }
         (self.lost)(loss);
     }
 
@@ -260,7 +265,7 @@ impl Repair<'_, '_> {
         self.sum.lost += 1;
         self.tell(Loss::of(LossKind::Thread, thread, why));
         // What it shares with a base is that one's.
-        let first = row.map(|row| row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1));
+        let first = row.map(|row| row.shared().saturating_add(1));
         self.lose_steps(thread, first, row.map_or(0, |row| row.seq), "its thread is lost")
     }
 
@@ -280,7 +285,7 @@ impl Repair<'_, '_> {
             Ok(ControlFlow::Continue(()))
         });
         // A damaged block hides the steps in it, and perhaps others behind it.
-        Faults::default().take(read, &[])?;
+        readable(read)?;
         if (1..=last).contains(&next) {
             self.tell(gap(thread, next, last, why));
         }
@@ -314,7 +319,7 @@ impl Repair<'_, '_> {
         let why_inherited = (!are_inherited).then(|| "the thread that it was forked from lost it".to_owned());
         let KeptSteps { through, head, why_no_more } = self.own_steps(thread, &row, why_inherited)?;
         self.kept.insert(thread.clone(), Some(through));
-        self.steps += through.saturating_sub(row.base.as_ref().map_or(0, |base| base.seq));
+        self.steps += through.saturating_sub(row.shared());
         if through == row.seq && head == row.head {
             self.sum.whole += 1;
             row.checkpoint = self.state(thread, &row)?;
@@ -322,7 +327,7 @@ impl Repair<'_, '_> {
             self.sum.shortened += 1;
             let why = why_no_more.unwrap_or_else(|| "it is missing".to_owned());
             self.lose_steps(thread, Some(through.saturating_add(1)), row.seq, &why)?;
-            if self.from.journaled_lanes(thread).map_or(true, |lanes| !lanes.is_empty()) {
+            if readable(self.from.journaled_lanes(thread))?.is_none_or(|lanes| !lanes.is_empty()) {
                 self.tell(Loss::of(LossKind::Journal, thread, "the step that was begun begins anew"));
             }
             row = self.shortened(row, through, head)?;
@@ -349,7 +354,7 @@ impl Repair<'_, '_> {
         let (from, mut why_no_more) = (self.from, why_none);
         self.open.clear();
         if why_no_more.is_none() {
-            let next = row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1);
+            let next = row.shared().saturating_add(1);
             let read = from.range(Family::Steps, keys::steps(thread, next), &mut |key, value| {
                 why_no_more = self.step(thread, key, value)?;
                 Ok(if why_no_more.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -360,13 +365,13 @@ impl Repair<'_, '_> {
                 Err(error) => return Err(error),
             }
         }
-        let (through, head) = self.to.end().unwrap_or_default();
+        let (through, head) = self.to.so_far().unwrap_or_default();
         Ok(KeptSteps { through, head, why_no_more })
     }
 
     /// Keeps the next step, or says why not.
     fn step(&mut self, thread: &ThreadId, key: &[u8], value: &[u8]) -> Result<Option<String>, Error> {
-        let next = self.to.end().map_or(1, |(seq, _)| seq.saturating_add(1));
+        let next = self.to.so_far().map_or(1, |(seq, _)| seq.saturating_add(1));
         let Some(seq) = keys::seq(key).filter(|seq| *seq == next) else {
             return Ok(Some(format!("step {next} is missing")));
         };
@@ -381,11 +386,8 @@ impl Repair<'_, '_> {
                 return Ok(Some(format!("its {} is missing or cannot be read", kind.name())));
             }
         }
-        let note = match self.from.get(Family::Notes, &keys::note(thread, seq)) {
-            Ok(value) => value.and_then(|value| codec::read_note(&value).ok()),
-            Err(Error::Damaged(_)) => None,
-            Err(error) => return Err(error),
-        };
+        let note = readable(self.from.get(Family::Notes, &keys::note(thread, seq)))?.flatten();
+        let note = note.and_then(|value| codec::read_note(&value).ok());
         let has_note = note.is_some();
         let refused = refusal(self.to.step(seq, step.digest, step.visit, step.bytes, note.unwrap_or_default()))?;
         if refused.is_none() {
@@ -404,7 +406,10 @@ impl Repair<'_, '_> {
             None => self.open.clear(),
             Some(lane) => {
                 let within = format!("{lane}/");
-                self.open.retain(|open| !open.starts_with(&within));
+                let ended = self.open.range(within.clone()..).take_while(|open| open.starts_with(&within)).cloned();
+                for ended in ended.collect::<Vec<_>>() {
+                    self.open.remove(&ended);
+                }
                 self.open.insert(lane.to_string());
             }
         }
@@ -415,13 +420,8 @@ impl Repair<'_, '_> {
         if let Some(is_kept) = self.objects.get(&digest) {
             return Ok(*is_kept);
         }
-        let bytes = match self.from.object(kind, digest) {
-            Ok(bytes) => bytes,
-            Err(Error::Damaged(_)) => None,
-            Err(error) => return Err(error),
-        };
         let mut is_kept = false;
-        if let Some(bytes) = bytes
+        if let Some(bytes) = readable(self.from.object(kind, digest))?.flatten()
             && let Ok(names) = references::of_object(kind, &bytes)
         {
             is_kept = true;
@@ -439,21 +439,21 @@ impl Repair<'_, '_> {
     /// be made anew from the steps.
     fn state(&mut self, thread: &ThreadId, row: &Row) -> Result<Vec<u8>, Error> {
         let from = self.from;
-        let mut faults = Faults::default();
         let mut are_whole = true;
-        for opened_by in faults.take(from.lists(thread), &[])?.unwrap_or_default() {
-            match faults.take(from.list(thread, opened_by), &[])?.flatten() {
+        for opened_by in readable(from.lists(thread))?.unwrap_or_default() {
+            match readable(from.list(thread, opened_by))?.flatten() {
                 Some(list) => fit(self.to.list(opened_by, &list))?,
                 None => are_whole = false,
             }
         }
-        let lanes = faults.take(from.lanes(thread, None, usize::MAX), &[])?;
+        let lanes = readable(from.lanes(thread, None, usize::MAX))?;
         let is_open = |lane: &LaneRow| match lane.frontier {
             Some(frontier) => self.to.store().place(thread, frontier).map(|place| place.is_some()),
             None => Ok(true),
         };
         // An open lane without a row would begin again.
-        let has_row = |open: &String| lanes.iter().flatten().any(|(path, _)| path.as_str() == open);
+        let rows: BTreeSet<&str> = lanes.iter().flatten().map(|(path, _)| path.as_str()).collect();
+        let has_row = |open: &String| rows.contains(open.as_str());
         are_whole &= row.status.has_ended() || !self.may_be_older && self.open.iter().all(has_row);
         match lanes {
             Some(lanes) if are_whole && lanes.iter().all(|(_, lane)| is_open(lane) == Ok(true)) => {
@@ -464,9 +464,9 @@ impl Repair<'_, '_> {
             _ => are_whole = false,
         }
         let mut is_lost = false;
-        for lane in faults.take(from.journaled_lanes(thread), &[])?.unwrap_or_default() {
+        for lane in readable(from.journaled_lanes(thread))?.unwrap_or_default() {
             // Old answers must not become those of a later step.
-            let records = faults.take(from.journal(thread, &lane), &[])?.filter(|_| !self.may_be_older);
+            let records = readable(from.journal(thread, &lane))?.filter(|_| !self.may_be_older);
             is_lost |= records.is_none();
             for record in records.unwrap_or_default() {
                 fit(self.to.record(&record))?;
@@ -480,15 +480,15 @@ impl Repair<'_, '_> {
     }
 
     fn batch(&mut self, id: &BatchId) -> Result<(), Error> {
-        let (from, mut faults) = (self.from, Faults::default());
-        let record = faults.take(from.batch(id), &[])?.flatten();
+        let from = self.from;
+        let record = readable(from.batch(id))?.flatten();
         let lines = record.as_deref().and_then(self.opaque.batch_lines);
         let mut is_whole = lines.is_some();
         // First all are read, then all are kept.
         for is_kept in [false, true] {
             let mut next = 1;
             while is_whole && lines.is_some_and(|lines| next <= lines) {
-                let page = faults.take(from.batch_lines(id, next, LINES), &[])?.unwrap_or_default();
+                let page = readable(from.batch_lines(id, next, LINES))?.unwrap_or_default();
                 is_whole = !page.is_empty();
                 for (number, line) in page {
                     is_whole &= number == next;
@@ -524,6 +524,15 @@ impl Repair<'_, '_> {
 /// Steps of which nothing but their numbers is known.
 fn gap(thread: &ThreadId, from: u64, through: u64, why: &str) -> Loss {
     Loss { seq: Some(from), through: Some(through), ..Loss::of(LossKind::Step, thread, why) }
+}
+
+/// What was read; `None` if it is damaged.
+fn readable<V>(read: Result<V, Error>) -> Result<Option<V>, Error> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Damaged(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Why a part was refused, if it was.

@@ -6,7 +6,6 @@
 //! A disk that is small from the beginning gets none. That the reserve cannot be made or given up is no error.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -22,8 +21,6 @@ const RESERVE_BYTES: u64 = 4 << 20;
 const MUCH: u64 = 15;
 /// How much more than the reserve must be free when it is made again.
 const ENOUGH: u64 = 1;
-/// The unit of `st_blocks`.
-const BLOCK_BYTES: u64 = 512;
 /// A write needs at most this often its size, in the log and then in tables.
 const COPIES: u64 = 2;
 /// What must be free beside a write: RocksDB extends its files ahead.
@@ -49,7 +46,7 @@ impl Reserve {
     pub(super) fn found(folder: &Path) -> Self {
         let reserve = Self { folder: folder.to_owned(), state: Mutex::new(State::Absent) };
         if let Ok(found) = fs::metadata(reserve.path()) {
-            let is_kept = found.blocks().saturating_mul(BLOCK_BYTES) >= RESERVE_BYTES;
+            let is_kept = folder::device_bytes(&found) >= RESERVE_BYTES;
             *reserve.state.lock() = if is_kept { State::Kept } else { State::GivenUp };
         }
         reserve.make_room(0);
@@ -79,11 +76,10 @@ impl Reserve {
 
     /// Whether more than what is in flight may be written.
     pub(super) fn has_room(&self) -> bool {
-        let mut state = self.state.lock();
-        if *state == State::GivenUp {
-            *state = self.made(ENOUGH, State::GivenUp);
+        if *self.state.lock() == State::GivenUp {
+            self.make();
         }
-        *state != State::GivenUp
+        *self.state.lock() != State::GivenUp
     }
 
     /// Makes the reserve if that many times its size is free beside it, and says what it is then: `otherwise` without room.

@@ -51,6 +51,11 @@ pub struct Base {
 }
 
 impl Row {
+    /// The number of records that it shares with its base, which come first and are stored there.
+    pub fn shared(&self) -> u64 {
+        self.base.as_ref().map_or(0, |base| base.seq)
+    }
+
     /// The threads that must be stored for as long as this one is: its base and its parent.
     pub fn needs(&self) -> impl Iterator<Item = &ThreadId> {
         let base = self.base.iter().map(|base| &base.thread);

@@ -168,7 +168,7 @@ impl Staging {
     }
 
     /// The number of the last step of the current thread so far, and the last step of its trunk.
-    pub(super) fn end(&self) -> Option<(u64, Option<Digest>)> {
+    pub(super) fn so_far(&self) -> Option<(u64, Option<Digest>)> {
         self.current.as_ref().map(|current| (current.seq, current.head))
     }
 

@@ -79,8 +79,7 @@ fn explained(error: store::Error) -> Failure {
     match error {
         store::Error::Damaged(damage) => {
             let message = format!("the store is damaged, so no object is deleted: {}", damage.what);
-            let hint = "`rondo fsck` names all that is damaged, `rondo repair` makes a whole copy";
-            Failure::new(damage.code, message).with_exit(Exit::Damaged).with_hint(hint)
+            Failure::new(damage.code, message).with_exit(Exit::Damaged).with_hint(store::IF_DAMAGED)
         }
         error => error.into(),
     }

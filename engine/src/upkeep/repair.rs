@@ -22,8 +22,6 @@ pub struct Repair {
     pub before: Examination,
     /// What was kept.
     pub kept: Repaired,
-    /// What is in the new one, which is without faults.
-    pub after: Examination,
 }
 
 /// Where a repaired store is put if nothing else is said: beside the damaged one.
@@ -67,13 +65,12 @@ pub fn repair(
     let part = NewFolder::begin(folder, to)?;
     let opaque = Opaque { stopped: &stopped, batch_lines: &batch_lines };
     let kept = repair_store(folder, &part.path(), &opaque, &mut |at| third(1, at), lost)?;
-    let after = fsck(&part.path(), &mut |at| third(2, at))?;
-    if let Some(fault) = after.faults.first() {
+    if let Some(fault) = fsck(&part.path(), &mut |at| third(2, at))?.faults.first() {
         let message = format!("what was kept is not whole, so nothing was written: {}", fault.what);
         return Err(Failure::new(Code::InternalFault, message));
     }
     part.finish()?;
-    Ok(Some(Repair { before, kept, after }))
+    Ok(Some(Repair { before, kept }))
 }
 
 /// The origin of a thread that goes on after step `last`, because the later ones are lost.

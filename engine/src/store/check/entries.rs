@@ -13,11 +13,8 @@ use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
 use super::super::tables::{Tables, Visited};
-use super::Progress;
 use super::faults::Faults;
-
-/// How many entries are read between two reports.
-const REPORT_EVERY: u64 = 4096;
+use super::{Progress, REPORT_EVERY};
 
 /// Tables that count what is read from them.
 pub(in super::super) struct Counted<'a, T> {

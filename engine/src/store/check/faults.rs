@@ -27,7 +27,7 @@ pub struct Fault {
 
 /// Where a fault is in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Place(usize);
+pub(super) struct Place(usize);
 
 #[derive(Debug, Default)]
 pub(in super::super) struct Faults {
@@ -40,7 +40,7 @@ pub(in super::super) struct Faults {
 
 impl Faults {
     /// Adds damage that touches `threads` and its own thread, unless it is known.
-    pub(in super::super) fn add(&mut self, damage: Damage, threads: impl IntoIterator<Item = ThreadId>) -> Place {
+    pub(super) fn add(&mut self, damage: Damage, threads: impl IntoIterator<Item = ThreadId>) -> Place {
         let Damage { code, file, object, thread, what, .. } = damage;
         let next = Place(self.list.len());
         let place = *self.places.entry((file.clone(), object, what.clone())).or_insert(next);
@@ -57,11 +57,7 @@ impl Faults {
     ///
     /// # Errors
     /// Any error that is not damage.
-    pub(in super::super) fn take<V>(
-        &mut self,
-        read: Result<V, Error>,
-        threads: &[&ThreadId],
-    ) -> Result<Option<V>, Error> {
+    pub(super) fn take<V>(&mut self, read: Result<V, Error>, threads: &[&ThreadId]) -> Result<Option<V>, Error> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(Error::Damaged(damage)) => {

@@ -55,6 +55,19 @@ pub struct Progress {
     pub of: u64,
 }
 
+/// How many entries are read between two reports.
+const REPORT_EVERY: u64 = 4096;
+
+impl Progress {
+    /// Counts an entry, and reports every few thousand.
+    pub(super) fn count(&mut self, report: &mut (impl FnMut(Self) + ?Sized)) {
+        self.done += 1;
+        if self.done.is_multiple_of(REPORT_EVERY) {
+            report(*self);
+        }
+    }
+}
+
 /// Examines the store in `folder`, next to its writer or alone. `progress` is called every few thousand entries.
 ///
 /// # Errors

@@ -42,18 +42,13 @@ pub(super) fn check<T: Remnants>(
         };
         let row = codec::read_row(value)?;
         known.threads += 1;
-        known.acknowledged = known.acknowledged.saturating_add(row.seq.saturating_sub(shared(&row)));
+        known.acknowledged = known.acknowledged.saturating_add(row.seq.saturating_sub(row.shared()));
         known.forks.extend(row.base.clone().map(|base| (thread.clone(), base)));
         check_row(store, objects, (&thread, &row), faults)?;
         Steps { store, thread: &thread, row: &row, objects, known: &mut known }.check(faults)
     })?;
     check_steps_have_rows(store, faults)?;
     Ok(known)
-}
-
-/// The number of steps that a thread shares with its base.
-fn shared(row: &Row) -> u64 {
-    row.base.as_ref().map_or(0, |base| base.seq)
 }
 
 fn check_row<T: Remnants>(
@@ -104,7 +99,7 @@ impl<T: Remnants> Steps<'_, '_, T> {
     /// Checks the steps that the thread does not share with its base. After a damaged one it goes on with the next.
     fn check(mut self, faults: &mut Faults) -> Result<(), Error> {
         let (store, thread, last) = (self.store, self.thread, self.row.seq);
-        let first = shared(self.row).saturating_add(1);
+        let first = self.row.shared().saturating_add(1);
         let mut from = first;
         while from <= last {
             let (mut next, mut failed) = (from, None);
@@ -176,7 +171,7 @@ pub(super) fn check_entry<T: Remnants>(
     let Some(row) = row else { return Err(no_row(&thread).into()) };
     let wrong = |what: String| Err(Damage::new(what).of_thread(&thread).into());
     match entry {
-        codec::CheckedEntry::Step(seq) if !(shared(&row) + 1..=row.seq).contains(&seq) => {
+        codec::CheckedEntry::Step(seq) if !(row.shared() + 1..=row.seq).contains(&seq) => {
             wrong(format!("the {} of thread {thread} name step {seq}, which is not its own", family.name()))
         }
         codec::CheckedEntry::Opened(seq) if seq > row.seq => {

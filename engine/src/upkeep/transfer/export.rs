@@ -208,7 +208,7 @@ impl Writer<'_, '_> {
         })))?;
         self.sum.threads += 1;
         self.open_lanes(thread)?;
-        let own = row.base.as_ref().map_or(0, |base| base.seq).saturating_add(1);
+        let own = row.shared().saturating_add(1);
         let (store, mut outcome) = (self.store, Ok(()));
         store.scan(thread, own..=row.seq, &mut |stored, note| {
             outcome = self.step(&stored, &note);
