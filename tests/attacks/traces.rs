@@ -14,6 +14,9 @@ const STRACE: &str = "/usr/bin/strace";
 /// The program that the sandbox may be made by.
 const BWRAP: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 
+/// The most processes of a namespace, or of the system.
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+
 /// System calls that start, connect, or change something.
 const CALLS: &str = "trace=execve,execveat,connect,open,openat,openat2,creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,\
     unlinkat,rmdir,link,linkat,symlink,symlinkat,truncate,chmod,fchmodat,chown,lchown,fchownat,mknod,mknodat,utimensat";
@@ -85,8 +88,8 @@ fn faults(scene: &Scene<'_>, trace: &str, scratch: &Path, asked: &[&str]) -> Vec
     let may_be_written = |name: &str| {
         // The sandbox prepares its own place before it starts what it is to try.
         let is_of_sandbox = ["newroot", "oldroot", "/newroot", "/oldroot", "uid_map", "gid_map", "setgroups"];
-        // Since Linux 6.14 this is a limit of the sandbox's own namespace, and nobody else's.
-        let is_own_limit = name == "/proc/sys/kernel/pid_max";
+        // Since Linux 6.14 this is a limit of the sandbox's own namespace; that of the system is compared below.
+        let is_own_limit = name == PID_MAX;
         let is_of_process = name.starts_with("/proc/self/") || name == "/dev/null" || name == "/dev/tty";
         let path = scene.work().join(name);
         is_of_process
@@ -136,6 +139,8 @@ fn no_verb_starts_connects_or_writes_what_nobody_agreed_to() {
     }
     let program = Program::own();
     let mut through = Vec::new();
+    let pid_max = || fs::read_to_string(PID_MAX).ok();
+    let pid_max_before = pid_max();
     for is_hostile in [true, false] {
         for (words, asked) in VERBS {
             let scene = Scene::new(&program, Who::Own);
@@ -165,6 +170,7 @@ fn no_verb_starts_connects_or_writes_what_nobody_agreed_to() {
         }
     }
     assert!(through.is_empty(), "{}", through.join("\n"));
+    assert_eq!(pid_max(), pid_max_before, "a sandbox changed the limit of the system");
 }
 
 #[test]
