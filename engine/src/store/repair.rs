@@ -439,8 +439,9 @@ impl Repair<'_, '_> {
     /// be made anew from the steps.
     fn state(&mut self, thread: &ThreadId, row: &Row) -> Result<Vec<u8>, Error> {
         let from = self.from;
-        let mut are_whole = true;
-        for opened_by in readable(from.lists(thread))?.unwrap_or_default() {
+        let lists = readable(from.lists(thread))?;
+        let mut are_whole = lists.is_some();
+        for opened_by in lists.unwrap_or_default() {
             match readable(from.list(thread, opened_by))?.flatten() {
                 Some(list) => fit(self.to.list(opened_by, &list))?,
                 None => are_whole = false,
@@ -463,8 +464,9 @@ impl Repair<'_, '_> {
             }
             _ => are_whole = false,
         }
-        let mut is_lost = false;
-        for lane in readable(from.journaled_lanes(thread))?.unwrap_or_default() {
+        let journaled = readable(from.journaled_lanes(thread))?;
+        let mut is_lost = journaled.is_none() && !row.status.has_ended();
+        for lane in journaled.unwrap_or_default() {
             // Old answers must not become those of a later step.
             let records = readable(from.journal(thread, &lane))?.filter(|_| !self.may_be_older);
             is_lost |= records.is_none();
