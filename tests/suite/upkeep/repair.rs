@@ -148,7 +148,9 @@ fn whatever_is_damaged_the_rest_is_kept_and_the_losses_are_told() {
                 assert!(lost(thread, "step") > 0 || told, "{damage:?}: {thread} {repair:?}");
             }
         }
-        place.run(["verify", "--store", new.to_str().unwrap()]).exits(0);
+        if !kept.is_empty() {
+            place.run(["verify", "--store", new.to_str().unwrap()]).exits(0);
+        }
     }
     assert!(made > 10 && shortened > 2, "{made} stores were made, {shortened} threads shortened");
 }
