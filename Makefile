@@ -26,8 +26,8 @@ help:
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
 	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
-	@echo "make mutants-durability  builds five versions that lose or believe what they must not, and says which test notices each"
-	@echo "make soak MINUTES=60  losses of power, damaged bits and races, on from where the last call stopped"
+	@echo "make mutants-durability  builds seven versions that lose or believe what they must not, and says which test notices each"
+	@echo "make soak MINUTES=60  losses of power, damaged bits, races and simulated runs, on from where the last call stopped"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -99,10 +99,13 @@ mutants: prepare
 mutants-durability: prepare
 	@tests/sim/mutants.sh $(WORKSPACE)
 
-# Its folder, below the target folder, keeps how far the damage sweep is; delete it to begin again.
+# Its folder, below the target folder, keeps how far the damage sweep is; delete it to begin again. A tenth of the time is
+# for simulated runs, from a random seed on.
 soak: prepare
 	@.ci/prepare tests
 	cargo build $(WORKSPACE)
+	RONDO_SIMULATION_MINUTES=$$(($(MINUTES) / 10)) RONDO_SIMULATION_SEED=$$((RANDOM * 100000)) \
+		cargo test $(WORKSPACE) --lib simulation:: -- --nocapture
 	MINUTES=$(MINUTES) cargo test $(WORKSPACE) --test sim soak::soak -- --exact --ignored --nocapture
 
 # What an outsider's bytes meet. The checks stand in the modules `fuzz`; `tests/fuzz` has their inputs.

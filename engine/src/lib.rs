@@ -125,6 +125,8 @@ pub mod models;
 pub mod resolved_roles;
 pub mod shared_store;
 mod shipped;
+#[cfg(test)]
+mod simulation;
 pub mod store;
 mod tell;
 mod temporary_folder;

@@ -13,6 +13,7 @@ mod disk;
 mod follow;
 mod images;
 mod injector;
+mod mutants;
 mod race;
 mod random;
 mod soak;

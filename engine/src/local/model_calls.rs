@@ -342,7 +342,10 @@ impl<'a> VisitEffects<'a> {
             };
             self.context.sink.emit(retried);
             attempt = attempt.saturating_add(1);
-            tokio::time::sleep(wait).await;
+            // Even no time at all would be up to a millisecond.
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
         }
     }
 

@@ -72,6 +72,30 @@ impl Ledger {
     pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self { batches: fields.u64()?, steps: fields.u64()?, chain: fields.array()? })
     }
+
+    /// Checks that it includes everything promised.
+    pub(super) fn reach(self, promised: Self) -> Result<(), Error> {
+        if self.batches < promised.batches {
+            return Err(self.falls_short_of(promised));
+        }
+        if self.batches == promised.batches && self.chain != promised.chain {
+            let what = "the database is not the one that its anchor was written for".to_owned();
+            return Err(Damage::new(what).into());
+        }
+        Ok(())
+    }
+
+    /// The error of a store that holds less than it promised.
+    pub(super) fn falls_short_of(self, promised: Self) -> Error {
+        let steps = promised.steps.saturating_sub(self.steps);
+        let what = if steps > 0 {
+            format!("{steps} of {} acknowledged steps are missing", promised.steps)
+        } else {
+            let writes = promised.batches.saturating_sub(self.batches);
+            format!("the last {writes} acknowledged writes are missing, but no step")
+        };
+        Damage::new(what).into()
+    }
 }
 
 /// The mark of an import that has not ended: what it brings.

@@ -53,6 +53,8 @@ pub use row::{Base, LaneRow, Parent, Raised, Row, Status};
 
 pub(crate) use tables::{Tables, Visited};
 pub(crate) use write::{Write, WriteStore};
+#[cfg(test)]
+pub(crate) use writer::simulated;
 
 use std::ops::RangeInclusive;
 

@@ -46,7 +46,7 @@ pub(super) use salvage::{Examined, examine};
 
 use opening::{
     LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, is_half_made,
-    missing, open_database, promised, reaches, recovered, settings,
+    open_database, promised, recovered, settings,
 };
 
 /// How often a reader retries when the writer has just replaced a file.
@@ -107,7 +107,9 @@ impl RocksStore {
         let promised = promised(folder, &mut opened)?;
         let held = inspect(folder, promised, &mut opened)?;
         let so_far = held.unwrap_or_default();
-        let mut anchor = Anchor::claim(folder, so_far.ledger, so_far.manifest)?;
+        // After a kill more may be found, which is not on the device before RocksDB has written it to tables.
+        let safe = promised.unwrap_or_default();
+        let mut anchor = Anchor::claim(folder, safe.ledger, safe.manifest.min(so_far.manifest))?;
         let database = folder.join(DATABASE);
         let make = if held.is_none() { Make::Database } else { Make::Nothing };
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, make)?;
@@ -123,7 +125,7 @@ impl RocksStore {
             reserve.make();
         }
         let ledger = tables.ledger()?;
-        reaches(ledger, so_far.ledger)?;
+        ledger.reach(so_far.ledger)?;
         let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
         // Another writer opened the store meanwhile and changed the anchor.
         if !anchor.is_ours()? {
@@ -217,7 +219,7 @@ impl RocksReader {
         let database = folder.join(DATABASE);
         if !has_database(&database)? {
             return Err(match promised {
-                Some(Promise { ledger, .. }) if ledger.batches > 0 => missing(Ledger::default(), ledger),
+                Some(Promise { ledger, .. }) if ledger.batches > 0 => Ledger::default().falls_short_of(ledger),
                 _ => Error::Io { path: folder.display().to_string(), what: "there is no store".to_owned() },
             });
         }
@@ -276,7 +278,7 @@ impl RocksReader {
             all_named(&tables, manifest::tables(database)?)?;
         }
         tables.check_format()?;
-        reaches(tables.ledger()?, at_least.ledger)?;
+        tables.ledger()?.reach(at_least.ledger)?;
         Ok(tables)
     }
 

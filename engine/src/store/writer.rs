@@ -12,6 +12,8 @@
 //! The writer uses tables and the anchor, and knows nothing of RocksDB.
 
 mod queue;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod writer_loop;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -87,6 +87,14 @@ pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Resu
     Ok(examination)
 }
 
+/// The faults of tables that can be read.
+#[cfg(test)]
+pub(super) fn faults_of<T: Remnants>(tables: &T) -> Result<Vec<Fault>, Error> {
+    let mut faults = Faults::default();
+    run(tables, &mut faults, &mut Examination::default(), &mut |_| {})?;
+    Ok(faults.into_list())
+}
+
 fn run<T: Remnants>(
     tables: &T,
     faults: &mut Faults,

@@ -67,7 +67,7 @@ pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Ope
     let database = folder.join(DATABASE);
     let at_least = promised.map_or_else(Ledger::default, |promised| promised.ledger);
     if !has_database(&database)? {
-        return if at_least.batches == 0 { Ok(None) } else { Err(missing(Ledger::default(), at_least)) };
+        return if at_least.batches == 0 { Ok(None) } else { Err(Ledger::default().falls_short_of(at_least)) };
     }
     let refused = match looked_at(&database, promised) {
         Ok(held) => return Ok(held),
@@ -139,7 +139,7 @@ fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promis
     }
     tables.check_format()?;
     let ledger = tables.ledger()?;
-    reaches(ledger, at_least.ledger)?;
+    ledger.reach(at_least.ledger)?;
     Ok(Some(Promise { ledger, manifest }))
 }
 
@@ -213,7 +213,7 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
         all_named(&tables, there)?;
     }
     tables.check_format()?;
-    reaches(tables.ledger()?, at_least.ledger)?;
+    tables.ledger()?.reach(at_least.ledger)?;
     Ok(Some(tables))
 }
 
@@ -229,29 +229,6 @@ fn cut_manifest(manifest: Option<&(u64, PathBuf)>, promised: Position) -> Result
     let is_shorter = file.metadata().map_err(io)?.len() > end;
     file.set_len(end).map_err(io)?;
     Ok(is_shorter)
-}
-
-/// Checks that `ledger` includes everything promised.
-pub(super) fn reaches(ledger: Ledger, promised: Ledger) -> Result<(), Error> {
-    if ledger.batches < promised.batches {
-        return Err(missing(ledger, promised));
-    }
-    if ledger.batches == promised.batches && ledger.chain != promised.chain {
-        let what = "the database is not the one that its anchor was written for".to_owned();
-        return Err(Damage::new(what).into());
-    }
-    Ok(())
-}
-
-pub(super) fn missing(ledger: Ledger, promised: Ledger) -> Error {
-    let steps = promised.steps.saturating_sub(ledger.steps);
-    let what = if steps > 0 {
-        format!("{steps} of {} acknowledged steps are missing", promised.steps)
-    } else {
-        let writes = promised.batches.saturating_sub(ledger.batches);
-        format!("the last {writes} acknowledged writes are missing, but no step")
-    };
-    Damage::new(what).into()
 }
 
 pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {

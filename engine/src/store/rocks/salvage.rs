@@ -17,9 +17,7 @@ use super::super::recovery::Copy;
 use super::super::tables::{Change, Tables as _, WriteTables as _};
 use super::super::writer::Failure;
 use super::super::{Error, codec, frames, manifest};
-use super::opening::{
-    MEMORY_BYTES, Make, all_named, families, file_named, open_database, promised, reaches, settings, sizes,
-};
+use super::opening::{MEMORY_BYTES, Make, all_named, families, file_named, open_database, promised, settings, sizes};
 use super::{Opened, Remnants as _, RocksReader, RocksTables, temporary_folder};
 
 /// What an examination reads: the store itself, or the remains of a damaged one.
@@ -52,7 +50,7 @@ pub(in super::super) fn examine(folder: &Path) -> Result<Examined, Error> {
         return Ok(Examined { reader: None, opened, damage, may_be_older: false });
     };
     let at_least = promised(folder, &mut opened)?.unwrap_or_default();
-    if let Err(Error::Damaged(short)) = tables.ledger().and_then(|ledger| reaches(ledger, at_least.ledger)) {
+    if let Err(Error::Damaged(short)) = tables.ledger().and_then(|ledger| ledger.reach(at_least.ledger)) {
         let is_new = damage.iter().all(|(told, _)| told.what != short.what);
         damage.extend(is_new.then(|| (*short, BTreeSet::new())));
     }

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,16 +8,15 @@ use super::super::manifest::Position;
 use super::super::tables::{Change, Tables, Visited};
 use super::super::tests::contract::{Trunk, answers, thread};
 use super::super::{Commit, JournalRecord};
+use super::simulated::Contents;
 use super::*;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
 
-type Entries = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
-
 /// In-memory tables that fail on request, and delay writes while their gate is shut.
 #[derive(Default)]
 struct Disk {
-    entries: Mutex<Entries>,
+    entries: Mutex<Contents>,
     fails: AtomicBool,
     writes: AtomicUsize,
     syncs: AtomicUsize,
@@ -31,7 +29,7 @@ struct Disk {
 impl Tables for Disk {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.reads.gets.fetch_add(1, Ordering::SeqCst);
-        Ok(self.entries.lock().unwrap().get(&(family, key.to_vec())).cloned())
+        self.entries.lock().unwrap().get(family, key)
     }
 
     fn range(
@@ -42,12 +40,7 @@ impl Tables for Disk {
     ) -> Result<(), Error> {
         self.reads.ranges.fetch_add(1, Ordering::SeqCst);
         let entries = self.entries.lock().unwrap().clone();
-        for ((_, key), value) in entries.range((family, keys.start)..(family, keys.end)) {
-            if visit(key, value)?.is_break() {
-                break;
-            }
-        }
-        Ok(())
+        entries.range(family, keys, visit)
     }
 }
 
@@ -61,13 +54,7 @@ impl WriteTables for Disk {
         if self.fails.load(Ordering::SeqCst) {
             return Err("no space left on device".to_owned());
         }
-        let mut entries = self.entries.lock().unwrap();
-        for Change { family, key, value } in changes {
-            match value {
-                Some(value) => entries.insert((*family, key.clone()), value.clone()),
-                None => entries.remove(&(*family, key.clone())),
-            };
-        }
+        self.entries.lock().unwrap().apply(changes);
         Ok(())
     }
 
