@@ -8,13 +8,13 @@
 //! A case that breaks a law is made smaller: faults that it does not need are left out. `RONDO_SIMULATION_SEED=7
 //! RONDO_SIMULATION_CASES=1` tries the case 7 again; `make soak` tries as many as its time allows.
 
+mod tests;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rondo_protocol::Value;
 use rondo_protocol::digest::Digest;
@@ -84,9 +84,6 @@ const WORKFLOWS: [&str; 2] = [TRUNK, LANES];
 
 /// How many faults a case has at most.
 const MOST_FAULTS: usize = 4;
-
-/// How many cases are tried at each change of the code.
-const CASES: u64 = 400;
 
 /// A case: everything that happens follows from it.
 #[derive(Debug, Clone)]
@@ -289,56 +286,5 @@ async fn life(
         biased;
         () = world.died() => Ok(false),
         ended = run => ended,
-    }
-}
-
-/// The value of an environment variable.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// Tries the cases from `seed` on, and tells the first that breaks a law.
-fn try_from(seed: u64, goes_on: impl Fn(u64) -> bool) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    let mut seed = seed;
-    while goes_on(seed) {
-        let (case, reference) = Case::new(seed);
-        match case.verdict(&reference) {
-            Ok(outcome) => {
-                *counts.entry("cases".to_owned()).or_default() += 1;
-                for (operation, fault) in outcome.met {
-                    *counts.entry(format!("{operation:?} {fault}")).or_default() += 1;
-                }
-            }
-            Err(_) => case.smaller(&reference).tell(&reference),
-        }
-        seed += 1;
-    }
-    counts
-}
-
-#[test]
-fn whatever_fails_a_run_comes_to_the_same_end() {
-    let (first, cases) = (number("RONDO_SIMULATION_SEED").unwrap_or(1), number("RONDO_SIMULATION_CASES"));
-    let (minutes, begun) = (number("RONDO_SIMULATION_MINUTES").map(Duration::from_mins), Instant::now());
-    let counts = try_from(first, |seed| match minutes {
-        Some(minutes) => begun.elapsed() < minutes,
-        None => seed < first + cases.unwrap_or(CASES),
-    });
-    println!("seeds from {first} on: {counts:?}; no law broken");
-    // Each way in which an operation breaks was met.
-    assert!(counts.len() == 1 + 9 || cases.is_some() || minutes.is_some(), "{counts:?}");
-}
-
-#[test]
-fn a_seed_repeats_its_run() {
-    for seed in 0..20 {
-        let (case, _) = Case::new(seed);
-        let [one, other] = [case.play(), case.play()].map(|played| match played {
-            Ok(outcome) => outcome.trace,
-            Err(broken) => broken.trace,
-        });
-        assert!(!one.is_empty());
-        assert_eq!(one, other, "seed {seed}");
     }
 }

@@ -109,7 +109,7 @@ impl Counts {
 
 /// Makes the store that is damaged: threads of two workflows, in tables and in a log.
 pub fn make(folder: &Path) {
-    let place = killed("relay", 4);
+    let place = killed(&offline("relay"), 4);
     place.run(resume()).exits(0);
     place.run(offline("lanes")).exits(0);
     place.run(offline("relay")).exits(0);

@@ -124,6 +124,15 @@ fn fill(folder: &Path, at: Node, nodes: &mut Vec<Contents>) {
 }
 
 impl Run {
+    /// The files that were there before and have names with that ending.
+    pub fn files_with_ending(&self, ending: &str) -> Vec<Node> {
+        let folders = self.before.iter().filter_map(|node| match node {
+            Contents::Folder(names) => Some(names),
+            Contents::File(_) => None,
+        });
+        folders.flatten().filter(|(name, _)| name.ends_with(ending)).map(|(_, node)| *node).collect()
+    }
+
     /// The moments between which a power loss makes a difference.
     pub fn end(&self) -> usize {
         self.events.iter().map(|event| event.ended).max().unwrap_or_default() + 1

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::binary::Running;
-use crate::images::{killed, resume};
+use crate::images::{killed, offline, resume};
 use crate::random::{Random, seed};
 
 const PROCESSES: usize = 16;
@@ -20,7 +20,7 @@ const LOCKS: [&str; 3] = ["lock", "db/LOCK", "socket"];
 /// # Panics
 /// If not.
 pub fn round(number: u64, head: &Value) {
-    let place = killed("relay", 2);
+    let place = killed(&offline("relay"), 2);
     let has_ended = AtomicBool::new(false);
     let finished = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -56,7 +56,7 @@ pub fn round(number: u64, head: &Value) {
 
 /// The head that every round comes to.
 pub fn head() -> Value {
-    let place = killed("relay", 2);
+    let place = killed(&offline("relay"), 2);
     place.run(resume()).exits(0).event("thread_finished")["head"].clone()
 }
 

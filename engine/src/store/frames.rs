@@ -58,6 +58,11 @@ pub(super) fn logs(database: &Path) -> Result<Vec<PathBuf>, Error> {
     folder::files(database, "log")
 }
 
+/// The number in the name of a log.
+pub(super) fn number(log: &Path) -> Option<u64> {
+    log.file_stem()?.to_str()?.parse().ok()
+}
+
 pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
     let mut file = folder::opened(path, OpenOptions::new().read(true))?;
     let (mut frames, mut zeros_at, mut begun) = (Frames::default(), None, 0_u64);

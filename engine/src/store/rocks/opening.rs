@@ -33,6 +33,8 @@ const LOG_BYTES: u64 = 8 << 20;
 pub(super) const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
 const OPEN_FILES: i32 = 256;
 const BLOCK_BYTES: usize = 8 << 10;
+/// A property of RocksDB (`include/rocksdb/db.h`, `kMinLogNumberToKeep`).
+const OLDEST_NEEDED_LOG: &str = "rocksdb.min-log-number-to-keep";
 const BLOOM_BITS: f64 = 10.0;
 
 /// The minimum that the anchor promises.
@@ -181,7 +183,7 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
     // The parts of a database that was being made when the power was lost may be missing.
     let is_new = promised.is_some_and(|promised| promised.ledger.batches == 0);
     let make = if is_new { Make::Database } else { Make::Nothing };
-    // RocksDB must not read past a framing error in the last log. In an earlier log the rest would be lost.
+    // RocksDB must not read past a framing error.
     let mut may_cut = promised.is_some();
     while let Some(fault) = frames::check(path, manifest.as_ref().map(|(_, path)| path.as_path()))? {
         if manifest.as_ref().is_some_and(|(_, path)| *path == fault.path) {
@@ -190,9 +192,14 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
             }
             continue;
         }
-        if frames::logs(path)?.last() != Some(&fault.path) {
-            return Ok(None);
+        let removed = |log: &Path| std::fs::remove_file(log).map_err(|error| Error::io(log, &error));
+        if oldest_needed_log(path)?.is_some_and(|needed| frames::number(&fault.path) < Some(needed)) {
+            removed(&fault.path)?;
+            continue;
         }
+        // What follows the error would not follow from what is before it. The ledger tells whether it was promised.
+        let logs = frames::logs(path)?;
+        logs.iter().filter(|log| **log > fault.path).try_for_each(|log| removed(log))?;
         let cut = OpenOptions::new().write(true).open(&fault.path).and_then(|log| log.set_len(fault.at));
         cut.map_err(|error| Error::io(&fault.path, &error))?;
     }
@@ -215,6 +222,20 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
     tables.check_format()?;
     tables.ledger()?.reach(at_least.ledger)?;
     Ok(Some(tables))
+}
+
+/// The number of the oldest log that RocksDB would read of the copy at `path`: what earlier ones held is in tables. It
+/// does not delete them at once, and a loss of power may bring one back. `None` if the copy cannot be opened.
+fn oldest_needed_log(path: &Path) -> Result<Option<u64>, Error> {
+    let logs = frames::logs(path)?;
+    let aside = |log: &Path| log.with_extension("aside");
+    let renamed = |from: &Path, to: &Path| std::fs::rename(from, to).map_err(|error| Error::io(from, &error));
+    logs.iter().try_for_each(|log| renamed(log, &aside(log)))?;
+    let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
+    let number = DB::open_cf_descriptors_read_only(&settings(), path, families, false)
+        .and_then(|db| db.property_int_value(OLDEST_NEEDED_LOG));
+    logs.iter().try_for_each(|log| renamed(&aside(log), log))?;
+    Ok(number.ok().flatten())
 }
 
 /// Cuts a manifest behind its last sound record. `false` if that is less than promised, or nothing to cut.
