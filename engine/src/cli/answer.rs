@@ -12,7 +12,7 @@ use rondo_protocol::workflow::types;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
-use super::find_thread::{find_thread, no_threads};
+use super::find_thread::{Candidates, find_thread, no_threads};
 use super::form;
 use super::output::Output;
 use super::person::is_attended;
@@ -152,14 +152,12 @@ pub(super) async fn follow_and_ask(
 
 /// The only thread that waits for a person.
 fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    let mut rows = store.rows(None, usize::MAX)?;
-    rows.retain(|(_, row)| row.status == store::Status::Waiting && row.parent.is_none());
-    match rows.len() {
-        0 => Err(Failure::new(Code::NotWaiting, "no thread waits for a person")),
-        1 => rows.pop().ok_or_else(no_threads),
-        count => Err(Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
-            .with_hint("`rondo threads --waiting` lists them")),
-    }
+    let waiting = Candidates::among(store, |_, row| row.status == store::Status::Waiting && row.parent.is_none())?;
+    waiting.only().map_err(|waiting| match waiting.count {
+        0 => Failure::new(Code::NotWaiting, "no thread waits for a person"),
+        count => Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
+            .with_hint("`rondo threads --waiting` lists them"),
+    })
 }
 
 /// The answer that the command line gives.

@@ -1,6 +1,6 @@
 //! Deleting threads: which go together, what is deleted, and the question before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
@@ -9,20 +9,19 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::{Output, Style};
+use super::output::Output;
 use super::person::{answer_to, consent_by, is_attended};
 use super::runner::{Session, with_session};
 use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
 use super::stored_batch::Line;
-use super::thread_row::origin;
-use super::threads::listed;
+use super::threads::{Cells, begun_ms, cells, listed};
 use super::{JsonArgs, StoreArgs, gc, settings_files};
 use crate::Error;
 use crate::store::folder::disk_usage;
-use crate::store::{Read, Row, StepStore};
+use crate::store::{Read, Row, StepStore, rows_after};
 use crate::tell::{plural, size, tell};
 use crate::upkeep::Collected;
-use crate::views::lines::{ThreadLine, thread_line};
+use crate::views::lines::thread_line;
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -111,20 +110,29 @@ impl Deleted {
     }
 }
 
-/// All threads of a store, oldest first, and which of them are to be deleted.
+/// The threads of a store that are to be deleted, and what else has to be known of all.
 pub struct Deletion {
     pub view: StoreView,
-    pub rows: Vec<(ThreadId, Row)>,
     pub threads: BTreeSet<ThreadId>,
+    /// The threads that need others: forks and children.
+    needs: BTreeMap<ThreadId, Needs>,
+    /// The steps of all threads.
+    steps: u64,
+}
+
+/// What a thread needs.
+struct Needs {
+    base: Option<ThreadId>,
+    parent: Option<ThreadId>,
 }
 
 /// The line of a thread that is deleted, or would be.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "deletion")]
-struct DeletionLine<'a> {
-    thread: &'a ThreadId,
-    name: &'a str,
-    label: Option<&'a str>,
+struct DeletionLine {
+    thread: ThreadId,
+    name: String,
+    label: Option<String>,
     status: crate::store::Status,
     steps: u64,
     size_bytes: u64,
@@ -132,10 +140,26 @@ struct DeletionLine<'a> {
 }
 
 impl Deletion {
-    /// Nothing is to be deleted yet.
-    pub fn new(view: StoreView) -> Result<Self, Failure> {
-        let rows = view.store.rows(None, usize::MAX)?;
-        Ok(Self { view, rows, threads: BTreeSet::new() })
+    /// The deletion of the threads that are like that.
+    pub fn of(view: StoreView, is_chosen: impl Fn(&DrivenThreads, &ThreadId, &Row) -> bool) -> Result<Self, Failure> {
+        let (mut threads, mut needs, mut steps) = (BTreeSet::new(), BTreeMap::new(), 0_u64);
+        for row in rows_after(view.store.as_ref(), None) {
+            let (thread, row) = row?;
+            steps = steps.saturating_add(row.seq.saturating_sub(row.shared()));
+            if is_chosen(&view.driven, &thread, &row) {
+                threads.insert(thread.clone());
+            }
+            if row.base.is_some() || row.parent.is_some() {
+                let (base, parent) = (row.base.map(|base| base.thread), row.parent.map(|parent| parent.thread));
+                needs.insert(thread, Needs { base, parent });
+            }
+        }
+        Ok(Self { view, threads, needs, steps })
+    }
+
+    /// The thread whose visit started a thread.
+    pub fn parent(&self, thread: &ThreadId) -> Option<&ThreadId> {
+        self.needs.get(thread)?.parent.as_ref()
     }
 
     /// Adds the children of the threads and all below them, and with `with_forks` the forks.
@@ -147,10 +171,9 @@ impl Deletion {
     pub fn with_what_needs(&self, mut threads: BTreeSet<ThreadId>, with_forks: bool) -> BTreeSet<ThreadId> {
         loop {
             let before = threads.len();
-            for (thread, row) in &self.rows {
-                let parent = row.parent.as_ref().map(|parent| &parent.thread);
-                let base = row.base.as_ref().map(|base| &base.thread).filter(|_| with_forks);
-                if parent.into_iter().chain(base).any(|needed| threads.contains(needed)) {
+            for (thread, Needs { base, parent }) in &self.needs {
+                let base = base.as_ref().filter(|_| with_forks);
+                if parent.iter().chain(base).any(|needed| threads.contains(needed)) {
                     threads.insert(thread.clone());
                 }
             }
@@ -162,14 +185,9 @@ impl Deletion {
 
     /// The threads that stay and were forked from one of the threads, each with that thread.
     pub fn forks(&self) -> Vec<(&ThreadId, &ThreadId)> {
-        let stays = self.rows.iter().filter(|(thread, _)| !self.threads.contains(thread));
-        let base = |row: &'_ Row| row.base.as_ref().map(|base| base.thread.clone());
-        let found = stays.filter_map(|(fork, row)| self.threads.get(&base(row)?).map(|base| (fork, base)));
+        let stays = self.needs.iter().filter(|(thread, _)| !self.threads.contains(*thread));
+        let found = stays.filter_map(|(fork, needs)| self.threads.get(needs.base.as_ref()?).map(|base| (fork, base)));
         found.collect()
-    }
-
-    fn doomed(&self) -> impl Iterator<Item = &(ThreadId, Row)> {
-        self.rows.iter().filter(|(thread, _)| self.threads.contains(thread))
     }
 
     /// Shows what is to be deleted, asks, and deletes it. `None` if that is declined.
@@ -182,17 +200,26 @@ impl Deletion {
         {
             return Err(running(thread));
         }
-        let mut sized = Vec::new();
-        for (thread, row) in self.doomed() {
-            let line = thread_line(self.view.store.as_ref(), &self.view.driven, thread, row)?;
-            let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
-            sized.push(((line, now_ms.saturating_sub(begun)), own(self.view.store.as_ref(), thread)?));
+        let (mut lines, mut newest) = (Vec::new(), VecDeque::new());
+        let (mut count, mut all_steps, mut all_bytes) = (0_u64, 0_u64, 0_u64);
+        for thread in &self.threads {
+            let Some(row) = self.view.store.row(thread)? else { continue };
+            let line = thread_line(self.view.store.as_ref(), &self.view.driven, thread, &row)?;
+            let (steps, size_bytes) = own(self.view.store.as_ref(), thread)?;
+            (count, all_steps, all_bytes) = (count + 1, all_steps + steps, all_bytes + size_bytes);
+            if output.is_json() {
+                let (thread, name, label, status) = (line.thread, line.name, line.label, line.status);
+                lines.push(DeletionLine { thread, name, label, status, steps, size_bytes, deleted: false });
+                continue;
+            }
+            newest.push_back(cells(&line, now_ms.saturating_sub(begun_ms(&row, now_ms))));
+            if newest.len() > MAX_SHOWN {
+                newest.pop_front();
+            }
         }
-        let (steps, bytes) = sized.iter().fold((0, 0), |sum, (_, own)| (sum.0 + own.0, sum.1 + own.1));
-        let count = u64::try_from(sized.len()).unwrap_or(u64::MAX);
-        let all = format!("{} with {} ({})", plural(count, "thread"), plural(steps, "step"), size(bytes));
+        let all = format!("{} with {} ({})", plural(count, "thread"), plural(all_steps, "step"), size(all_bytes));
         if !output.is_json() {
-            output.text(&shown(&sized))?;
+            show(&newest, count, output)?;
             output.text(&format!("{all}\n"))?;
         }
         if !args.dry_run && !args.yes {
@@ -205,19 +232,12 @@ impl Deletion {
                 return Ok(None);
             }
         }
-        let own = |(_, row): &(_, Row)| row.seq.saturating_sub(row.shared());
-        let is_large = steps.saturating_mul(LARGE_SHARE) >= self.rows.iter().map(own).sum();
+        let is_large = all_steps.saturating_mul(LARGE_SHARE) >= self.steps;
         let threads = self.threads.clone();
         let store = if args.dry_run { None } else { Some(self.delete(args, output)?) };
         let deleted = Deleted { threads, store, is_large };
-        if !output.is_json() {
-            return Ok(Some(deleted));
-        }
-        for ((line, _), (steps, bytes)) in &sized {
-            let label = line.label.as_deref();
-            let (thread, name, deleted) = (&line.thread, line.name.as_str(), deleted.store.is_some());
-            let (steps, size_bytes) = (*steps, *bytes);
-            output.line(&DeletionLine { thread, name, label, status: line.status, steps, size_bytes, deleted })?;
+        for line in lines {
+            output.line(&DeletionLine { deleted: deleted.store.is_some(), ..line })?;
         }
         Ok(Some(deleted))
     }
@@ -244,8 +264,8 @@ impl Deletion {
         let mut trees: BTreeMap<&ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
         let mut roots: BTreeMap<&ThreadId, &ThreadId> = BTreeMap::new();
         // Oldest first: the root of a parent is known before its children come.
-        for (thread, row) in self.doomed() {
-            let root = row.parent.as_ref().and_then(|parent| roots.get(&parent.thread).copied()).unwrap_or(thread);
+        for thread in &self.threads {
+            let root = self.parent(thread).and_then(|parent| roots.get(parent).copied()).unwrap_or(thread);
             roots.insert(thread, root);
             trees.entry(root).or_default().insert(thread.clone());
         }
@@ -276,18 +296,12 @@ fn own(store: &dyn Read, thread: &ThreadId) -> Result<(u64, u64), Failure> {
     Ok((steps, bytes))
 }
 
-/// A thread's line and age, with the number and the bytes of its steps.
-type SizedThread = ((ThreadLine, u64), (u64, u64));
-
-/// The first threads as a table, newest first.
-fn shown(sized: &[SizedThread]) -> String {
-    let style = Style::stdout();
-    let width = if style.is_terminal { style.width } else { usize::MAX };
-    let newest: Vec<_> = sized.iter().rev().take(MAX_SHOWN).map(|(line, _)| line).collect();
-    let text = listed(&newest.into_iter(), usize::MAX, width);
-    match sized.len().checked_sub(MAX_SHOWN) {
-        None | Some(0) => text,
-        Some(more) => format!("{text}and {more} older ones\n"),
+/// Shows the newest threads as a table, newest first, and how many there are besides.
+fn show(newest: &VecDeque<Cells>, count: u64, output: &mut Output) -> Result<(), Failure> {
+    listed(|| newest.iter().rev().cloned().map(Ok), usize::MAX, &mut |text| output.text(text))?;
+    match count.saturating_sub(u64::try_from(newest.len()).unwrap_or(u64::MAX)) {
+        0 => Ok(()),
+        more => output.text(&format!("and {more} older ones\n")),
     }
 }
 

@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::settings_files::{self, SettingsFiles};
-use super::store_access::{is_own, view_store_at};
+use super::store_access::{StoreView, is_own, view_store_at};
 use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
@@ -272,9 +272,12 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
         Err(error) => Finding::fault("store holder", error.to_string()),
     };
-    let state = match view_store_at(folder).map(|view| view.map(|view| view.store.rows(None, usize::MAX))) {
+    let count = |view: StoreView| {
+        store::rows_after(view.store.as_ref(), None).try_fold(0_u64, |count, row| row.map(|_| count + 1))
+    };
+    let state = match view_store_at(folder).map(|view| view.map(count)) {
         Ok(None) => Finding::new("store state", "empty"),
-        Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
+        Ok(Some(Ok(threads))) => Finding::new("store state", format!("{threads} threads")),
         Ok(Some(Err(error))) => Finding::fault("store state", error.to_string()),
         Err(failure) => {
             let text = super::report::text(&failure, super::output::Style::PLAIN);

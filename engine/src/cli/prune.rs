@@ -57,14 +57,14 @@ pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
 pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
     let now_ms = SystemEnv::default().now_ms();
     let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
-    let mut deletion = Deletion::new(view)?;
-    let driven = deletion.view.driven.clone();
-    let wanted = deletion.rows.iter().rev().filter(|(thread, row)| {
-        let status = status(thread, row, &driven);
+    let mut deletion = Deletion::of(view, |driven, thread, row| {
+        let status = status(thread, row, driven);
         // A child goes with its parent, and a running thread stays, whatever is asked for.
         row.parent.is_none() && status != Status::Running && args.wants(row, status, now_ms)
-    });
-    deletion.threads = wanted.skip(args.keep.unwrap_or(0)).map(|(thread, _)| thread.clone()).collect();
+    })?;
+    for _ in 0..args.keep.unwrap_or(0).min(deletion.threads.len()) {
+        deletion.threads.pop_last();
+    }
     deletion.add_what_needs_them(false);
     let kept = keep_needed(&mut deletion);
     if kept > 0 && !output.is_json() {
@@ -117,12 +117,8 @@ fn keep_needed(deletion: &mut Deletion) -> u64 {
 
 /// The thread that nobody's visit started, above `thread`.
 fn root(deletion: &Deletion, mut thread: ThreadId) -> ThreadId {
-    while let Ok(at) = deletion.rows.binary_search_by(|(other, _)| other.cmp(&thread)) {
-        let parent = deletion.rows.get(at).and_then(|(_, row)| row.parent.as_ref());
-        match parent {
-            Some(parent) => thread = parent.thread.clone(),
-            None => break,
-        }
+    while let Some(parent) = deletion.parent(&thread) {
+        thread = parent.clone();
     }
     thread
 }

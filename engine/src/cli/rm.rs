@@ -27,17 +27,17 @@ pub struct RmArgs {
 
 pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
     let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
-    let mut deletion = Deletion::new(view)?;
+    let mut deletion = Deletion::of(view, |_, _, _| false)?;
     for word in &args.threads {
         let (thread, _) = find_thread(deletion.view.store.as_ref(), word)?;
         deletion.threads.insert(thread);
     }
     let chosen = deletion.threads.clone();
     deletion.add_what_needs_them(args.with_forks);
-    for (thread, row) in deletion.rows.iter().filter(|(thread, _)| chosen.contains(thread)) {
-        if let Some(parent) = row.parent.as_ref().filter(|parent| !deletion.threads.contains(&parent.thread)) {
-            let message = format!("thread {thread} is a child of thread {}, which needs it", parent.thread);
-            let hint = format!("`rondo rm {}` deletes both", parent.thread);
+    for thread in &chosen {
+        if let Some(parent) = deletion.parent(thread).filter(|parent| !deletion.threads.contains(*parent)) {
+            let message = format!("thread {thread} is a child of thread {parent}, which needs it");
+            let hint = format!("`rondo rm {parent}` deletes both");
             return Err(Failure::new(Code::ThreadNeeded, message).with_hint(hint));
         }
     }

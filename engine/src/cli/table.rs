@@ -13,22 +13,22 @@ const GAP: usize = 2;
 #[derive(Debug, Clone)]
 pub struct Column {
     title: &'static str,
-    cells: Vec<String>,
+    /// The place of its cells among those of a line.
+    place: usize,
     /// Those with the highest rank are left out first; those of rank 0 stay.
     rank: u8,
     is_right: bool,
     shrinks: bool,
     /// The characters of each cell that suffice.
     enough: Option<usize>,
+    /// That of its widest cell, until it is made narrower.
     width: usize,
 }
 
 impl Column {
     /// A column that stays as it is.
-    pub fn new(title: &'static str, cells: Vec<String>) -> Self {
-        let chars = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-        let width = if chars == 0 { 0 } else { chars.max(title.len()) };
-        Self { title, cells, rank: 0, is_right: false, shrinks: false, enough: None, width }
+    pub fn new(title: &'static str) -> Self {
+        Self { title, place: 0, rank: 0, is_right: false, shrinks: false, enough: None, width: 0 }
     }
 
     /// Left out before those of a lower rank.
@@ -43,7 +43,7 @@ impl Column {
 
     /// Its cells may end in `…`.
     pub fn shrink(self) -> Self {
-        Self { shrinks: true, width: self.width.min(MAX_CHARS), ..self }
+        Self { shrinks: true, ..self }
     }
 
     /// Its cells may be cut to their first characters.
@@ -51,8 +51,8 @@ impl Column {
         Self { enough: Some(chars), ..self }
     }
 
-    fn cell(&self, row: usize) -> String {
-        let text = self.cells.get(row).map_or("", String::as_str);
+    fn cell(&self, cells: &[String]) -> String {
+        let text = cells.get(self.place).map_or("", String::as_str);
         if text.chars().count() <= self.width {
             return text.to_owned();
         }
@@ -65,85 +65,124 @@ impl Column {
     }
 }
 
-/// The columns as text, at most `width` characters wide.
-pub fn table(mut columns: Vec<Column>, width: usize) -> String {
-    columns.retain(|column| column.width > 0);
-    fit(&mut columns, width);
-    let rows = columns.first().map_or(0, |column| column.cells.len());
-    let titles: Vec<_> = columns.iter().map(|column| column.title.to_owned()).collect();
-    let mut text = line(&columns, titles);
-    for row in 0..rows {
-        text.push_str(&line(&columns, columns.iter().map(|column| column.cell(row)).collect()));
-    }
-    text
+/// A table. Its lines are measured one by one, and then written one by one, so that it has none of them in memory.
+#[derive(Debug, Clone)]
+pub struct Table {
+    columns: Vec<Column>,
 }
 
-/// Makes columns narrower, and leaves out those that matter least, until all fit.
-fn fit(columns: &mut Vec<Column>, width: usize) {
-    let excess = |columns: &[Column]| {
-        let all: usize = columns.iter().map(|column| column.width + GAP).sum();
-        all.saturating_sub(GAP).saturating_sub(width)
-    };
-    if excess(columns) > 0 {
-        for column in columns.iter_mut() {
-            column.width = column.enough.map_or(column.width, |chars| column.width.min(chars.max(column.title.len())));
-        }
+impl Table {
+    pub fn new<const COLUMNS: usize>(columns: [Column; COLUMNS]) -> Self {
+        let columns = columns.into_iter().enumerate().map(|(place, column)| Column { place, ..column });
+        Self { columns: columns.collect() }
     }
-    loop {
-        let excess = excess(columns);
-        if excess == 0 {
-            return;
-        }
-        let can_shrink = |column: &&mut Column| column.shrinks && column.width > MIN_CHARS;
-        if let Some(widest) = columns.iter_mut().filter(can_shrink).max_by_key(|column| column.width) {
-            widest.width = widest.width.saturating_sub(excess.min(4)).max(MIN_CHARS);
-            continue;
-        }
-        let least = (0..columns.len()).max_by_key(|at| columns.get(*at).map_or(0, |column| column.rank));
-        match least.filter(|at| columns.get(*at).is_some_and(|column| column.rank > 0)) {
-            Some(at) => drop(columns.remove(at)),
-            None => return,
-        }
-    }
-}
 
-fn line(columns: &[Column], cells: Vec<String>) -> String {
-    let padded: Vec<String> = columns
-        .iter()
-        .zip(cells)
-        .map(|(Column { width, is_right, .. }, cell)| match is_right {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
-        })
-        .collect();
-    format!("{}\n", padded.join(&" ".repeat(GAP)).trim_end())
+    /// Makes room for the cells of a line.
+    pub fn measure(&mut self, cells: &[String]) {
+        for (column, cell) in self.columns.iter_mut().zip(cells) {
+            let most = if column.shrinks { MAX_CHARS } else { usize::MAX };
+            column.width = column.width.max(cell.chars().count().min(most));
+        }
+    }
+
+    /// Makes columns narrower, and leaves out those that matter least, until all fit `width`. Every line was measured.
+    pub fn fit(&mut self, width: usize) {
+        self.columns.retain(|column| column.width > 0);
+        for column in &mut self.columns {
+            column.width = column.width.max(column.title.len());
+        }
+        let columns = &mut self.columns;
+        let excess = |columns: &[Column]| {
+            let all: usize = columns.iter().map(|column| column.width + GAP).sum();
+            all.saturating_sub(GAP).saturating_sub(width)
+        };
+        if excess(columns) > 0 {
+            for column in columns.iter_mut() {
+                column.width =
+                    column.enough.map_or(column.width, |chars| column.width.min(chars.max(column.title.len())));
+            }
+        }
+        loop {
+            let excess = excess(columns);
+            if excess == 0 {
+                return;
+            }
+            let can_shrink = |column: &&mut Column| column.shrinks && column.width > MIN_CHARS;
+            if let Some(widest) = columns.iter_mut().filter(can_shrink).max_by_key(|column| column.width) {
+                widest.width = widest.width.saturating_sub(excess.min(4)).max(MIN_CHARS);
+                continue;
+            }
+            let least = (0..columns.len()).max_by_key(|at| columns.get(*at).map_or(0, |column| column.rank));
+            match least.filter(|at| columns.get(*at).is_some_and(|column| column.rank > 0)) {
+                Some(at) => drop(columns.remove(at)),
+                None => return,
+            }
+        }
+    }
+
+    /// The line of titles.
+    pub fn titles(&self) -> String {
+        self.line_of(|column| column.title.to_owned())
+    }
+
+    /// The line of these cells.
+    pub fn line(&self, cells: &[String]) -> String {
+        self.line_of(|column| column.cell(cells))
+    }
+
+    fn line_of(&self, text: impl Fn(&Column) -> String) -> String {
+        let padded: Vec<String> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let (text, width) = (text(column), column.width);
+                if column.is_right { format!("{text:>width$}") } else { format!("{text:<width$}") }
+            })
+            .collect();
+        format!("{}\n", padded.join(&" ".repeat(GAP)).trim_end())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn columns() -> Vec<Column> {
-        let of = |title, cells: [&str; 2]| Column::new(title, cells.map(str::to_owned).to_vec());
-        vec![
-            of("THREAD", ["01k9aaaaaaaaaaaaaaaaaaaaaa", "01k9bbbbbbbbbbbbbbbbbbbbbb"]).cut_to(10),
-            of("NAME", ["", "the tide pools of the north"]).rank(2).shrink(),
-            of("WORKFLOW", ["review-loop", "summarize-document"]).rank(3).shrink(),
-            of("STATUS", ["stopped", "cancelled"]),
-            of("STEPS", ["7", "12345"]).rank(4).right(),
-            of("AGE", ["5s", "120d"]).rank(1).right(),
-            of("TAGS", ["", ""]).rank(5).shrink(),
-        ]
+    fn table(width: usize) -> String {
+        let mut table = Table::new([
+            Column::new("THREAD").cut_to(10),
+            Column::new("NAME").rank(2).shrink(),
+            Column::new("WORKFLOW").rank(3).shrink(),
+            Column::new("STATUS"),
+            Column::new("STEPS").rank(4).right(),
+            Column::new("AGE").rank(1).right(),
+            Column::new("TAGS").rank(5).shrink(),
+        ]);
+        let lines = [
+            ["01k9aaaaaaaaaaaaaaaaaaaaaa", "", "review-loop", "stopped", "7", "5s", ""],
+            [
+                "01k9bbbbbbbbbbbbbbbbbbbbbb",
+                "the tide pools of the north",
+                "summarize-document",
+                "cancelled",
+                "12345",
+                "120d",
+                "",
+            ],
+        ];
+        let lines = lines.map(|line| line.map(str::to_owned));
+        lines.iter().for_each(|line| table.measure(line));
+        table.fit(width);
+        table.titles() + &lines.map(|line| table.line(&line)).concat()
     }
 
     #[test]
     fn a_table_fits_every_width_and_keeps_what_matters_most() {
         for width in 40..=160 {
-            let text = table(columns(), width);
+            let text = table(width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
             assert!(text.contains("01k9aaaaaa") && text.contains("stopped") && text.contains("AGE"), "{text}");
         }
-        let pages = [160, 80, 60, 40].map(|width| format!("{width}\n{}", table(columns(), width)));
+        let pages = [160, 80, 60, 40].map(|width| format!("{width}\n{}", table(width)));
         insta::assert_snapshot!(pages.join("\n"));
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Hasher;
 use serde::Serialize;
 
 use super::consent::{Answer, ConsentRequest, Subject, record_own};
@@ -19,6 +20,7 @@ use super::store_access::{is_own, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
+use crate::store::rows_after;
 use crate::tell::one_line;
 use crate::trust::{Ask, Records};
 
@@ -216,7 +218,7 @@ struct StoreLine<'a> {
     store: &'a str,
     /// `--yes` agrees to exactly this.
     digest: Digest,
-    threads: usize,
+    threads: u64,
     own: bool,
 }
 
@@ -234,17 +236,18 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let view = view_store_at(at)?;
-    let rows =
-        view.map(|view| view.store.rows(None, usize::MAX).map_err(Failure::from)).transpose()?.unwrap_or_default();
     let own = is_own(signed, settings)?;
     let shown = at.to_string_lossy();
     // The digest covers the contents: another thread makes it another store.
-    let mut bytes = format!("rondo/store-consent/v1\n{shown}\n{signed:?}\n").into_bytes();
-    for (id, row) in &rows {
-        bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes());
+    let mut hasher = Hasher::default();
+    hasher.update(format!("rondo/store-consent/v1\n{shown}\n{signed:?}\n").as_bytes());
+    let mut threads = 0;
+    for row in view.iter().flat_map(|view| rows_after(view.store.as_ref(), None)) {
+        let (id, row) = row?;
+        hasher.update(format!("{id} {} {}\n", row.version, row.seq).as_bytes());
+        threads += 1;
     }
-    let digest = Digest::sha256(&bytes);
-    let threads = rows.len();
+    let digest = hasher.finish();
     output.show(&StoreLine { event: "trust", store: &shown, digest, threads, own }, || {
         let whose = if own { "yours" } else { "not known as yours" };
         format!(

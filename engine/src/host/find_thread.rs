@@ -1,6 +1,6 @@
 //! Finds the thread that a command line names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -9,13 +9,69 @@ use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
 use super::store_access::{DrivenThreads, StoreView};
 use super::thread_row::{name, status};
 use crate::failure::Failure;
-use crate::store::{Parent, Read, Row, Status};
+use crate::store::{Error, Parent, Read, Row, rows_after};
 use crate::tell::word;
 
 /// How many threads are listed for an ambiguous word.
 const MAX_LISTED: usize = 10;
-/// How many rows are read at a time to find children.
-const CHILDREN_PAGE: usize = 1000;
+
+/// The threads that may be meant: how many there are, and the newest of them, of which more than these are never
+/// shown.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    pub count: usize,
+    newest: VecDeque<(ThreadId, Row)>,
+}
+
+impl Candidates {
+    /// The threads of a store that are like that.
+    ///
+    /// # Errors
+    /// A fault of the store.
+    pub fn among(store: &dyn Read, is_meant: impl Fn(&ThreadId, &Row) -> bool) -> Result<Self, Error> {
+        let mut candidates = Self::default();
+        for row in rows_after(store, None) {
+            let (thread, row) = row?;
+            if is_meant(&thread, &row) {
+                candidates.add(thread, row);
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn add(&mut self, thread: ThreadId, row: Row) {
+        self.count += 1;
+        self.newest.push_back((thread, row));
+        if self.newest.len() > MAX_LISTED {
+            self.newest.pop_front();
+        }
+    }
+
+    /// The only one.
+    ///
+    /// # Errors
+    /// All of them, if there is none or more than one.
+    pub fn only(mut self) -> Result<(ThreadId, Row), Self> {
+        if self.count == 1 { self.newest.pop_back().ok_or(self) } else { Err(self) }
+    }
+
+    fn listed(&self) -> String {
+        let mut lines: Vec<String> = self
+            .newest
+            .iter()
+            .rev()
+            .map(|(id, row)| {
+                let status = word(&status(id, row, &DrivenThreads::Unknown));
+                let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
+                format!("{id}  {}  {status}{label}", name(row))
+            })
+            .collect();
+        if self.count > self.newest.len() {
+            lines.push(format!("and {} older ones", self.count - self.newest.len()));
+        }
+        lines.join("\n")
+    }
+}
 
 /// Finds a thread by its id, by its name, by a prefix of its id, or by the word `last`: the youngest that is no child.
 /// No name looks like the beginning of an id.
@@ -28,30 +84,43 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
     {
         return Ok((id, row));
     }
-    let mut rows = store.rows(None, usize::MAX)?;
     if word == "last" {
-        // The children of a thread are younger than it, and nobody started them.
-        let started = rows.iter().rposition(|(_, row)| row.parent.is_none());
-        return started.map(|at| rows.swap_remove(at)).or_else(|| rows.pop()).ok_or_else(no_threads);
+        return find_last(store);
     }
-    let is_name = rows.iter().any(|(_, row)| row.label.as_deref() == Some(word));
     let start = word.to_lowercase();
-    let is_meant = |id: &ThreadId, row: &Row| {
-        if is_name { row.label.as_deref() == Some(word) } else { !start.is_empty() && id.as_str().starts_with(&start) }
-    };
-    rows.retain(|(id, row)| is_meant(id, row));
-    match rows.len() {
+    let (mut named, mut begun) = (Candidates::default(), Candidates::default());
+    for row in rows_after(store, None) {
+        let (id, row) = row?;
+        if row.label.as_deref() == Some(word) {
+            named.add(id, row);
+        } else if !start.is_empty() && id.as_str().starts_with(&start) {
+            begun.add(id, row);
+        }
+    }
+    let is_name = named.count > 0;
+    let meant = if is_name { named } else { begun };
+    meant.only().map_err(|meant| match meant.count {
         0 => {
             let shown: String = word.chars().take(40).collect();
-            Err(Failure::new(Code::ThreadUnknown, format!("no thread has the name {shown:?} or an id that begins so"))
-                .with_hint("`rondo threads` lists them; `rondo doctor` tells which store is in use"))
+            Failure::new(Code::ThreadUnknown, format!("no thread has the name {shown:?} or an id that begins so"))
+                .with_hint("`rondo threads` lists them; `rondo doctor` tells which store is in use")
         }
-        1 => rows.pop().ok_or_else(no_threads),
         count => {
             let what = if is_name { format!("have the name {word:?}") } else { format!("begin with {start:?}") };
-            Err(Failure::new(Code::ThreadAmbiguous, format!("{count} threads {what}")).with_hint(listed(&rows)))
+            Failure::new(Code::ThreadAmbiguous, format!("{count} threads {what}")).with_hint(meant.listed())
         }
+    })
+}
+
+fn find_last(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
+    let (mut started, mut youngest) = (None, None);
+    for row in rows_after(store, None) {
+        let row = row?;
+        // The children of a thread are younger than it, and nobody started them.
+        let place = if row.1.parent.is_none() { &mut started } else { &mut youngest };
+        *place = Some(row);
     }
+    started.or(youngest).ok_or_else(no_threads)
 }
 
 /// Like [`find_thread`], in a store that may not exist.
@@ -81,17 +150,13 @@ pub fn child_threads(
         parents.insert(before.thread);
     }
     // A child is younger than its parent, and ids sort by age.
-    let mut last = parents.first().cloned();
-    loop {
-        let page = store.rows(last.as_ref(), CHILDREN_PAGE)?;
-        let Some((newest, _)) = page.last() else { return Ok(children) };
-        last = Some(newest.clone());
-        for (id, row) in page {
-            if let Some(Parent { role, lane, visit, .. }) = row.parent.filter(|of| parents.contains(&of.thread)) {
-                children.insert((role, lane, visit), id);
-            }
+    for row in rows_after(store, parents.first().cloned()) {
+        let (id, row) = row?;
+        if let Some(Parent { role, lane, visit, .. }) = row.parent.filter(|of| parents.contains(&of.thread)) {
+            children.insert((role, lane, visit), id);
         }
     }
+    Ok(children)
 }
 
 /// The only thread that has not ended.
@@ -99,17 +164,13 @@ pub fn child_threads(
 /// # Errors
 /// [`Code::ResumeUnclear`] if there is none or more than one.
 pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    let mut rows = store.rows(None, usize::MAX)?;
     // A child goes on with the thread above it.
-    rows.retain(|(_, row)| {
-        row.parent.is_none() && matches!(row.status, Status::Running | Status::Waiting | Status::Stopped)
-    });
-    match rows.len() {
-        0 => Err(Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume")),
-        1 => rows.pop().ok_or_else(no_threads),
-        count => Err(Failure::new(Code::ResumeUnclear, format!("{count} threads have not ended; which one?"))
-            .with_hint(listed(&rows))),
-    }
+    let unfinished = Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())?;
+    unfinished.only().map_err(|unfinished| match unfinished.count {
+        0 => Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume"),
+        count => Failure::new(Code::ResumeUnclear, format!("{count} threads have not ended; which one?"))
+            .with_hint(unfinished.listed()),
+    })
 }
 
 /// The thread at the top of the tree that a thread belongs to.
@@ -128,19 +189,4 @@ pub fn root(store: &dyn Read, (mut thread, mut row): (ThreadId, Row)) -> Result<
 pub fn no_threads() -> Failure {
     Failure::new(Code::ThreadUnknown, "the store holds no threads")
         .with_hint("`rondo run` starts one; `rondo doctor` tells which store is in use")
-}
-
-fn listed(rows: &[(ThreadId, Row)]) -> String {
-    let newest = rows.iter().rev().take(MAX_LISTED);
-    let mut lines: Vec<String> = newest
-        .map(|(id, row)| {
-            let status = word(&status(id, row, &DrivenThreads::Unknown));
-            let label = row.label.as_ref().map(|label| format!("  {label}")).unwrap_or_default();
-            format!("{id}  {}  {status}{label}", name(row))
-        })
-        .collect();
-    if rows.len() > MAX_LISTED {
-        lines.push(format!("and {} older ones", rows.len() - MAX_LISTED));
-    }
-    lines.join("\n")
 }

@@ -25,13 +25,10 @@ use super::error::Damage;
 use super::keys::{self, Family};
 use super::tables::{Change, Tables, missing};
 use super::write::{Write, WriteStore};
-use super::{Error, Read as _, Row, chain, references};
+use super::{Error, Read as _, Row, chain, references, rows_after};
 
 /// How many objects are deleted in one write.
 const SWEEP: usize = 1000;
-
-/// How many rows are read at a time.
-const ROWS: usize = 256;
 
 /// How often a collection begins again after it was ended.
 const ATTEMPTS: u32 = 3;
@@ -158,15 +155,10 @@ pub(crate) fn find<T: Tables>(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Garbage, Error> {
     let mut marks = Marks { store, needed: HashMap::new(), progress, at: Progress { done: 0, of: 0 } };
-    let mut after = None;
-    loop {
-        let rows = store.rows(after.as_ref(), ROWS)?;
-        let Some((last, _)) = rows.last() else { break };
-        after = Some(last.clone());
-        for (thread, row) in rows {
-            if !without.contains(&thread) {
-                marks.thread(&thread, row)?;
-            }
+    for row in rows_after(store, None) {
+        let (thread, row) = row?;
+        if !without.contains(&thread) {
+            marks.thread(&thread, row)?;
         }
     }
     marks.objects()

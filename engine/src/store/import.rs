@@ -18,7 +18,7 @@ use super::keys::{self, Family};
 use super::staging::Staging;
 use super::tables::{Change, Tables, WriteTables};
 use super::write::{self, Write, WriteStore};
-use super::{Error, MAX_COMMIT_BYTES, Read as _, Row};
+use super::{Error, MAX_COMMIT_BYTES, Read as _, Row, rows_after};
 
 /// How many bytes of entries are written at a time.
 const PART_BYTES: usize = 4 << 20;
@@ -207,7 +207,8 @@ pub(crate) async fn import<S: WriteStore>(
 fn compared<S: WriteStore>(staging: &Staging, store: &S) -> Result<(New, Imported), ImportError> {
     let staged = staging.store();
     let (mut new, mut imported) = (New { threads: BTreeSet::new(), batches: BTreeSet::new() }, Imported::default());
-    for (thread, row) in staged.rows(None, usize::MAX)? {
+    for row in rows_after(staged, None) {
+        let (thread, row) = row?;
         let Some(found) = store.row(&thread)? else {
             imported.threads += 1;
             new.threads.insert(thread);

@@ -49,7 +49,7 @@ pub(crate) use keys::Family;
 pub use lock::holder;
 pub use memory::MemoryStore;
 pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
-pub use row::{Base, LaneRow, Parent, Raised, Row, Status};
+pub use row::{Base, LaneRow, Parent, Raised, Row, Status, rows_after};
 
 pub(crate) use tables::{Tables, Visited};
 pub(crate) use write::{Write, WriteStore};

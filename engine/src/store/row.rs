@@ -8,6 +8,11 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Error, Read};
+
+/// How many rows [`rows_after`] reads at a time. A row carries a checkpoint, which can take kilobytes.
+const ROWS: usize = 256;
+
 /// The state of a thread. One row per thread; compare-and-set is on `version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -39,6 +44,27 @@ pub struct Row {
     pub checkpoint: Vec<u8>,
     /// Metadata that is not hashed, as the thread module writes it: JSON, opaque here.
     pub origin: Vec<u8>,
+}
+
+/// The threads of a store with their rows, oldest first and only those after `after`. A page of them is in memory at a
+/// time, and a writer may change the store between two pages. Nothing follows an error.
+pub fn rows_after<S: Read + ?Sized>(
+    store: &S,
+    mut after: Option<ThreadId>,
+) -> impl Iterator<Item = Result<(ThreadId, Row), Error>> {
+    let (mut page, mut is_last) = (Vec::new().into_iter(), false);
+    std::iter::from_fn(move || {
+        if page.len() == 0 && !is_last {
+            let read = store.rows(after.as_ref(), ROWS);
+            is_last = read.as_ref().map_or(true, |rows| rows.len() < ROWS);
+            match read {
+                Ok(rows) => page = rows.into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+            after = page.as_slice().last().map(|(thread, _)| thread.clone());
+        }
+        page.next().map(Ok)
+    })
 }
 
 /// Where a fork leaves the original thread.

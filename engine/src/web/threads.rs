@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::origin;
-use crate::store::{Base, Parent, Read, Row, Status};
+use crate::store::{Base, Parent, Read, Row, Status, rows_after};
 use crate::tell::word;
 use crate::thread::{OpenForm, Origin, Stop};
 use crate::views::lines::{ThreadLine, thread_line};
@@ -31,7 +31,6 @@ const MAX_PAGE: usize = 500;
 
 /// How many rows one request looks through; the list then goes on from its cursor.
 const MAX_ROWS_READ: usize = 20_000;
-const ROWS_AT_A_TIME: usize = 256;
 
 /// The first window of a list, in milliseconds back from its end; each further one is twice as long.
 const FIRST_WINDOW_MS: u64 = 60_000;
@@ -308,19 +307,15 @@ fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadLis
 fn window(store: &dyn Read, start_ms: u64, before: Option<&ThreadId>) -> Result<VecDeque<(ThreadId, Row)>, Failure> {
     let mut rows = VecDeque::new();
     // The least id of that time is not drawn in practice, so nothing is left out by starting after it.
-    let mut after = (start_ms > 0).then(|| ThreadId::from_parts(start_ms, 0));
-    loop {
-        let page = store.rows(after.as_ref(), ROWS_AT_A_TIME)?;
-        let Some((last, _)) = page.last() else { return Ok(rows) };
-        after = Some(last.clone());
-        for (thread, row) in page {
-            if before.is_some_and(|before| thread >= *before) {
-                return Ok(rows);
-            }
-            rows.push_back((thread, row));
-            if rows.len() > MAX_ROWS_READ {
-                rows.pop_front();
-            }
+    for row in rows_after(store, (start_ms > 0).then(|| ThreadId::from_parts(start_ms, 0))) {
+        let (thread, row) = row?;
+        if before.is_some_and(|before| thread >= *before) {
+            break;
+        }
+        rows.push_back((thread, row));
+        if rows.len() > MAX_ROWS_READ {
+            rows.pop_front();
         }
     }
+    Ok(rows)
 }

@@ -14,9 +14,9 @@ use super::line::{Line, ThreadLine};
 use super::{FORMAT, MAX_LINE_BYTES};
 use crate::failure::Failure;
 use crate::host::batch;
-use crate::store::{self, Damage, Error, Read, Row, StoredRecord, note_json, references};
+use crate::store::{self, Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
 
-/// How many rows, lanes or lines of a batch are read at a time.
+/// How many lanes or lines of a batch are read at a time.
 const PAGE: usize = 256;
 
 /// Which threads are written.
@@ -65,17 +65,12 @@ pub fn export(store: &dyn Read, chosen: &Chosen, sink: &mut Sink<'_>) -> Result<
 fn in_order(store: &dyn Read, chosen: &Chosen) -> Result<Vec<ThreadId>, Failure> {
     let mut needs: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
     let mut children: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let page = store.rows(after.as_ref(), PAGE)?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        for (thread, row) in page {
-            if let Some(parent) = &row.parent {
-                children.entry(parent.thread.clone()).or_default().push(thread.clone());
-            }
-            needs.insert(thread, row.needs().cloned().collect());
+    for row in rows_after(store, None) {
+        let (thread, row) = row?;
+        if let Some(parent) = &row.parent {
+            children.entry(parent.thread.clone()).or_default().push(thread.clone());
         }
+        needs.insert(thread, row.needs().cloned().collect());
     }
     let wanted: BTreeSet<&ThreadId> = match chosen {
         Chosen::All => needs.keys().collect(),

@@ -18,13 +18,10 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use super::since::day;
 use crate::conversation::rebuild;
 use crate::host::thread_row;
-use crate::store::{Error, Read, Row, StoredRecord};
+use crate::store::{Error, Read, Row, StoredRecord, rows_after};
 
 use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
-
-/// How many rows are read at a time.
-const PAGE: usize = 256;
 
 /// What a sum is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
@@ -48,15 +45,11 @@ pub fn none(by: Option<By>) -> Groups {
 pub fn sums(store: &dyn Read, by: Option<By>, from_ms: u64) -> Result<Groups, Error> {
     let mut tally = Tally::new(by);
     let mut child_roles = ChildRoles { store, known: None };
-    let mut after = None;
-    loop {
-        let page = store.rows(after.as_ref(), PAGE)?;
-        for (thread, row) in &page {
-            add_thread(&mut tally, &mut child_roles, (thread, row), from_ms)?;
-        }
-        let Some((last, _)) = page.last() else { return Ok(tally.groups()) };
-        after = Some(last.clone());
+    for row in rows_after(store, None) {
+        let (thread, row) = row?;
+        add_thread(&mut tally, &mut child_roles, (&thread, &row), from_ms)?;
     }
+    Ok(tally.groups())
 }
 
 /// The sums over the steps that a thread has of its own.
