@@ -157,3 +157,25 @@ impl Status {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::contract::Trunk;
+    use crate::store::{MemoryStore, StepStore as _};
+
+    #[tokio::test]
+    async fn rows_go_on_over_the_ends_of_pages() {
+        let store = MemoryStore::new();
+        let threads: Vec<ThreadId> = (0..2 * ROWS as u64).map(|number| ThreadId::from_parts(number, 0)).collect();
+        for thread in &threads {
+            let mut trunk = Trunk { thread: thread.clone(), head: None, seq: 0, version: 0 };
+            store.commit(trunk.row_alone()).await.unwrap();
+        }
+        for from in [0, 1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS] {
+            let after = from.checked_sub(1).map(|before| threads[before].clone());
+            let read: Result<Vec<_>, _> = rows_after(&store, after).map(|row| row.map(|(thread, _)| thread)).collect();
+            assert_eq!(read.unwrap(), threads[from..]);
+        }
+    }
+}

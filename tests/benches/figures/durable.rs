@@ -13,7 +13,7 @@ use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
 use rondo_tests::{FnModel, follow, start};
 
-use crate::support::{answer, engine, print, quantile, quick, runtime, two_roles, us};
+use crate::support::{answer, engine, print, quantile, quick, run_threads, runtime, two_roles, us};
 
 /// About what the write-ahead log takes for one step of this workflow.
 const RAW_BYTES: usize = 2_600;
@@ -120,15 +120,7 @@ fn rate(threads: u64, steps: u64) -> (f64, u64) {
     let engine = engine(store);
     let elapsed = runtime().block_on(async {
         let started = Instant::now();
-        let mut runs = Vec::new();
-        for _ in 0..threads {
-            let mut handle = start(&engine, &checked, Value::empty_object(), quick(&count)).await;
-            handle.events.close();
-            runs.push(tokio::spawn(follow(handle)));
-        }
-        for run in runs {
-            run.await.expect("a run");
-        }
+        run_threads(&engine, &checked, threads, &quick(&count)).await;
         started.elapsed()
     });
     let made = count.load(Ordering::Relaxed);

@@ -12,7 +12,9 @@ mod history;
 #[cfg(feature = "caches")]
 mod kept;
 mod lanes;
+mod large;
 mod memory;
+mod peaks;
 mod prefix;
 mod resume;
 mod size;
@@ -50,6 +52,12 @@ fn main() {
         ("resume", resume::first_call),
         ("streams", streams::readers),
         ("reconnects", streams::reconnects),
+        ("fsck", large::fsck),
+        ("opening", large::opening),
+        ("peak reply", peaks::reply),
+        ("peak tool", peaks::tool),
+        ("peak at once", peaks::at_once),
+        ("peak list", peaks::list),
     ] {
         if wanted(name) {
             figure();

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{median, print};
+use crate::support::{median, peak_bytes, print, rondo};
 
 const TOKEN: &str = "a-token-of-the-bench";
 const READERS: usize = 1000;
@@ -29,11 +29,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn program() -> PathBuf {
-    let own = std::env::current_exe().expect("the path of this program");
-    own.parent().and_then(Path::parent).expect("its folder").join("rondo")
 }
 
 /// A folder with a workflow whose two roles take 50 ms an answer.
@@ -63,9 +58,8 @@ graph:
 
 impl Server {
     fn start(folder: &Path) -> Self {
-        let mut command = Command::new(program());
-        command.args(["serve", "--port", "0", "--connections", "5000", "--json"]).current_dir(folder.join("work"));
-        command.env("RONDO_TOKEN", TOKEN).env("XDG_DATA_HOME", folder.join("data")).env("XDG_CONFIG_HOME", folder);
+        let mut command = rondo(folder);
+        command.args(["serve", "--port", "0", "--connections", "5000", "--json"]).env("RONDO_TOKEN", TOKEN);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program: build the workspace first");
         let mut line = String::new();
         let _ = BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line);
@@ -131,9 +125,7 @@ impl Server {
 
     /// The most memory that it had, in MiB.
     fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) >> 10
+        peak_bytes(self.child.id()) >> 20
     }
 }
 

@@ -1,15 +1,18 @@
 //! Workflows and models that cost nothing, and how a figure is printed.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rondo_agent_kit::model::Model;
 use rondo_engine::store::StepStore;
 use rondo_engine::{Engine, SystemEnv, registry};
+use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::workflow::Checked;
-use rondo_tests::{FnModel, checked};
+use rondo_tests::{FnModel, checked, follow, start};
 
 /// The body of each answer: with its front matter about 400 bytes, as a short chat turn has.
 pub const BODY: &str = "The tide leaves the pool twice a day, and what lives in it has learnt to wait. Limpets clamp down, \
@@ -64,6 +67,73 @@ pub fn engine(store: Arc<dyn StepStore>) -> Engine {
 /// Without threads.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Runs so many threads at once to their ends.
+///
+/// # Panics
+/// When one does.
+pub async fn run_threads(engine: &Engine, checked: &Checked, threads: u64, model: &Arc<dyn Model>) {
+    let mut runs = Vec::new();
+    for _ in 0..threads {
+        let mut handle = start(engine, checked, Value::empty_object(), Arc::clone(model)).await;
+        handle.events.close();
+        runs.push(tokio::spawn(follow(handle)));
+    }
+    for run in runs {
+        run.await.expect("a run");
+    }
+}
+
+/// The program, in the folder `work` of one that is all that it knows of its user.
+///
+/// # Panics
+/// Without a place of its own.
+pub fn rondo(folder: &Path) -> Command {
+    let own = std::env::current_exe().expect("the path of this program");
+    let program = own.parent().and_then(Path::parent).expect("its folder").join("rondo");
+    let mut command = Command::new(program);
+    command.current_dir(folder.join("work"));
+    command.env("XDG_DATA_HOME", folder.join("data")).env("XDG_CONFIG_HOME", folder);
+    command
+}
+
+/// The most memory that a process has had; 0 when it has ended, or where the system does not tell.
+pub fn peak_bytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// How a process ended.
+pub struct Watched {
+    pub code: Option<i32>,
+    pub elapsed: Duration,
+    /// The most memory that it had.
+    pub peak_bytes: u64,
+}
+
+/// Runs a process to its end, and drops what it says.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn watched(command: &mut Command) -> Watched {
+    let began = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program: build it first");
+    let mut peak = 0;
+    loop {
+        // The system forgets it with the process.
+        peak = peak.max(peak_bytes(child.id()));
+        if let Some(status) = child.try_wait().expect("a child") {
+            return Watched { code: status.code(), elapsed: began.elapsed(), peak_bytes: peak };
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A number from the environment.
+pub fn from_environment(name: &str, without: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(without)
 }
 
 /// One line of the table.
