@@ -7,11 +7,12 @@ use rondo_protocol::id::ThreadId;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
+use super::threads::age;
 use super::upkeep_bar::UpkeepBar;
-use super::{JsonArgs, StoreArgs};
+use super::{JsonArgs, StoreArgs, settings_files};
 use crate::store::check::{Examination, Fault};
 use crate::tell::{plural, size, tell};
-use crate::upkeep;
+use crate::upkeep::{self, SavedExamination};
 
 /// How many threads a fault names in text; `--json` names all.
 const MAX_NAMED: usize = 5;
@@ -19,6 +20,9 @@ const MAX_NAMED: usize = 5;
 /// Examine a store: read everything in it and name what is damaged
 #[derive(Debug, clap::Args)]
 pub struct FsckArgs {
+    /// Examine everything again, also what an interrupted examination has found whole
+    #[arg(long)]
+    restart: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -26,9 +30,22 @@ pub struct FsckArgs {
 }
 
 pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let folder = args.store.folder()?;
+    let settings = settings_files::settings(&args.store.flags())?;
+    let folder = settings.store.value;
+    let saved = settings.state_folder.map(|state| SavedExamination::of(&folder, &state));
+    match &saved {
+        Some(saved) if args.restart => saved.remove(),
+        Some(saved) if let Some(interrupted) = saved.age() => {
+            let ago = age(u64::try_from(interrupted.as_millis()).unwrap_or(u64::MAX));
+            tell(&format!(
+                "goes on from where an examination was interrupted {ago} ago, if nothing was written since; --restart \
+                 examines everything\n"
+            ));
+        }
+        _ => {}
+    }
     let bar = UpkeepBar::new();
-    let examined = upkeep::fsck(&folder, &mut |at| bar.show(at));
+    let examined = upkeep::fsck(&folder, saved.as_ref(), &mut |at| bar.show(at));
     bar.finish();
     let examination = examined?;
     for notice in &examination.notices {

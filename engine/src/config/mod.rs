@@ -132,6 +132,8 @@ pub struct Settings {
     pub trust: Option<PathBuf>,
     /// The file of the user's secret; `None` if there is no place for one.
     pub secret_file: Option<PathBuf>,
+    /// The folder of what the program can do without.
+    pub state_folder: Option<PathBuf>,
     /// What workflows are granted.
     pub grant: Grant,
     /// Servers of tools.

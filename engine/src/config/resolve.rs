@@ -182,6 +182,7 @@ pub fn resolve(
         environment: passed_on(variable),
         trust: trust_file(variable),
         secret_file: secret_file(folder, variable),
+        state_folder: state_folder(variable),
         grant: stated.grant,
         mcp: stated.mcp,
         tools: stated.tools,
@@ -202,6 +203,11 @@ fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 fn secret_file(folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let stated = variable("RONDO_SECRET_FILE").filter(|file| !file.is_empty()).map(|file| folder.join(file));
     stated.or_else(|| Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/secret")))
+}
+
+/// The folder of what the program can do without, such as how far an examination got.
+fn state_folder(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    Some(base_folder(variable, "XDG_STATE_HOME", ".local/state")?.join("rondo"))
 }
 
 /// The environment of outside programs: what they need to find their way, and no key.

@@ -54,7 +54,7 @@ fn whole_copy(folder: &Path, copy: &Path, progress: &mut (dyn FnMut(Progress) + 
     })?;
     drop(reader);
     let of = copied.of;
-    let examination = fsck(copy, &mut |at| progress(Progress { done: of + at.done, of: of + at.of }))?;
+    let examination = fsck(copy, None, &mut |at| progress(Progress { done: of + at.done, of: of + at.of }))?;
     match examination.faults.first() {
         None => Ok(examination),
         Some(fault) => {

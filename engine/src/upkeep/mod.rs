@@ -14,7 +14,7 @@ mod repair;
 mod transfer;
 
 pub use backup::backup;
-pub use fsck::fsck;
+pub use fsck::{SavedExamination, fsck};
 pub use gc::{Collected, garbage, gc};
 pub use repair::{Repair, beside, repair};
 pub use transfer::{Chosen, Exported, Staged, export, import, stage};

@@ -51,7 +51,7 @@ pub fn repair(
     }
     // A third of the work is the examination, a third the copying, and a third the examination of the copy.
     let mut entries = 0;
-    let before = fsck(folder, &mut |at| {
+    let before = fsck(folder, None, &mut |at| {
         entries = at.of;
         progress(Progress { of: at.of.saturating_mul(3), ..at });
     })?;
@@ -65,7 +65,7 @@ pub fn repair(
     let part = NewFolder::begin(folder, to)?;
     let opaque = Opaque { stopped: &stopped, batch_lines: &batch_lines };
     let kept = repair_store(folder, &part.path(), &opaque, &mut |at| third(1, at), lost)?;
-    if let Some(fault) = fsck(&part.path(), &mut |at| third(2, at))?.faults.first() {
+    if let Some(fault) = fsck(&part.path(), None, &mut |at| third(2, at))?.faults.first() {
         let message = format!("what was kept is not whole, so nothing was written: {}", fault.what);
         return Err(Failure::new(Code::InternalFault, message));
     }

@@ -39,8 +39,15 @@ impl<'a, T: Remnants> Counted<'a, T> {
         self.unfinished.extend(unfinished);
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    /// How many entries were read, and how many bytes.
+    pub(super) fn read_so_far(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Counts on from what an earlier examination read.
+    pub(super) fn go_on(&self, (done, bytes): (u64, u64)) {
+        self.done.store(done, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn count(&self, key: &[u8], value: &[u8]) {
@@ -97,8 +104,21 @@ pub(in super::super) fn read<T: Remnants>(
     faults: &mut Faults,
     visit: &mut Visit<'_>,
 ) -> Result<(), Error> {
+    read_from(store, (family, Vec::new()), faults, visit)
+}
+
+/// The same from a key on.
+///
+/// # Errors
+/// Any error that is not damage.
+pub(super) fn read_from<T: Remnants>(
+    store: &Counted<'_, T>,
+    (family, begin): (Family, Vec<u8>),
+    faults: &mut Faults,
+    visit: &mut Visit<'_>,
+) -> Result<(), Error> {
     // No key begins with the byte 0xff: its first byte is that of a kind.
-    let mut from = Some(Vec::new());
+    let mut from = Some(begin);
     while let Some(begin) = from {
         let last = Cell::new(begin.clone());
         let read = store.range(family, begin..vec![u8::MAX], &mut |key, value| {

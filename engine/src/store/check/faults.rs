@@ -99,6 +99,10 @@ impl Faults {
         self.list.iter().flat_map(|fault| &fault.threads).collect()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(in super::super) fn into_list(self) -> Vec<Fault> {
         self.list
     }

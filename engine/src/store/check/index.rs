@@ -50,7 +50,7 @@ pub(super) fn check<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: 
         entries += 1;
         super::threads::check_entry(store, (Family::Index, key, value), faults)
     })?;
-    if entries <= known.steps + known.visits {
+    if entries <= known.sums.steps + known.sums.visits {
         return Ok(());
     }
     entries::read(store, Family::Index, faults, &mut |key, value, faults| {

@@ -8,6 +8,7 @@
 //!
 //! Memory grows with the objects (a digest each) and the damage, not with threads or steps.
 
+mod checkpoint;
 pub(super) mod entries;
 pub(super) mod faults;
 mod index;
@@ -15,10 +16,14 @@ mod objects;
 mod threads;
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use std::path::Path;
+use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+pub use self::checkpoint::{Checkpoint, Checkpoints};
 use self::entries::Counted;
 pub use self::faults::Fault;
 use self::faults::Faults;
@@ -44,6 +49,21 @@ pub struct Examination {
     pub objects: u64,
     /// How many bytes of keys and values were read, before compression.
     pub bytes: u64,
+}
+
+/// What was counted so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Sums {
+    /// Objects whose digest is right.
+    objects: u64,
+    /// Threads with a readable row.
+    threads: u64,
+    /// Steps, rebinds and compactions that were verified.
+    steps: u64,
+    /// Those of them that are found by a role's visit.
+    visits: u64,
+    /// The last sequence of each thread less that of its base, summed up.
+    acknowledged: u64,
 }
 
 /// How far an examination is.
@@ -74,6 +94,30 @@ impl Progress {
 /// [`Error::Io`] if there is no store or its files cannot be read; [`Error::Unsafe`]; [`Error::Format`] and
 /// [`Error::Version`] if another version wrote it; [`Error::Busy`] if writers keep replacing its files.
 pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Examination, Error> {
+    check_on(folder, &mut Checkpoints::new(None, Duration::MAX, &mut |_| {}), progress)
+}
+
+/// The same with checkpoints.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn check_on(
+    folder: &Path,
+    checkpoints: &mut Checkpoints<'_>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Examination, Error> {
+    let examination = examined(folder, checkpoints, progress)?;
+    if checkpoints.from.take().is_some() && !examination.faults.is_empty() {
+        return examined(folder, checkpoints, progress);
+    }
+    Ok(examination)
+}
+
+fn examined(
+    folder: &Path,
+    checkpoints: &mut Checkpoints<'_>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Examination, Error> {
     let Examined { reader, opened, damage, .. } = examine(folder)?;
     let mut faults = Faults::default();
     for (damage, touched) in damage {
@@ -81,7 +125,7 @@ pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Resu
     }
     let mut examination = Examination { notices: opened.notices, ..Examination::default() };
     if let Some(reader) = reader {
-        run(&reader, &mut faults, &mut examination, progress)?;
+        run(&reader, &mut faults, &mut examination, (checkpoints, progress))?;
     }
     examination.faults = faults.into_list();
     Ok(examination)
@@ -90,8 +134,9 @@ pub fn check(folder: &Path, progress: &mut (dyn FnMut(Progress) + Send)) -> Resu
 /// The faults of tables that can be read.
 #[cfg(test)]
 pub(super) fn faults_of<T: Remnants>(tables: &T) -> Result<Vec<Fault>, Error> {
-    let mut faults = Faults::default();
-    run(tables, &mut faults, &mut Examination::default(), &mut |_| {})?;
+    let (mut faults, mut save) = (Faults::default(), |_: &Checkpoint| {});
+    let mut checkpoints = Checkpoints::new(None, Duration::MAX, &mut save);
+    run(tables, &mut faults, &mut Examination::default(), (&mut checkpoints, &mut |_| {}))?;
     Ok(faults.into_list())
 }
 
@@ -99,16 +144,18 @@ fn run<T: Remnants>(
     tables: &T,
     faults: &mut Faults,
     examination: &mut Examination,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    (checkpoints, progress): (&mut Checkpoints<'_>, &mut (dyn FnMut(Progress) + Send)),
 ) -> Result<(), Error> {
+    checkpoints.begin(tables.ledger().unwrap_or_default());
     let mut store = Counted::new(tables, progress)?;
+    store.go_on(checkpoints.from.as_ref().map_or((0, 0), |from| (from.done, from.bytes)));
     if let Some(mark) = faults.take(import::mark(&store), &[])?.flatten() {
         store.pass_over(mark.threads);
         let notice = "an import has not ended; what it has written is not visible, and was not examined";
         examination.notices.push(notice.to_owned());
     }
-    let mut objects = Objects::read(&store, faults)?;
-    let known = threads::check(&store, &mut objects, faults)?;
+    let mut objects = Objects::read(&store, checkpoints, faults)?;
+    let known = threads::check(&store, &mut objects, checkpoints, faults)?;
     index::check(&store, &known, faults)?;
     for family in [Family::Journal, Family::Notes, Family::Hooks, Family::Meta] {
         entries::read(&store, family, faults, &mut |key, value, faults| {
@@ -120,10 +167,10 @@ fn run<T: Remnants>(
     let touched = faults.touched();
     let with_row = touched.iter().filter(|thread| matches!(store.row(thread), Ok(Some(_)))).count();
     let count = |threads: usize| u64::try_from(threads).unwrap_or(u64::MAX);
-    examination.threads = known.threads + count(touched.len() - with_row);
-    examination.whole_threads = known.threads.saturating_sub(count(with_row));
-    examination.steps = known.steps;
+    examination.threads = known.sums.threads + count(touched.len() - with_row);
+    examination.whole_threads = known.sums.threads.saturating_sub(count(with_row));
+    examination.steps = known.sums.steps;
     examination.objects = objects.whole();
-    examination.bytes = store.bytes();
+    (_, examination.bytes) = store.read_so_far();
     Ok(())
 }

@@ -9,6 +9,8 @@ use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
 use super::super::{Error, Read as _, chain, codec, references};
+use super::Sums;
+use super::checkpoint::Checkpoints;
 use super::entries::{self, Counted};
 use super::faults::{Faults, Place};
 
@@ -21,6 +23,8 @@ pub(super) struct Objects {
     whole: HashMap<Digest, Kind>,
     /// Objects that are damaged or missing, or name one that is.
     faulty: HashMap<Digest, Vec<Place>>,
+    /// How many were read, in order, and are what their digests say.
+    read: u64,
 }
 
 impl Objects {
@@ -28,10 +32,17 @@ impl Objects {
     ///
     /// # Errors
     /// Any error that is not damage.
-    pub(super) fn read<T: Remnants>(store: &Counted<'_, T>, faults: &mut Faults) -> Result<Self, Error> {
-        let mut objects = Self::default();
+    pub(super) fn read<T: Remnants>(
+        store: &Counted<'_, T>,
+        checkpoints: &mut Checkpoints<'_>,
+        faults: &mut Faults,
+    ) -> Result<Self, Error> {
+        // Those that an earlier examination found whole are read again where something names them.
+        let read = checkpoints.from.as_ref().map_or(0, |from| from.sums.objects);
+        let mut objects = Self { read, ..Self::default() };
+        let Some(begin) = checkpoints.begin_of(Family::Objects) else { return Ok(objects) };
         let mut wanted: HashMap<Digest, Kind> = HashMap::new();
-        entries::read(store, Family::Objects, faults, &mut |key, value, faults| {
+        entries::read_from(store, (Family::Objects, begin), faults, &mut |key, value, faults| {
             let Some(digest) = keys::object_of(key) else {
                 let what = "the key of an object cannot be read".to_owned();
                 faults.add(Damage::new(what).at(Family::Objects, key), None);
@@ -40,6 +51,7 @@ impl Objects {
             match verified(digest, value) {
                 Ok((kind, names)) => {
                     objects.whole.insert(digest, kind);
+                    objects.read += 1;
                     wanted.extend(names.into_iter().map(|(kind, digest)| (digest, kind)));
                 }
                 Err(Error::Damaged(damage)) => {
@@ -47,6 +59,13 @@ impl Objects {
                     objects.faulty.entry(digest).or_default().push(place);
                 }
                 Err(error) => return Err(error),
+            }
+            if checkpoints.is_due(faults) {
+                for (digest, kind) in wanted.drain() {
+                    objects.find(store, kind, digest, faults)?;
+                }
+                let sums = Sums { objects: objects.read, ..Sums::default() };
+                checkpoints.save(Family::Objects, key, sums, store.read_so_far());
             }
             Ok(())
         })?;
@@ -61,7 +80,8 @@ impl Objects {
 
     /// How many objects are what their digests say.
     pub(super) fn whole(&self) -> u64 {
-        u64::try_from(self.whole.len()).unwrap_or(u64::MAX)
+        // What stands behind a damaged block was looked up, and not read in order.
+        u64::try_from(self.whole.len()).unwrap_or(u64::MAX).max(self.read)
     }
 
     /// Checks that a thread finds an object that its step `seq` or its row names.

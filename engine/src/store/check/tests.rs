@@ -150,3 +150,52 @@ async fn an_entry_too_many_is_named() {
     put(&store, Family::Objects, b"zz", Some(b"")).await;
     assert_eq!(examined(folder.path()).faults.len(), 1);
 }
+
+/// An examination from a checkpoint, or from the beginning, with those that it makes.
+fn examined_on(folder: &Path, from: Option<Checkpoint>) -> (Examination, Vec<Checkpoint>) {
+    let mut made = Vec::new();
+    let mut save = |checkpoint: &Checkpoint| made.push(checkpoint.clone());
+    let mut checkpoints = Checkpoints::new(from, Duration::ZERO, &mut save);
+    let examination = check_on(folder, &mut checkpoints, &mut |_| {}).unwrap();
+    (examination, made)
+}
+
+#[tokio::test]
+async fn an_examination_goes_on_from_wherever_another_was_interrupted() {
+    let folder = fixture();
+    let whole = examined(folder.path());
+    let (same, made) = examined_on(folder.path(), None);
+    assert_eq!(same, whole);
+    let families = made.iter().map(|checkpoint| checkpoint.family).collect::<BTreeSet<_>>();
+    assert_eq!(families, [Family::Objects, Family::Threads].into());
+    for (at, from) in made.iter().enumerate() {
+        let (examination, after) = examined_on(folder.path(), Some(from.clone()));
+        assert_eq!(examination, whole, "from {from:?}");
+        assert_eq!(after, made[at + 1..], "what is behind it is examined, and nothing else");
+    }
+
+    // After damage behind it, everything is told as if there had been no interruption, also what it had passed over.
+    let first = made.first().cloned();
+    let entries = entries(folder.path());
+    let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    let (_, key, _) = entries.iter().rfind(|(family, ..)| *family == Family::Notes).unwrap();
+    put(&store, Family::Notes, key, None).await;
+    let (_, key, _) = entries.iter().find(|(family, ..)| *family == Family::Objects).unwrap();
+    put(&store, Family::Objects, key, None).await;
+    drop(store);
+    let damaged = examined(folder.path());
+    assert!(damaged.faults.len() > 1, "{:?}", damaged.faults);
+    assert_eq!(examined_on(folder.path(), first).0, damaged);
+}
+
+#[tokio::test]
+async fn after_a_write_an_examination_begins_anew() {
+    let folder = fixture();
+    let (_, made) = examined_on(folder.path(), None);
+    let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    let mut trunk = super::super::tests::contract::Trunk::new(7);
+    crate::store::StepStore::commit(&store, trunk.next("more")).await.unwrap();
+    drop(store);
+    let (_, anew) = examined_on(folder.path(), made.last().cloned());
+    assert_eq!(anew.first().map(|checkpoint| checkpoint.family), Some(Family::Objects));
+}

@@ -6,6 +6,8 @@ use super::super::error::Damage;
 use super::super::keys::{self, Family};
 use super::super::rocks::Remnants;
 use super::super::{Base, Error, LaneRow, Read as _, Row, StoredRecord, VisitKey, codec, references};
+use super::Sums;
+use super::checkpoint::Checkpoints;
 use super::entries::{self, Counted};
 use super::faults::Faults;
 use super::index;
@@ -14,14 +16,7 @@ use super::objects::Objects;
 /// What is known of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Threads with a readable row.
-    pub(super) threads: u64,
-    /// Steps, rebinds and compactions that were verified.
-    pub(super) steps: u64,
-    /// Those of them that are found by a role's visit.
-    pub(super) visits: u64,
-    /// The last sequence of each thread less that of its base, summed up.
-    acknowledged: u64,
+    pub(super) sums: Sums,
     /// Each fork with its base, oldest first.
     pub(super) forks: Vec<(ThreadId, Base)>,
 }
@@ -33,19 +28,26 @@ pub(super) struct Known {
 pub(super) fn check<T: Remnants>(
     store: &Counted<'_, T>,
     objects: &mut Objects,
+    checkpoints: &mut Checkpoints<'_>,
     faults: &mut Faults,
 ) -> Result<Known, Error> {
-    let mut known = Known::default();
-    entries::read(store, Family::Threads, faults, &mut |key, value, faults| {
+    let sums = checkpoints.from.as_ref().map_or_else(Sums::default, |from| from.sums);
+    let mut known = Known { sums: Sums { objects: objects.whole(), ..sums }, ..Known::default() };
+    let begin = checkpoints.begin_of(Family::Threads).unwrap_or_default();
+    entries::read_from(store, (Family::Threads, begin), faults, &mut |key, value, faults| {
         let Some(thread) = keys::thread_of_row(key) else {
             return check_entry(store, (Family::Threads, key, value), faults);
         };
         let row = codec::read_row(value)?;
-        known.threads += 1;
-        known.acknowledged = known.acknowledged.saturating_add(row.seq.saturating_sub(row.shared()));
+        known.sums.threads += 1;
+        known.sums.acknowledged = known.sums.acknowledged.saturating_add(row.seq.saturating_sub(row.shared()));
         known.forks.extend(row.base.clone().map(|base| (thread.clone(), base)));
         check_row(store, objects, (&thread, &row), faults)?;
-        Steps { store, thread: &thread, row: &row, objects, known: &mut known }.check(faults)
+        Steps { store, thread: &thread, row: &row, objects, sums: &mut known.sums }.check(faults)?;
+        if checkpoints.is_due(faults) {
+            checkpoints.save(Family::Threads, key, known.sums, store.read_so_far());
+        }
+        Ok(())
     })?;
     check_steps_have_rows(store, faults)?;
     Ok(known)
@@ -92,7 +94,7 @@ struct Steps<'a, 'c, T> {
     thread: &'a ThreadId,
     row: &'a Row,
     objects: &'a mut Objects,
-    known: &'a mut Known,
+    sums: &'a mut Sums,
 }
 
 impl<T: Remnants> Steps<'_, '_, T> {
@@ -146,12 +148,12 @@ impl<T: Remnants> Steps<'_, '_, T> {
     /// Checks what a verified step names, and that the index names the step.
     fn check_step(&mut self, stored: &StoredRecord, faults: &mut Faults) -> Result<(), Error> {
         let at = (self.thread, stored.seq);
-        self.known.steps += 1;
+        self.sums.steps += 1;
         for object in references::of_record(&stored.record) {
             self.objects.check(self.store, object, at, faults)?;
         }
         let found_by = VisitKey::of(&stored.record, stored.visit);
-        self.known.visits += u64::from(found_by.is_some());
+        self.sums.visits += u64::from(found_by.is_some());
         index::check_step(self.store, self.thread, (stored, found_by.as_ref()), faults)
     }
 }
@@ -214,9 +216,9 @@ fn check_steps_have_rows<T: Remnants>(store: &Counted<'_, T>, faults: &mut Fault
 /// Any error that is not damage.
 pub(super) fn check_sum<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: &mut Faults) -> Result<(), Error> {
     let ledger = faults.take(store.ledger(), &[])?;
-    if let Some(ledger) = ledger.filter(|ledger| ledger.steps < known.acknowledged) {
+    if let Some(ledger) = ledger.filter(|ledger| ledger.steps < known.sums.acknowledged) {
         let what =
-            format!("the threads have {} steps, but only {} were ever written", known.acknowledged, ledger.steps);
+            format!("the threads have {} steps, but only {} were ever written", known.sums.acknowledged, ledger.steps);
         faults.add(Damage::new(what), None);
     }
     Ok(())
