@@ -287,7 +287,7 @@ fn answered(whole: &Contents, store: &Path, fault: &Fault) -> Result<&'static st
     std::fs::write(&damaged, bytes).unwrap();
     let read = RocksReader::open(&folder).map_err(|error| error.to_string());
     let is_read = compared(whole, read.and_then(|(reader, _)| contents(&reader)))?;
-    if !is_read && upkeep::fsck(&folder, &mut |_| {}).is_ok_and(|examined| examined.faults.is_empty()) {
+    if !is_read && upkeep::fsck(&folder, None, &mut |_| {}).is_ok_and(|examined| examined.faults.is_empty()) {
         return Err("fsck names no damage".to_owned());
     }
     let written = RocksStore::open(&folder, Options::default()).map_err(|error| error.to_string());

@@ -170,7 +170,9 @@ mod tests {
             ],
         ];
         let lines = lines.map(|line| line.map(str::to_owned));
-        lines.iter().for_each(|line| table.measure(line));
+        for line in &lines {
+            table.measure(line);
+        }
         table.fit(width);
         table.titles() + &lines.map(|line| table.line(&line)).concat()
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::BatchId;
 use sha2::{Digest as _, Sha256};
@@ -34,7 +35,7 @@ impl SavedExamination {
     pub fn of(folder: &Path, state_folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = HEXLOWER.encode(&digest);
         Self { file: state_folder.join("fsck").join(format!("{name}.json")) }
     }
 

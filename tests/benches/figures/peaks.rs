@@ -45,7 +45,7 @@ fn folder(tool_bytes: u64) -> tempfile::TempDir {
     let settings = format!(
         "[tool.zeros]\nargv = [\"head\", \"-c\", \"{tool_bytes}\", \"/dev/zero\"]\neffect = \"pure\"\n[grant]\ntools = [\"zeros\"]\n"
     );
-    let inputs: String = (0..AT_ONCE).map(|number| format!("{{\"number\":{number}}}\n")).collect();
+    let inputs = (0..AT_ONCE).map(|number| format!("{{\"number\":{number}}}\n")).collect::<Vec<_>>().concat();
     for (name, text) in
         [("workflow.yaml", WORKFLOW), ("script.yaml", SCRIPT), ("rondo.toml", &settings), ("inputs.jsonl", &inputs)]
     {
