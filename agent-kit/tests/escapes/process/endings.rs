@@ -21,6 +21,9 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// How long a program may take to come up on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the system may take to end what has been killed, on a busy machine. What stays would stay for longer.
+const KILLED: Duration = Duration::from_secs(1);
+
 /// What each stays for, and how it tries to.
 const FORKED: &str = "stay & wait_for_it";
 const DETACHED: &str = "(setsid sh -c \"$STAY\" & ) & wait_for_it";
@@ -112,7 +115,7 @@ fn outlives(ground: &Ground, script: &str) -> Result<bool, String> {
     if !pipe.is_held() {
         return Err("nobody tried to stay".to_owned());
     }
-    Ok(pipe.is_held_after(Duration::from_millis(50)))
+    Ok(pipe.is_held_after(KILLED))
 }
 
 /// The same with nothing but the standard library: it stays, and is ended by its number.
@@ -144,7 +147,7 @@ fn outlives_a_timeout(ground: &Ground) -> Result<bool, String> {
     if error.code != Code::ProgramTimedOut || !error.output.contains("begun") {
         return Err(format!("it ended with {error}"));
     }
-    Ok(!pipe.is_held() || pipe.is_held_after(Duration::from_millis(50)) || start.elapsed() > time + WITHIN)
+    Ok(!pipe.is_held() || pipe.is_held_after(KILLED) || start.elapsed() > time + WITHIN)
 }
 
 fn outlives_a_cancellation(ground: &Ground) -> Result<bool, String> {
