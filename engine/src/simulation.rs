@@ -24,8 +24,8 @@ use rondo_protocol::workflow::Checked;
 
 use self::world::{Break, End, Operation, World};
 use crate::local::{Ended, Resumed};
-use crate::store::Read as _;
 use crate::store::simulated::{Device, SimulatedStore};
+use crate::store::{self, Read};
 use crate::{Engine, NewThread, RunConfig};
 
 /// A loop of two roles, one of which uses a tool, and one of which first answers in no form.
@@ -175,20 +175,11 @@ impl Case {
             if !faults.is_empty() {
                 return Err(format!("the store is damaged: {faults:?}"));
             }
-            let row = contents.row(&thread).map_err(|error| text(&error))?;
-            let mut steps = BTreeMap::new();
-            if let Some(row) = &row {
-                contents
-                    .scan(&thread, 1..=row.seq, &mut |stored, _| {
-                        steps.insert(stored.seq, (world::place_of(&stored), stored.digest));
-                        true
-                    })
-                    .map_err(|error| text(&error))?;
-            }
+            let (steps, head) = stored(&contents, &thread).map_err(|error| text(&error))?;
             world.stored(&steps);
             match (ended, end) {
                 (Ok(true), None) => {
-                    let (steps, head) = (steps.into_values().collect(), row.and_then(|row| row.head));
+                    let steps = steps.into_values().collect();
                     let (effects, operations, met) = (world.effects(), world.operations(), world.met());
                     return Ok(Outcome { steps, head, effects, operations, met, trace: Vec::new() });
                 }
@@ -225,9 +216,7 @@ impl Case {
         }
         self
     }
-}
 
-impl Case {
     /// Fails with the law that it breaks, and how it comes to that.
     fn tell(&self, reference: &Outcome) -> ! {
         let Err(Broken { law, trace }) = self.verdict(reference) else { panic!("seed {} is not repeated", self.seed) };
@@ -237,6 +226,20 @@ impl Case {
         }
         panic!("{law}\nRONDO_SIMULATION_SEED={}, with {:?}\n{told}", self.seed, self.breaks)
     }
+}
+
+/// The visit and the digest of each step of a thread, by number, and the thread's head.
+fn stored(
+    store: &dyn Read,
+    thread: &ThreadId,
+) -> Result<(BTreeMap<u64, (String, Digest)>, Option<Digest>), store::Error> {
+    let mut steps = BTreeMap::new();
+    let Some(row) = store.row(thread)? else { return Ok((steps, None)) };
+    store.scan(thread, 1..=row.seq, &mut |stored, _| {
+        steps.insert(stored.seq, (world::place_of(&stored), stored.digest));
+        true
+    })?;
+    Ok((steps, row.head))
 }
 
 /// One life of the process: opens the store, starts or resumes the thread, and follows it. Returns whether the thread

@@ -17,13 +17,14 @@ use rondo_protocol::object::{ModelReply, Record};
 use rondo_protocol::workflow::Workflow;
 use tokio::sync::Notify;
 
+use crate::env::split_mix;
 use crate::grant::Grants;
 use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::store::StoredRecord;
 use crate::store::simulated::{Fate, Fates};
 use crate::{Env, RunConfig};
 
-/// Numbers from a seed: `SplitMix64`.
+/// Numbers from a seed.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(u64);
 
@@ -33,10 +34,8 @@ impl Dice {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0 = self.0.wrapping_add(1);
+        split_mix(split_mix(self.0))
     }
 
     /// A number below `count`, which is not 0.
@@ -79,8 +78,8 @@ pub(super) enum End {
 }
 
 impl Break {
-    /// How an operation of that kind breaks. A tool's errors are content, and none here; a reader's end is that of a
-    /// process that is killed at its next operation.
+    /// How an operation of that kind breaks. A tool's errors are content of the thread, and none here. A process that
+    /// ends while it reads is as one that ends at its next operation.
     pub(super) fn drawn(dice: &mut Dice, operation: Operation) -> Self {
         let (way, is_done) = (dice.below(3), dice.below(2) == 0);
         let end = if dice.below(2) == 0 { End::Killed } else { End::Power };
