@@ -78,18 +78,17 @@ impl Faults {
 
     /// Adds to each fault the forks of the threads that it touches, if they share the damaged steps.
     pub(super) fn pass_on_to(&mut self, forks: &[(ThreadId, Base)]) {
-        // Ids grow with time, so a base comes before its forks.
-        for (fork, base) in forks {
-            let inherited: Vec<_> = self
-                .from
-                .get(&base.thread)
-                .into_iter()
-                .flatten()
-                .filter(|(seq, _)| *seq <= base.seq)
-                .copied()
-                .collect();
-            for (seq, place) in inherited {
-                self.touch(place, fork, seq);
+        // A base comes before its forks, unless the clock was set back.
+        let mut is_passed_on = true;
+        while std::mem::take(&mut is_passed_on) {
+            for (fork, base) in forks {
+                let of = |thread| self.from.get(thread).map_or(&[][..], Vec::as_slice);
+                let inherited = of(&base.thread).iter().filter(|(seq, _)| *seq <= base.seq);
+                let new: Vec<_> = inherited.filter(|touch| !of(fork).contains(touch)).copied().collect();
+                is_passed_on |= !new.is_empty();
+                for (seq, place) in new {
+                    self.touch(place, fork, seq);
+                }
             }
         }
     }
@@ -105,5 +104,29 @@ impl Faults {
 
     pub(in super::super) fn into_list(self) -> Vec<Fault> {
         self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_reaches_forks_of_forks_whatever_the_order_of_their_ids() {
+        let threads: Vec<ThreadId> = (0..3).map(|number| ThreadId::from_parts(number, 0)).collect();
+        let [fork_of_fork, fork, base] = [0, 1, 2].map(|at| threads[at].clone());
+        let mut faults = Faults::default();
+        for (what, seq) in [("before both forks", 2), ("between the two", 4), ("behind both", 7)] {
+            let place = faults.add(Damage::new(what), None);
+            faults.touch(place, &base, seq);
+        }
+        faults.pass_on_to(&[
+            (fork_of_fork.clone(), Base { thread: fork.clone(), seq: 3 }),
+            (fork.clone(), Base { thread: base.clone(), seq: 5 }),
+        ]);
+        let touched: Vec<_> = faults.into_list().into_iter().map(|fault| fault.threads).collect();
+        assert_eq!(touched[0], [fork_of_fork, fork.clone(), base.clone()].into());
+        assert_eq!(touched[1], [fork, base.clone()].into());
+        assert_eq!(touched[2], [base].into());
     }
 }
