@@ -228,12 +228,12 @@ impl Case {
     }
 }
 
-/// The visit and the digest of each step of a thread, by number, and the thread's head.
-fn stored(
-    store: &dyn Read,
-    thread: &ThreadId,
-) -> Result<(BTreeMap<u64, (String, Digest)>, Option<Digest>), store::Error> {
-    let mut steps = BTreeMap::new();
+/// The visit and the digest of each step of a thread, by number.
+type Steps = BTreeMap<u64, (String, Digest)>;
+
+/// The steps and the head of a thread.
+fn stored(store: &dyn Read, thread: &ThreadId) -> Result<(Steps, Option<Digest>), store::Error> {
+    let mut steps = Steps::new();
     let Some(row) = store.row(thread)? else { return Ok((steps, None)) };
     store.scan(thread, 1..=row.seq, &mut |stored, _| {
         steps.insert(stored.seq, (world::place_of(&stored), stored.digest));

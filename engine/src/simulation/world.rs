@@ -17,6 +17,7 @@ use rondo_protocol::object::{ModelReply, Record};
 use rondo_protocol::workflow::Workflow;
 use tokio::sync::Notify;
 
+use super::Steps;
 use crate::env::split_mix;
 use crate::grant::Grants;
 use crate::models::{Models, ResolvedModel, ServedBy};
@@ -177,7 +178,7 @@ impl World {
     }
 
     /// The steps that are stored between two lives.
-    pub(super) fn stored(&self, steps: &BTreeMap<u64, (String, Digest)>) {
+    pub(super) fn stored(&self, steps: &Steps) {
         for (seq, step) in self.state().told.clone() {
             if steps.get(&seq).map(|(_, stored)| *stored) != Some(step) {
                 self.breaks_law(format!("step {seq} ({step}) was told and is not there"));
