@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rondo_protocol::Value;
 use rondo_protocol::digest::Digest;
@@ -81,6 +82,9 @@ graph:
 "#;
 
 const WORKFLOWS: [&str; 2] = [TRUNK, LANES];
+
+/// How long a life may take, of which each takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How many faults a case has at most.
 const MOST_FAULTS: usize = 4;
@@ -289,5 +293,6 @@ async fn life(
         biased;
         () = world.died() => Ok(false),
         ended = run => ended,
+        () = tokio::time::sleep(PATIENCE) => Err("nothing goes on any more".to_owned()),
     }
 }

@@ -179,7 +179,8 @@ impl World {
 
     /// The steps that are stored between two lives.
     pub(super) fn stored(&self, steps: &Steps) {
-        for (seq, step) in self.state().told.clone() {
+        let told = self.state().told.clone();
+        for (seq, step) in told {
             if steps.get(&seq).map(|(_, stored)| *stored) != Some(step) {
                 self.breaks_law(format!("step {seq} ({step}) was told and is not there"));
             }
