@@ -23,7 +23,8 @@ use rondo_protocol::event::What;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Checked;
 
-use self::world::{Break, End, Operation, World};
+use self::world::{Break, End, Operation, World, below};
+use crate::env::SeededEnv;
 use crate::local::{Ended, Resumed};
 use crate::store::simulated::{Device, SimulatedStore};
 use crate::store::{self, Read};
@@ -125,12 +126,12 @@ impl Case {
     fn new(seed: u64) -> (Self, Outcome) {
         let whole = Self { seed, workflow: usize::from(seed.is_multiple_of(2)), breaks: BTreeMap::new() };
         let reference = whole.play().unwrap_or_else(|broken| panic!("without a fault: {broken:?}"));
-        let mut dice = world::Dice::new(!seed);
-        let breaks = (0..=dice.below(MOST_FAULTS)).map(|_| {
-            let operation =
-                [Operation::Write, Operation::Write, Operation::Read, Operation::Model, Operation::Tool][dice.below(5)];
-            let at = 1 + dice.below(reference.operations.get(&operation).copied().unwrap_or(1));
-            ((operation, at), Break::drawn(&mut dice, operation))
+        let env = SeededEnv::new(0, !seed);
+        let breaks = (0..=below(&env, MOST_FAULTS)).map(|_| {
+            let operation = [Operation::Write, Operation::Write, Operation::Read, Operation::Model, Operation::Tool]
+                [below(&env, 5)];
+            let at = 1 + below(&env, reference.operations.get(&operation).copied().unwrap_or(1));
+            ((operation, at), Break::drawn(&env, operation))
         });
         (Self { breaks: breaks.collect(), ..whole }, reference)
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::openai::ResponseFormat;
@@ -18,31 +19,16 @@ use rondo_protocol::workflow::Workflow;
 use tokio::sync::Notify;
 
 use super::Steps;
-use crate::env::split_mix;
+use crate::env::SeededEnv;
 use crate::grant::Grants;
 use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::store::StoredRecord;
 use crate::store::simulated::{Fate, Fates};
 use crate::{Env, RunConfig};
 
-/// Numbers from a seed.
-#[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        split_mix(split_mix(self.0))
-    }
-
-    /// A number below `count`, which is not 0.
-    pub(super) fn below(&mut self, count: usize) -> usize {
-        usize::try_from(self.next() % count as u64).unwrap_or_default()
-    }
+/// A number below `count`, which is not 0.
+pub(super) fn below(env: &SeededEnv, count: usize) -> usize {
+    usize::try_from(env.random() % count as u128).unwrap_or_default()
 }
 
 /// What can break.
@@ -81,9 +67,9 @@ pub(super) enum End {
 impl Break {
     /// How an operation of that kind breaks. A tool's errors are content of the thread, and none here. A process that
     /// ends while it reads is as one that ends at its next operation.
-    pub(super) fn drawn(dice: &mut Dice, operation: Operation) -> Self {
-        let (way, is_done) = (dice.below(3), dice.below(2) == 0);
-        let end = if dice.below(2) == 0 { End::Killed } else { End::Power };
+    pub(super) fn drawn(env: &SeededEnv, operation: Operation) -> Self {
+        let (way, is_done) = (below(env, 3), below(env, 2) == 0);
+        let end = if below(env, 2) == 0 { End::Killed } else { End::Power };
         match operation {
             Operation::Read => Self::Fails { is_done: false },
             Operation::Write | Operation::Model if way == 0 => Self::Fails { is_done },
@@ -103,13 +89,13 @@ impl Break {
 /// What happens in a case, and what has happened.
 pub(super) struct World {
     breaks: BTreeMap<(Operation, usize), Break>,
+    /// Chance, and a clock that moves when it is looked at.
+    env: SeededEnv,
     state: Mutex<State>,
     death: Notify,
 }
 
 struct State {
-    dice: Dice,
-    now_ms: u64,
     trace: Vec<String>,
     operations: BTreeMap<Operation, usize>,
     met: BTreeSet<(Operation, &'static str)>,
@@ -130,8 +116,6 @@ struct State {
 impl World {
     pub(super) fn new(seed: u64, breaks: BTreeMap<(Operation, usize), Break>) -> Self {
         let state = State {
-            dice: Dice::new(seed),
-            now_ms: 1_700_000_000_000,
             trace: Vec::new(),
             operations: BTreeMap::new(),
             met: BTreeSet::new(),
@@ -143,7 +127,7 @@ impl World {
             effects: BTreeMap::new(),
             broken: None,
         };
-        Self { breaks, state: Mutex::new(state), death: Notify::new() }
+        Self { breaks, env: SeededEnv::new(1_700_000_000_000, seed), state: Mutex::new(state), death: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -217,7 +201,7 @@ impl World {
     }
 
     pub(super) fn below(&self, count: usize) -> usize {
-        self.state().dice.below(count)
+        below(&self.env, count)
     }
 
     /// Lets others go on for a while.
@@ -306,9 +290,8 @@ impl Fates for World {
 
 impl Env for World {
     fn now_ms(&self) -> u64 {
-        let state = &mut *self.state();
-        state.now_ms += 1;
-        state.now_ms
+        self.env.advance(Duration::from_millis(1));
+        self.env.now_ms()
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -316,8 +299,7 @@ impl Env for World {
     }
 
     fn random(&self) -> u128 {
-        let dice = &mut self.state().dice;
-        u128::from(dice.next()) << 64 | u128::from(dice.next())
+        self.env.random()
     }
 }
 

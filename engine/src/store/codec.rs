@@ -53,7 +53,7 @@ pub(super) struct StepValue<'a> {
 
 /// What the store has acknowledged so far. Written with every batch that changes it, and to the anchor beside the
 /// database, to detect a database that lost its end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ledger {
     /// Batches with commits, journal records or deletions.
     pub(super) batches: u64,

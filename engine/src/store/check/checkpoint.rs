@@ -16,8 +16,7 @@ use super::faults::Faults;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The store's ledger, which changes with each write that counts.
-    batches: u64,
-    chain: [u8; 32],
+    ledger: Ledger,
     /// The family that was read; those before it in the order of an examination were read to their ends.
     pub(super) family: Family,
     /// The last key of that family that was examined.
@@ -26,12 +25,6 @@ pub struct Checkpoint {
     /// How many entries had been read, and how many bytes.
     pub(super) done: u64,
     pub(super) bytes: u64,
-}
-
-impl Checkpoint {
-    pub(super) fn is_of(&self, ledger: Ledger) -> bool {
-        (self.batches, self.chain) == (ledger.batches, ledger.chain)
-    }
 }
 
 /// Where the checkpoints of an examination go.
@@ -53,7 +46,7 @@ impl<'a> Checkpoints<'a> {
     /// Begins the examination of a store with that ledger.
     pub(super) fn begin(&mut self, ledger: Ledger) {
         self.ledger = ledger;
-        self.from.take_if(|from| !from.is_of(ledger));
+        self.from.take_if(|from| from.ledger != ledger);
     }
 
     /// The key behind which the reading of a family goes on; `None` if it was read to its end.
@@ -70,8 +63,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     pub(super) fn save(&mut self, family: Family, through: &[u8], sums: Sums, (done, bytes): (u64, u64)) {
-        let Ledger { batches, chain, .. } = self.ledger;
-        (self.save)(&Checkpoint { batches, chain, family, through: through.to_vec(), sums, done, bytes });
+        (self.save)(&Checkpoint { ledger: self.ledger, family, through: through.to_vec(), sums, done, bytes });
         self.saved_at = Instant::now();
     }
 }
