@@ -110,7 +110,7 @@ pub(super) fn mark(tables: &impl Tables) -> Result<Option<ImportMark>, Error> {
 /// # Errors
 /// [`Error::Damaged`], [`Error::Poisoned`].
 pub(super) fn abandon(tables: &impl WriteTables, mark: &ImportMark) -> Result<(), Error> {
-    let write = |changes: &[Change]| tables.write(changes, false).map_err(|what| Error::Poisoned { what });
+    let write = |changes: Vec<Change>| tables.write(changes, false).map_err(|what| Error::Poisoned { what });
     let of_threads = mark.threads.iter().flat_map(|thread| keys::of(thread).map(|range| (Some(thread), range)));
     let of_batches = mark.batches.iter().map(|batch| (None, (Family::Threads, keys::batch_lines(batch, 0))));
     for (thread, (family, mut range)) in of_threads.chain(of_batches) {
@@ -128,10 +128,10 @@ pub(super) fn abandon(tables: &impl WriteTables, mark: &ImportMark) -> Result<()
             let Some(last) = changes.last() else { break };
             range.start.clone_from(&last.key);
             range.start.push(0);
-            write(&changes)?;
+            write(changes)?;
         }
     }
-    write(&[Change { family: Family::Meta, key: keys::IMPORT.to_vec(), value: None }])
+    write(vec![Change { family: Family::Meta, key: keys::IMPORT.to_vec(), value: None }])
 }
 
 /// What an import brought.

@@ -52,6 +52,9 @@ use opening::{
 /// How often a reader retries when the writer has just replaced a file.
 const READER_ATTEMPTS: u32 = 4;
 
+/// The most that a batch holds of an entry beside its key and value: a tag and three numbers.
+const BATCH_ENTRY_BYTES: usize = 16;
+
 /// Options for opening a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -414,7 +417,7 @@ impl RocksTables {
         }
         let change = Change { family: Family::Meta, key: keys::FORMAT.to_vec(), value: Some(codec::write_format()) };
         let io = |what| Error::Io { path: self.path.display().to_string(), what };
-        self.write(&[change], true).map_err(io)
+        self.write(vec![change], true).map_err(io)
     }
 
     fn usable(&self) -> Result<(), Error> {
@@ -464,10 +467,12 @@ impl Tables for RocksTables {
 
 impl RocksTables {
     /// Applies all changes or none.
-    fn write_with(&self, changes: &[Change], options: &WriteOptions) -> Result<(), String> {
-        let mut batch = WriteBatch::default();
+    fn write_with(&self, changes: Vec<Change>, options: &WriteOptions) -> Result<(), String> {
+        // A batch that grows is in memory twice, and so is one beside its changes.
+        let size_bytes: usize = changes.iter().map(|change| change.size_bytes() + BATCH_ENTRY_BYTES).sum();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_ENTRY_BYTES + size_bytes);
         for Change { family, key, value } in changes {
-            let family = self.family(*family).map_err(|error| error.to_string())?;
+            let family = self.family(family).map_err(|error| error.to_string())?;
             match value {
                 Some(value) => batch.put_cf(family, key, value),
                 None => batch.delete_cf(family, key),
@@ -483,7 +488,7 @@ impl RocksTables {
 }
 
 impl WriteTables for RocksTables {
-    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
+    fn write(&self, changes: Vec<Change>, sync: bool) -> Result<(), String> {
         let mut options = WriteOptions::default();
         options.set_sync(sync);
         self.write_with(changes, &options)

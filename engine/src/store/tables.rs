@@ -60,7 +60,7 @@ pub(super) trait WriteTables: Tables {
     ///
     /// # Errors
     /// The database's error. Whether the changes were made is then unknown.
-    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String>;
+    fn write(&self, changes: Vec<Change>, sync: bool) -> Result<(), String>;
 
     /// The manifest position, if it changed since the last call. It is on the device when this returns.
     fn manifest(&self) -> Result<Option<Position>, Error>;

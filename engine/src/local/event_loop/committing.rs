@@ -18,12 +18,12 @@ use crate::thread::{Commit, Ending, NewEpoch, Notice, Object};
 
 impl<'a> Driver<'a> {
     /// Passes a commit to the store.
-    pub(super) fn commit(&'a self, commit: Commit) -> PendingCommit<'a> {
+    pub(super) fn commit(&'a self, mut commit: Commit) -> PendingCommit<'a> {
         let Commit { version, seq, .. } = commit;
         let now_ms = self.parts.env.now_ms();
         let row = {
             let mut stored = lock(&self.stored);
-            if let Some(ending) = commit.ending.clone() {
+            if let Some(ending) = commit.ending.take() {
                 stored.row.status = status(ending.outcome);
                 stored.origin.ending = Some(Ending { at_ms: now_ms, ..ending });
                 stored.origin.stop = None;
@@ -44,7 +44,6 @@ impl<'a> Driver<'a> {
         };
         let heads = commit.objects.iter().filter(|(kind, ..)| *kind == Kind::Head).map(|(_, head, _)| *head);
         lock(&self.stored_heads).extend(heads);
-        let mut commit = commit;
         let step = commit.step.take().map(|step| self.made(step));
         let record = step.or_else(|| commit.epoch.take().map(|epoch| self.opened(epoch)));
         let commit = commits::stored(self.parts.thread.clone(), commit, row, record);

@@ -60,7 +60,7 @@ impl NewStore {
         options.disable_wal(true);
         self.batch_bytes = 0;
         let changes = std::mem::take(&mut self.batch);
-        let written = self.tables.write_with(&changes, &options);
+        let written = self.tables.write_with(changes, &options);
         written.map_err(|what| Error::Io { path: self.tables.path.display().to_string(), what })
     }
 

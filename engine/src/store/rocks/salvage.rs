@@ -162,7 +162,7 @@ fn replay(log: &Path, tables: &RocksTables, damage: &mut Vec<(Damage, BTreeSet<T
             lost += 1;
             touched.extend(changes.iter().filter_map(|change| keys::thread_of(&change.key)));
         } else if failed.is_none() {
-            failed = changes.iter().try_for_each(|change| apply(change, tables)).err();
+            failed = changes.into_iter().try_for_each(|change| apply(change, tables)).err();
         }
     });
     read.map_err(|error| Error::io(log, &error))?;
@@ -179,7 +179,7 @@ fn replay(log: &Path, tables: &RocksTables, damage: &mut Vec<(Damage, BTreeSet<T
 
 /// Applies a change, unless the tables hold a newer row: a log may be older than a table, and the record that led to
 /// the newer one may be lost.
-fn apply(change: &Change, tables: &RocksTables) -> Result<(), Error> {
+fn apply(change: Change, tables: &RocksTables) -> Result<(), Error> {
     if let (Some(_), Some(new)) = (keys::thread_of_row(&change.key), &change.value)
         && let Some(old) = tables.get(change.family, &change.key)?
         && codec::read_row_end(&old)?.0 > codec::read_row_end(new).map_or(0, |(version, _)| version)
@@ -187,7 +187,7 @@ fn apply(change: &Change, tables: &RocksTables) -> Result<(), Error> {
         return Ok(());
     }
     let io = |what| Error::Io { path: tables.path.display().to_string(), what };
-    tables.write(std::slice::from_ref(change), false).map_err(io)
+    tables.write(vec![change], false).map_err(io)
 }
 
 /// The changes in a record of a log, up to the first that cannot be read: sequence number(8), count(4), and per change

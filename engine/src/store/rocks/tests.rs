@@ -249,7 +249,9 @@ async fn a_step_lost_from_the_tables_is_damage() {
     let (folder, trunk) = killed(5).await;
     let (store, _) = open(folder.path()).unwrap();
     let cut = |seq| {
-        store.tables.write(&[Change { family: Family::Steps, key: keys::step(&trunk.thread, seq), value: None }], true)
+        store
+            .tables
+            .write(vec![Change { family: Family::Steps, key: keys::step(&trunk.thread, seq), value: None }], true)
     };
     cut(5).unwrap();
     let missing = |seq| {
@@ -302,7 +304,7 @@ async fn a_store_says_its_format_before_anything_is_committed() {
     drop(reader);
     let (store, _) = open(folder.path()).unwrap();
     let newer = Change { family: Family::Meta, key: keys::FORMAT.to_vec(), value: Some(vec![0, 0, 0, 3]) };
-    store.tables.write(&[newer], true).unwrap();
+    store.tables.write(vec![newer], true).unwrap();
     drop(store);
     assert_eq!(open(folder.path()).map(|_| ()), Err(Error::Format { found: 3, known: 2 }));
 }

@@ -161,12 +161,12 @@ impl Tables for Device {
 }
 
 impl WriteTables for Device {
-    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
+    fn write(&self, changes: Vec<Change>, sync: bool) -> Result<(), String> {
         let fate = self.fates.of_write(changes.len(), sync);
         let files = &mut *self.files();
         if fate != (Fate::Fails { is_done: false }) {
-            files.seen.apply(changes);
-            files.written.push(changes.to_vec());
+            files.seen.apply(&changes);
+            files.written.push(changes);
         }
         if fate != Fate::Done {
             return Err("input/output error".to_owned());
@@ -218,7 +218,7 @@ impl SimulatedStore {
         ledger.reach(promised)?;
         let mut anchor = Anchor::claim(folder, promised, Position::default())?;
         // As RocksDB does when it opens: what is in its log is written to tables.
-        device.write(&[], true).map_err(|_| failed())?;
+        device.write(Vec::new(), true).map_err(|_| failed())?;
         anchor.write(ledger)?;
         let target = Target { tables: Arc::clone(&device), anchor, ledger, displaced: Error::Busy { pid: 0 } };
         let (failure, shared) = (Failure::default(), Arc::new(Waiting::default()));

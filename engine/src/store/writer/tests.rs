@@ -45,7 +45,7 @@ impl Tables for Disk {
 }
 
 impl WriteTables for Disk {
-    fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
+    fn write(&self, changes: Vec<Change>, sync: bool) -> Result<(), String> {
         let _open = self.gate.lock().unwrap();
         self.writes.fetch_add(1, Ordering::SeqCst);
         let is_writer = std::thread::current().name() == Some("rondo-writer");
@@ -54,7 +54,7 @@ impl WriteTables for Disk {
         if self.fails.load(Ordering::SeqCst) {
             return Err("no space left on device".to_owned());
         }
-        self.entries.lock().unwrap().apply(changes);
+        self.entries.lock().unwrap().apply(&changes);
         Ok(())
     }
 

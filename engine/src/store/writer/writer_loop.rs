@@ -363,7 +363,7 @@ impl<T: WriteTables> WriterLoop<T> {
             let value = Some(codec::write_ledger(&batch.ledger));
             batch.changes.push(Change { family: Family::Meta, key: keys::LEDGER.to_vec(), value });
         }
-        target.tables.write(&batch.changes, sync).map_err(|error| unknown(&error))?;
+        target.tables.write(std::mem::take(&mut batch.changes), sync).map_err(|error| unknown(&error))?;
         target.ledger = batch.ledger;
         if let Some(manifest) = target.tables.manifest().map_err(|error| unknown(&error))? {
             target.anchor.set_manifest(manifest).map_err(|error| unknown(&error))?;
