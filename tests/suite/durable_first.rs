@@ -20,13 +20,19 @@ use rondo_tests::{FnModel, checked, start};
 use tokio::sync::{Semaphore, mpsc};
 
 /// A store whose commits and synced records wait until they are let through, and say that they wait.
-struct Gated {
+pub(crate) struct Gated {
     inner: MemoryStore,
-    gate: Semaphore,
+    pub(crate) gate: Semaphore,
     waiting: mpsc::UnboundedSender<&'static str>,
 }
 
 impl Gated {
+    /// A store that lets so many through, and what waits or has waited.
+    pub(crate) fn new(permits: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<&'static str>) {
+        let (waiting, waits) = mpsc::unbounded_channel();
+        (Arc::new(Self { inner: MemoryStore::default(), gate: Semaphore::new(permits), waiting }), waits)
+    }
+
     async fn pass(&self, what: &'static str) {
         let _ = self.waiting.send(what);
         self.gate.acquire().await.unwrap().forget();
@@ -197,8 +203,7 @@ fn name(event: &Event) -> &'static str {
 
 #[tokio::test]
 async fn durable_first() {
-    let (waiting, mut waits) = mpsc::unbounded_channel();
-    let store = Arc::new(Gated { inner: MemoryStore::default(), gate: Semaphore::new(0), waiting });
+    let (store, mut waits) = Gated::new(0);
     let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
     let calls: Arc<Mutex<Vec<String>>> = Arc::default();
     let made = Arc::clone(&calls);
@@ -245,8 +250,7 @@ async fn durable_first() {
 /// so, make it again, and come to other steps than a run that is left alone.
 #[tokio::test]
 async fn a_fault_that_an_edge_takes_up_is_stored_by_its_step_alone() {
-    let (waiting, mut waits) = mpsc::unbounded_channel();
-    let store = Arc::new(Gated { inner: MemoryStore::default(), gate: Semaphore::new(100), waiting });
+    let (store, mut waits) = Gated::new(100);
     let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
     let routed = WORKFLOW.replace("say: \"a is done\" }", "say: \"a is done\" }, on_error: { to: b, prompt: go on }");
     let calls: Arc<Mutex<u64>> = Arc::default();

@@ -25,6 +25,7 @@ mod grants;
 mod hooks;
 mod kill;
 mod lanes;
+mod large_replies;
 mod laws;
 mod layers;
 mod mistakes;

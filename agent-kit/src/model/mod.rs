@@ -42,6 +42,12 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 pub trait Deltas: Send + Sync {
     /// Receives more text of the answer. Never blocks.
     fn text(&self, text: &str);
+
+    /// Waits until there is memory for a reply of so many bytes. A provider calls it before it reads on; how long the
+    /// reply will be is not known. The wait is not the provider's silence.
+    fn reserve(&self, _reply_bytes: usize) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Discards every part.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 use rondo_protocol::object::{Finish, ModelReply};
 
@@ -88,6 +89,10 @@ impl Deltas for RedactingDeltas<'_> {
         if !safe.is_empty() {
             self.inner.text(&safe);
         }
+    }
+
+    fn reserve(&self, reply_bytes: usize) -> BoxFuture<'_, ()> {
+        self.inner.reserve(reply_bytes)
     }
 }
 

@@ -20,6 +20,7 @@ use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::limits::{self, RaisedLimits};
 use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
+use super::reply_memory::ReplyMemory;
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
 use crate::conversation::{Steps, rebuild};
@@ -50,6 +51,7 @@ pub(super) struct Parts {
     pub(super) registry: Registry,
     pub(super) running: Arc<Running>,
     pub(super) hub: Hub,
+    pub(super) reply_memory: ReplyMemory,
     /// Set if the store is shared with other processes.
     shared: Option<SharedStore>,
 }
@@ -57,14 +59,16 @@ pub(super) struct Parts {
 impl Engine {
     /// An engine over `store`, with the hook kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), shared: None };
+        let (running, hub, reply_memory) = (Arc::default(), Hub::default(), ReplyMemory::default());
+        let parts = Parts { store, env, registry, running, hub, reply_memory, shared: None };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 
     /// An engine over a shared store; other processes end threads through `running`.
     pub(crate) fn shared(shared: SharedStore, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
         let store = Arc::new(shared.clone());
-        let parts = Parts { store, env, registry, running, hub: Hub::default(), shared: Some(shared) };
+        let (hub, reply_memory) = (Hub::default(), ReplyMemory::default());
+        let parts = Parts { store, env, registry, running, hub, reply_memory, shared: Some(shared) };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 

@@ -28,6 +28,7 @@ pub use self::ending::cancelled_ending;
 use super::child::ParentVisit;
 use super::forms::{self, PersonAnswer, PersonSaid};
 use super::mend::Mender;
+use super::reply_memory::Reservation;
 use super::sink::Sink;
 use super::stop::cancelled;
 use super::thread_handle::Stopper;
@@ -163,8 +164,14 @@ type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
 /// How a visit left off.
 pub(super) enum VisitOutcome {
-    /// It ended. The records are those that the journal needs if no step follows.
-    Ended(Box<VisitEnd>, Vec<JournalRecord>),
+    /// It ended.
+    Ended {
+        end: Box<VisitEnd>,
+        /// What the journal needs if no step follows.
+        unwritten: Vec<JournalRecord>,
+        /// The memory of its replies.
+        memory: Option<Reservation>,
+    },
     /// Its child waits for people.
     Asleep(Vec<OpenForm>),
     /// Its request is too long: so many bytes of its history could leave.
@@ -173,13 +180,15 @@ pub(super) enum VisitOutcome {
 
 impl VisitOutcome {
     pub(super) fn of(end: VisitEnd) -> Self {
-        Self::Ended(Box::new(end), Vec::new())
+        Self::Ended { end: Box::new(end), unwritten: Vec::new(), memory: None }
     }
 }
 
 struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitOutcome)>>,
     commits: FuturesOrdered<PendingCommit<'a>>,
+    /// The memory of the replies in these commits, by the version of the row.
+    memory: Vec<(u64, Reservation)>,
     actions: VecDeque<Action>,
     /// The open forms, by lane.
     forms: BTreeMap<LanePath, OpenForm>,
@@ -200,6 +209,7 @@ impl<'a> Driver<'a> {
         let mut run = RunState {
             visits: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
+            memory: Vec::new(),
             actions: first.into(),
             forms: BTreeMap::new(),
             asleep: BTreeMap::new(),
@@ -238,21 +248,26 @@ impl<'a> Driver<'a> {
                 biased;
                 Some((version, seq, committed)) = run.commits.next() => match committed {
                     Ok(()) => {
+                        run.memory.retain(|(of, _)| *of > version);
                         self.steps.synced(seq);
                         run.actions.extend(self.on(Input::Synced { version }));
                     }
                     Err(error) => self.stop(&mut run, store_fault(&error)),
                 },
                 Some((lane, outcome)) = run.visits.next() => match outcome {
-                    VisitOutcome::Ended(end, unwritten) => {
-                        let mut has_step = false;
+                    VisitOutcome::Ended { end, unwritten, memory } => {
+                        let mut commit = None;
                         // Answers are kept even if the run stops; interrupted visits continue when it resumes.
                         if run.stop.is_none() || end.outcome.is_ok() {
                             let actions = self.on(Input::Ended { lane, end });
-                            has_step = actions.iter().any(|action| matches!(action, Action::Commit(_)));
+                            commit = actions.iter().find_map(|action| match action {
+                                Action::Commit(commit) => Some(commit.version),
+                                _ => None,
+                            });
+                            run.memory.extend(commit.zip(memory));
                             run.actions.extend(actions);
                         }
-                        if !has_step && !unwritten.is_empty() {
+                        if commit.is_none() && !unwritten.is_empty() {
                             // The fault that ended the visit is more useful than a store failure on top of it.
                             let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
                         }

@@ -27,6 +27,7 @@ mod mend;
 mod model_calls;
 mod past;
 mod replay;
+mod reply_memory;
 mod restore;
 mod retry;
 mod run_config;

@@ -19,6 +19,7 @@ use rondo_protocol::object::{AnsweredBy, Head, Note, Request, Usage};
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::journal::{JournaledObject, ModelRecord, Record};
+use super::reply_memory::Reservation;
 use super::retry::{self, Deadline};
 use super::sink::Sink;
 use super::tool_calls::ToolRunner;
@@ -79,7 +80,11 @@ impl Effects for VisitEffects<'_> {
     }
 
     fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>> {
-        Box::pin(self.tool_runner.perform(calls))
+        Box::pin(async move {
+            // Tools and the people who are asked about them may take long.
+            self.context.memory.lock().await.release();
+            self.tool_runner.perform(calls).await
+        })
     }
 
     fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()> {
@@ -290,6 +295,8 @@ impl<'a> VisitEffects<'a> {
                 return Err(self.context.mender.with_hint(full()));
             }
             let wanted = wanted(&call, resolved);
+            // So may the model, before it says anything.
+            self.context.memory.lock().await.release();
             let account = self.context.account(&call.site);
             let admitted = account.admit(&wanted)?;
             self.attempts += 1;
@@ -357,7 +364,8 @@ impl<'a> VisitEffects<'a> {
         was_reached: &AtomicBool,
     ) -> Result<AttemptResult, Fault> {
         let (redactor, recorder) = (self.context.redactor, self.model_context.recorder);
-        let deltas = StepDeltas { sink: self.context.sink, visit: visit_of(&call.site), attempt: call.attempt };
+        let VisitContext { sink, memory, .. } = self.context;
+        let deltas = StepDeltas { sink, visit: visit_of(&call.site), attempt: call.attempt, memory };
         let mut sent = Sent {
             head: call.head_digest,
             request: call.request(),
@@ -484,17 +492,22 @@ async fn ask(
     resolved.provider.complete(call, deltas).await
 }
 
-/// Emits the parts of a reply as provisional events.
+/// Emits the parts of a reply as provisional events, and reserves memory for it.
 struct StepDeltas<'a> {
     sink: &'a Sink,
     visit: Visit,
     attempt: u32,
+    memory: &'a tokio::sync::Mutex<Reservation>,
 }
 
 impl Deltas for StepDeltas<'_> {
     fn text(&self, text: &str) {
         let (visit, attempt) = (self.visit.clone(), self.attempt);
         self.sink.offer(What::ModelDelta { visit, attempt, text: text.to_owned() });
+    }
+
+    fn reserve(&self, reply_bytes: usize) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.memory.lock().await.grow_to(reply_bytes).await })
     }
 }
 

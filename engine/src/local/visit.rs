@@ -26,6 +26,7 @@ use super::hook_notes::HookNotes;
 use super::journal::{Decided, JournalPart};
 use super::mend::Mender;
 use super::model_calls::{VisitEffects, no_head};
+use super::reply_memory::Reservation;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::until_stopped;
@@ -64,6 +65,8 @@ pub(super) struct VisitContext<'a> {
     pub(super) person: &'a dyn AwayPerson,
     /// The account of the visit that runs this thread as a child.
     pub(super) above: Option<&'a Arc<Account>>,
+    /// The memory for the visit's replies, until its commit.
+    pub(super) memory: &'a tokio::sync::Mutex<Reservation>,
 }
 
 impl VisitContext<'_> {

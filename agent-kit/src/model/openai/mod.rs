@@ -59,6 +59,13 @@ const WHOLE_TIMES: usize = 3;
 /// The maximum size of the rest of a completion as one JSON object.
 const WHOLE_MORE_BYTES: usize = 1 << 20;
 
+/// How much of a reply HTTP/2 keeps that is not read yet, because there is no memory for it.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+
+/// The replies of one connection share its window: those that wait for memory must not use it up, or the one that has
+/// memory would wait for them.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * STREAM_WINDOW_BYTES;
+
 /// Where and how a provider is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAiSettings {
@@ -142,11 +149,7 @@ impl OpenAi {
         }
         let headers = headers(config, settings.api_key.as_ref())?;
 
-        let mut builder = web::client().connect_timeout(settings.connect_timeout);
-        if is_loopback(&url) {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| SettingsError::Client(root_cause(&error)))?;
+        let http = client(&settings, &url).build().map_err(|error| SettingsError::Client(root_cause(&error)))?;
         let redactor = Redactor::new(settings.api_key.iter().map(|key| (key.name.clone(), key.value.clone())));
         Ok(Self { http, url, headers, settings, redactor })
     }
@@ -205,6 +208,7 @@ impl OpenAi {
                 sse::Error::NotUtf8 => unreadable(error.to_string()),
                 _ => too_large(error.to_string()),
             })?;
+            clock.until_deadline(deltas.reserve(assembly.said_bytes())).await?;
         }
         assembly.complete(ordinal).ok_or_else(|| cut(reader.read_bytes(), None))
     }
@@ -225,7 +229,10 @@ impl OpenAi {
                 Ok(Some(chunk)) if body.len() + chunk.len() > whole_max_bytes => {
                     return Err(too_large(format!("the completion is longer than {whole_max_bytes} bytes")));
                 }
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    body.extend_from_slice(&chunk);
+                    clock.until_deadline(deltas.reserve(body.len())).await?;
+                }
                 Ok(None) => break,
                 Err(error) => return Err(cut(body.len(), Some(&error))),
             }
@@ -305,6 +312,14 @@ impl Model for OpenAi {
     }
 }
 
+fn client(settings: &OpenAiSettings, url: &Url) -> reqwest::ClientBuilder {
+    let builder = web::client()
+        .connect_timeout(settings.connect_timeout)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    if is_loopback(url) { builder.no_proxy() } else { builder }
+}
+
 /// The headers of every request. Refuses a key that no header can contain, because the configuration would panic.
 fn headers(config: OpenAIConfig, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
     let config = match key {
@@ -371,17 +386,28 @@ impl Clock {
 
     /// Waits for `future`, up to the idle timeout and the deadline of the request.
     async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
-        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-        let limit = left.min(self.idle_timeout);
-        tokio::time::timeout(limit, future).await.map_err(|_| {
-            let message = if left < self.idle_timeout {
-                format!("the request took longer than {:?}", self.total_timeout)
-            } else {
-                format!("the provider sent nothing for {:?}", self.idle_timeout)
-            };
-            Fault::new(Code::ProviderSilent, FaultClass::Timeout, message)
-        })
+        if self.left() < self.idle_timeout {
+            return self.until_deadline(future).await;
+        }
+        tokio::time::timeout(self.idle_timeout, future)
+            .await
+            .map_err(|_| silent(format!("the provider sent nothing for {:?}", self.idle_timeout)))
     }
+
+    /// Waits for `future`, which is not the provider's, up to the deadline of the request.
+    async fn until_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
+        tokio::time::timeout(self.left(), future)
+            .await
+            .map_err(|_| silent(format!("the request took longer than {:?}", self.total_timeout)))
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+fn silent(message: String) -> Fault {
+    Fault::new(Code::ProviderSilent, FaultClass::Timeout, message)
 }
 
 fn cut(read_bytes: usize, error: Option<&reqwest::Error>) -> Fault {

@@ -206,6 +206,11 @@ impl Assembly {
         Ok(())
     }
 
+    /// The bytes of text, reasoning and tool calls so far.
+    pub(super) fn said_bytes(&self) -> usize {
+        self.said_bytes
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }

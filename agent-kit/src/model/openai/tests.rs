@@ -1,5 +1,7 @@
 //! Tests against a server on loopback that sends exactly the bytes of the test.
 
+mod waiting;
+
 use std::sync::Mutex;
 
 use rondo_protocol::object::{Finish, Usage};

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::Message;
@@ -125,6 +126,10 @@ impl Deltas for Attempt<'_> {
         let at_ms = u32::try_from(self.begun.elapsed().as_millis()).unwrap_or(u32::MAX);
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner).push(at_ms, text);
         self.deltas.text(text);
+    }
+
+    fn reserve(&self, reply_bytes: usize) -> BoxFuture<'_, ()> {
+        self.deltas.reserve(reply_bytes)
     }
 }
 

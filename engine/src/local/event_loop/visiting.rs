@@ -22,6 +22,7 @@ use super::super::forms;
 use super::super::forms::PersonSaid;
 use super::super::hook_notes::HookNotes;
 use super::super::journal::{Decided, JournalPart};
+use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::cancelled;
 use super::super::tool_calls::Tooling;
@@ -70,13 +71,13 @@ impl Driver<'_> {
             let (note, objects) = (Note::default(), Vec::new());
             VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
         });
-        let VisitOutcome::Ended(mut end, unwritten) = visited else { return (lane, visited) };
+        let VisitOutcome::Ended { mut end, unwritten, memory } = visited else { return (lane, visited) };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
         end.note.started_at_ms = started_at_ms;
         end.note.ended_at_ms = self.parts.env.now_ms();
         end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
-        (lane, VisitOutcome::Ended(end, unwritten))
+        (lane, VisitOutcome::Ended { end, unwritten, memory })
     }
 
     async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitOutcome, Fault> {
@@ -85,7 +86,8 @@ impl Driver<'_> {
         let site = self.site(&visit);
         let hook_notes = HookNotes::default();
         let person = Away { driver: self, asked: Mutex::default() };
-        let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits, &person));
+        let memory = tokio::sync::Mutex::new(parts.engine.parts.reply_memory.reservation());
+        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (cancel, waits, &person));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         if let Task::Child(input) = &visit.task {
@@ -146,7 +148,7 @@ impl Driver<'_> {
             // Its step has no transcript, so nothing would name the objects.
             Err(fault) => VisitEnd { outcome: Err(fault), objects: Vec::new(), ..end },
         };
-        Ok(VisitOutcome::Ended(Box::new(end), unwritten))
+        Ok(VisitOutcome::Ended { end: Box::new(end), unwritten, memory: Some(memory.into_inner()) })
     }
 
     /// The bytes of a visit's history that could leave, if its request is too long and its role is to be compacted.
@@ -212,7 +214,7 @@ impl Driver<'_> {
         visit: &Visit,
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
-        hook_notes: &'s HookNotes,
+        (hook_notes, memory): (&'s HookNotes, &'s tokio::sync::Mutex<Reservation>),
         (cancel, waits, person): (&'s CancellationToken, &Waits, &'s Away<'_, '_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
@@ -241,6 +243,7 @@ impl Driver<'_> {
             machine: &self.machine,
             person,
             above: parts.above.as_ref().map(|above| &above.account),
+            memory,
         }
     }
 

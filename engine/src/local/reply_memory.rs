@@ -1,0 +1,154 @@
+//! The memory for model replies, which all threads of a process share.
+//!
+//! Each reply has a limit, but their sum has none, and an answer is in memory several times over until its step is
+//! committed. So a reply reserves memory before it is read further, and the reservation lasts until the commit. The
+//! first [`FREE_BYTES`] of a reply are free, so that ordinary replies never wait. Behind them, replies share
+//! [`SHARED_BYTES`]; when these are used up, one reply at a time may grow beyond them. It can always end, so those that
+//! wait do not wait for each other.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What every reply may take without asking: more than most models can say.
+const FREE_BYTES: usize = 128 << 10;
+
+/// What replies take at once of the shared memory.
+const STEP_BYTES: usize = 64 << 10;
+
+/// The memory that replies share beyond what is free.
+const SHARED_BYTES: usize = 2 << 20;
+
+/// The memory for replies.
+#[derive(Debug, Clone)]
+pub(super) struct ReplyMemory {
+    /// Steps of the shared memory that are not taken.
+    steps: Arc<Semaphore>,
+    /// The turn of the one reply that may grow beyond the shared memory.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for ReplyMemory {
+    fn default() -> Self {
+        let steps = Arc::new(Semaphore::new(SHARED_BYTES / STEP_BYTES));
+        Self { steps, turn: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl ReplyMemory {
+    /// A reservation of what is free.
+    pub(super) fn reservation(&self) -> Reservation {
+        Reservation { memory: self.clone(), taken: 0, steps: None, turn: None }
+    }
+}
+
+/// What one visit has reserved. Dropping it gives the memory back.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    memory: ReplyMemory,
+    /// How many steps it has taken.
+    taken: usize,
+    steps: Option<OwnedSemaphorePermit>,
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Reservation {
+    /// Waits until the reply may be so long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future keeps what was reserved.
+    pub(super) async fn grow_to(&mut self, bytes: usize) {
+        while self.turn.is_none() && bytes > FREE_BYTES + self.taken * STEP_BYTES {
+            // Neither is ever closed.
+            tokio::select! {
+                biased;
+                Ok(step) = Arc::clone(&self.memory.steps).acquire_owned() => {
+                    self.taken += 1;
+                    match &mut self.steps {
+                        Some(steps) => steps.merge(step),
+                        none => *none = Some(step),
+                    }
+                }
+                Ok(turn) = Arc::clone(&self.memory.turn).acquire_owned() => self.turn = Some(turn),
+                else => return,
+            }
+        }
+    }
+
+    /// Gives everything back.
+    pub(super) fn release(&mut self) {
+        *self = self.memory.reservation();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const MOST_BYTES: usize = 8 << 20;
+
+    fn grows(reservation: &mut Reservation, bytes: usize) -> bool {
+        reservation.grow_to(bytes).now_or_never().is_some()
+    }
+
+    #[test]
+    fn ordinary_replies_never_wait() {
+        let memory = ReplyMemory::default();
+        let mut large = [memory.reservation(), memory.reservation()];
+        assert!(grows(&mut large[0], MOST_BYTES));
+        assert!(!grows(&mut large[1], MOST_BYTES));
+        for mut ordinary in (0..1000).map(|_| memory.reservation()) {
+            assert!(grows(&mut ordinary, FREE_BYTES));
+        }
+    }
+
+    #[test]
+    fn replies_share_what_there_is_and_one_may_have_more() {
+        let memory = ReplyMemory::default();
+        let mut replies: Vec<_> = (0..100).map(|_| memory.reservation()).collect();
+        let reserve = |replies: &mut Vec<Reservation>, bytes| -> Vec<bool> {
+            replies.iter_mut().map(|reply| grows(reply, bytes)).collect()
+        };
+        let grown = reserve(&mut replies, FREE_BYTES + STEP_BYTES);
+        let of_all = grown.iter().filter(|grown| **grown).count();
+        assert_eq!(of_all, SHARED_BYTES / STEP_BYTES + 1);
+        // Only the one that has the turn goes on.
+        let grown = reserve(&mut replies, MOST_BYTES);
+        assert_eq!(grown.iter().filter(|grown| **grown).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn however_many_wait_every_reply_ends() {
+        let memory = ReplyMemory::default();
+        let replies = (0..200).map(|number| {
+            let memory = memory.clone();
+            async move {
+                let mut reservation = memory.reservation();
+                for bytes in (0..=MOST_BYTES).step_by(STEP_BYTES / 3) {
+                    reservation.grow_to(bytes).await;
+                    tokio::task::yield_now().await;
+                }
+                // Some visits use it for a second reply.
+                if number % 2 == 0 {
+                    reservation.release();
+                    reservation.grow_to(MOST_BYTES).await;
+                }
+            }
+        });
+        futures_util::future::join_all(replies).await;
+    }
+
+    #[test]
+    fn a_dropped_wait_takes_nothing() {
+        let memory = ReplyMemory::default();
+        let mut holder = memory.reservation();
+        assert!(grows(&mut holder, MOST_BYTES));
+        let mut other = memory.reservation();
+        assert!(!grows(&mut other, MOST_BYTES));
+        drop((holder, other));
+        assert!(grows(&mut memory.reservation(), MOST_BYTES));
+        assert_eq!((memory.steps.available_permits(), memory.turn.available_permits()), (SHARED_BYTES / STEP_BYTES, 1));
+    }
+}
