@@ -62,6 +62,7 @@ impl TaskContext {
         let Ending { outcome, reason, result, at_ms } = ending;
         let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
         let status = last.map(|(stored, _)| stored.step.status);
+        let result = Arc::unwrap_or_clone(result);
         let what = What::ThreadFinished { outcome, head, status, reason, result };
         let id = crate::local::end(store, &thread).ok().flatten();
         let event = Event { id, thread, parent: None, durability: store.durability(), at_ms, what };

@@ -59,15 +59,15 @@ pub(super) struct Parts {
 impl Engine {
     /// An engine over `store`, with the hook kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        let (running, hub, reply_memory) = (Arc::default(), Hub::default(), ReplyMemory::default());
+        let (running, hub, reply_memory) = (Arc::default(), Hub::new(Arc::clone(&store)), ReplyMemory::default());
         let parts = Parts { store, env, registry, running, hub, reply_memory, shared: None };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 
     /// An engine over a shared store; other processes end threads through `running`.
     pub(crate) fn shared(shared: SharedStore, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        let store = Arc::new(shared.clone());
-        let (hub, reply_memory) = (Hub::default(), ReplyMemory::default());
+        let store: Arc<dyn StepStore> = Arc::new(shared.clone());
+        let (hub, reply_memory) = (Hub::new(Arc::clone(&store)), ReplyMemory::default());
         let parts = Parts { store, env, registry, running, hub, reply_memory, shared: Some(shared) };
         Self { parts: Arc::new(parts), secret: Secret::default() }
     }
@@ -389,7 +389,7 @@ impl Engine {
     /// # Errors
     /// If there is no such thread or event.
     pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
-        self.parts.hub.subscribe(&self.parts.store, thread, after)
+        self.parts.hub.subscribe(thread, after)
     }
 
     /// The hook kinds of this engine.
@@ -515,7 +515,7 @@ impl Engine {
             resolved_roles::resolve(workflow, policies, &limits, &run_config.models, toolboxes, script)?;
         priced(&resolved_roles, &limits, policies, &run_config.models)?;
         let topic = Arc::new(Topic::default());
-        let events = topic.subscribe(&parts.store, &thread, position.id);
+        let events = topic.subscribe(parts.hub.stored(), &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
         let sink = Sink::new(Arc::clone(&topic), (thread.clone(), parent), durability, env, position);
         let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };

@@ -1,5 +1,7 @@
 //! The durable events of a thread, computed from its row, its steps and their notes.
 
+use std::sync::Arc;
+
 use rondo_protocol::event::{CommittedSite, Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{Note, Record};
@@ -73,7 +75,7 @@ pub fn after(
             head: row.head,
             status,
             reason: ending.reason,
-            result: ending.result,
+            result: Arc::unwrap_or_clone(ending.result),
         };
         let id = match last_step {
             Some((_, note)) => EventId { seq: row.seq, k: told(&note.after) },
@@ -113,8 +115,9 @@ fn told<T>(after: &[T]) -> u32 {
 }
 
 fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Error> {
-    let Some(row) = store.row(thread)? else { return Ok(None) };
-    let origin = Origin::from_bytes(&row.origin)
+    let Some(mut row) = store.row(thread)? else { return Ok(None) };
+    // It may hold a large result, and is read only here.
+    let origin = Origin::from_bytes(&std::mem::take(&mut row.origin))
         .map_err(|error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread))?;
     Ok(Some((row, origin)))
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rondo_protocol::Value;
 use rondo_protocol::event::{Event, EventId, Location, What};
 use rondo_protocol::id::ThreadId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::event_log;
 use crate::store::{self, StepStore};
@@ -50,10 +50,20 @@ pub enum SubscribeError {
     Store(#[from] store::Error),
 }
 
+/// How many readers that fell behind read from the store at once: each may meet a large result.
+const REPLAYS: usize = 2;
+
 /// The events of the threads that run in this process.
-#[derive(Default)]
 pub struct Hub {
     topics: Mutex<BTreeMap<ThreadId, Arc<Topic>>>,
+    stored: StoredEvents,
+}
+
+/// The durable events of all threads, from the store.
+#[derive(Clone)]
+pub struct StoredEvents {
+    store: Arc<dyn StepStore>,
+    turns: Arc<Semaphore>,
 }
 
 /// The events of one running thread.
@@ -86,7 +96,7 @@ struct Queue {
 
 /// The events of one thread for one reader.
 pub struct Subscription {
-    store: Arc<dyn StepStore>,
+    stored: StoredEvents,
     thread: ThreadId,
     reader: Arc<Reader>,
     /// The last durable event returned, or the one the reader already knows.
@@ -96,6 +106,17 @@ pub struct Subscription {
 }
 
 impl Hub {
+    /// A hub over `store`.
+    pub fn new(store: Arc<dyn StepStore>) -> Self {
+        let stored = StoredEvents { store, turns: Arc::new(Semaphore::new(REPLAYS)) };
+        Self { topics: Mutex::default(), stored }
+    }
+
+    /// What a reader reads that falls behind.
+    pub fn stored(&self) -> &StoredEvents {
+        &self.stored
+    }
+
     /// Registers a thread that starts to run.
     pub fn open(&self, thread: &ThreadId, topic: Arc<Topic>) {
         self.topics().insert(thread.clone(), topic);
@@ -112,21 +133,16 @@ impl Hub {
     ///
     /// # Errors
     /// If there is no such thread or event.
-    pub fn subscribe(
-        &self,
-        store: &Arc<dyn StepStore>,
-        thread: &ThreadId,
-        after: EventId,
-    ) -> Result<Subscription, SubscribeError> {
+    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
         // Listens first, so that no event is lost between reading the store and listening.
         let topic = self.topics().get(thread).cloned();
         let subscription = match &topic {
-            Some(topic) => topic.subscribe(store, thread, after),
-            None => Subscription::over(store, thread, after),
+            Some(topic) => topic.subscribe(&self.stored, thread, after),
+            None => Subscription::over(&self.stored, thread, after),
         };
         subscription.reader.queue().lags = true;
-        let last =
-            event_log::end(&**store, thread)?.ok_or_else(|| SubscribeError::NoThread { thread: thread.clone() })?;
+        let last = event_log::end(&*self.stored.store, thread)?;
+        let last = last.ok_or_else(|| SubscribeError::NoThread { thread: thread.clone() })?;
         if after > last {
             return Err(SubscribeError::NoEvent { thread: thread.clone(), asked: after, last });
         }
@@ -138,10 +154,21 @@ impl Hub {
     }
 }
 
+impl StoredEvents {
+    async fn after(&self, thread: &ThreadId, after: EventId) -> Result<Option<event_log::Page>, store::Error> {
+        // Never closed.
+        let _turn = self.turns.acquire().await;
+        let (store, thread) = (Arc::clone(&self.store), thread.clone());
+        let reading =
+            tokio::task::spawn_blocking(move || event_log::after(&*store, store.durability(), &thread, after));
+        reading.await.unwrap_or_else(|_| Err(store::Error::Poisoned { what: "the reading broke off".to_owned() }))
+    }
+}
+
 impl Topic {
     /// Events from now on. A reader that falls behind continues from the store after `cursor`.
-    pub fn subscribe(&self, store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Subscription {
-        let subscription = Subscription::over(store, thread, cursor);
+    pub fn subscribe(&self, stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Subscription {
+        let subscription = Subscription::over(stored, thread, cursor);
         subscription.reader.queue().has_ended = false;
         let mut readers = self.readers();
         readers.push(Arc::clone(&subscription.reader));
@@ -265,11 +292,11 @@ fn value_bytes(value: &Value) -> usize {
 }
 
 impl Subscription {
-    fn over(store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Self {
+    fn over(stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Self {
         let reader = Arc::new(Reader::default());
         reader.queue().has_ended = true;
-        let (store, thread) = (Arc::clone(store), thread.clone());
-        Self { store, thread, reader, cursor, replayed: VecDeque::new() }
+        let (stored, thread) = (stored.clone(), thread.clone());
+        Self { stored, thread, reader, cursor, replayed: VecDeque::new() }
     }
 
     /// The next event; `None` when the run has ended and all events were returned, or if there is none.
@@ -332,14 +359,10 @@ impl Subscription {
 
     /// Reads from the store until the reader has caught up with what was left out.
     async fn replay(&mut self) {
-        let (store, thread, after) = (Arc::clone(&self.store), self.thread.clone(), self.cursor);
         let told = self.reader.queue().end;
-        let reading =
-            tokio::task::spawn_blocking(move || event_log::after(&*store, store.durability(), &thread, after)).await;
-        let page = match reading {
-            Ok(Ok(page)) => page.unwrap_or_default(),
-            Ok(Err(error)) => return self.failed(&error),
-            Err(_) => return self.failed(&store::Error::Poisoned { what: "the reading broke off".to_owned() }),
+        let page = match self.stored.after(&self.thread, self.cursor).await {
+            Ok(page) => page.unwrap_or_default(),
+            Err(error) => return self.failed(&error),
         };
         self.replayed.extend(page.events);
         let mut queue = self.reader.queue();
@@ -356,7 +379,7 @@ impl Subscription {
             id: None,
             thread: self.thread.clone(),
             parent: None,
-            durability: self.store.durability(),
+            durability: self.stored.store.durability(),
             at_ms: 0,
             what: What::Error { code: error.code().to_string(), message: error.to_string(), hint: None, place },
         });

@@ -45,8 +45,8 @@ pub(super) use new_store::NewStore;
 pub(super) use salvage::{Examined, examine};
 
 use opening::{
-    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, is_half_made,
-    open_database, promised, recovered, settings,
+    LOG_BYTES, LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect,
+    is_half_made, open_database, promised, recovered, settings,
 };
 
 /// How often a reader retries when the writer has just replaced a file.
@@ -483,7 +483,19 @@ impl RocksTables {
         if let Some(reserve) = &self.reserve {
             reserve.make_room(size_bytes);
         }
-        self.db.write_opt(batch, options).map_err(|error| error.to_string())
+        self.db.write_opt(batch, options).map_err(|error| error.to_string())?;
+        if size_bytes > LOG_BYTES {
+            // RocksDB would write it to tables beside the next write, and hold both in memory.
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in the log to tables.
+    fn flush(&self) -> Result<(), String> {
+        let families = Family::ALL.map(|family| self.family(family));
+        let families: Vec<_> = families.into_iter().flatten().collect();
+        self.db.flush_cfs_opt(&families, &FlushOptions::default()).map_err(|error| error.to_string())
     }
 }
 
@@ -501,9 +513,7 @@ impl WriteTables for RocksTables {
     fn close(&self) -> Result<(), String> {
         self.db.flush_wal(true).map_err(|error| error.to_string())?;
         if self.written_bytes.load(Ordering::Relaxed) > LOG_BYTES_AT_CLOSE {
-            let families = Family::ALL.map(|family| self.family(family));
-            let families: Vec<_> = families.into_iter().flatten().collect();
-            self.db.flush_cfs_opt(&families, &FlushOptions::default()).map_err(|error| error.to_string())?;
+            self.flush()?;
         }
         Ok(())
     }

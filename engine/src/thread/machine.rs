@@ -551,7 +551,7 @@ impl Machine {
     pub(super) fn over(&mut self, part: &Arc<str>, outcome: Outcome, reason: Option<String>, result: Value) {
         self.trunk.end(LanePhase::Over);
         self.end = Some(Arc::clone(part));
-        self.pending.ending = Some(Ending { outcome, reason, result, at_ms: 0 });
+        self.pending.ending = Some(Ending { outcome, reason, result: Arc::new(result), at_ms: 0 });
     }
 
     /// Commits an end or pending changes, without a step.
@@ -589,7 +589,7 @@ impl Machine {
             return;
         }
         let reason = Some("cancelled".to_owned());
-        let ending = Ending { outcome: Outcome::Cancelled, reason, result: Value::Null, at_ms };
+        let ending = Ending { outcome: Outcome::Cancelled, reason, result: Arc::new(Value::Null), at_ms };
         let committed = self.commit_row(Some(ending), out);
         out.extend(committed.err().map(|halt| Action::Stop(self.halted(halt))));
     }

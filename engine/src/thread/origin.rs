@@ -1,5 +1,7 @@
 //! Metadata of a thread that is not hashed: where it came from and how it ended.
 
+use std::sync::Arc;
+
 use rondo_protocol::Value;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
@@ -48,10 +50,26 @@ pub struct Ending {
     pub outcome: Outcome,
     /// The reason, for `fail`.
     pub reason: Option<String>,
-    /// The result of the run.
-    pub result: Value,
+    /// The result of the run. It may be large, and several places need it at once.
+    #[serde(with = "shared")]
+    pub result: Arc<Value>,
     /// Unix milliseconds.
     pub at_ms: u64,
+}
+
+mod shared {
+    use std::sync::Arc;
+
+    use rondo_protocol::Value;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        (**value).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
+        Value::deserialize(deserializer).map(Arc::new)
+    }
 }
 
 /// Why a thread stopped without an end.
@@ -94,7 +112,7 @@ mod tests {
         Origin {
             name: "w".to_owned(),
             started_at_ms: 1,
-            ending: Some(Ending { outcome: Outcome::Done, reason: None, result, at_ms: 2 }),
+            ending: Some(Ending { outcome: Outcome::Done, reason: None, result: Arc::new(result), at_ms: 2 }),
             ..Origin::default()
         }
     }

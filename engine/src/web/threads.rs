@@ -1,6 +1,7 @@
 //! Threads: one, and lists of them, newest first.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use axum::extract::State;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -147,7 +148,7 @@ impl ThreadView {
         let input = has_input.then(|| rebuild::beginning(store, row).map(|begun| begun.start.input)).transpose()?;
         let Origin { started_at_ms, ending, stop, forms, script, recorded, .. } = origin;
         let (ended_at_ms, reason, result) = match ending {
-            Some(ending) => (Some(ending.at_ms), ending.reason, Some(ending.result)),
+            Some(ending) => (Some(ending.at_ms), ending.reason, Some(Arc::unwrap_or_clone(ending.result))),
             None => (None, None, None),
         };
         let forms = if line.status == Status::Waiting { forms } else { Vec::new() };

@@ -209,7 +209,7 @@ impl RunSetup {
         let fault = match ended {
             Ended::Finished(ending) => {
                 let thread::Ending { outcome, reason, result, .. } = ending;
-                (trace.end, trace.reason, trace.result) = (end, reason, result);
+                (trace.end, trace.reason, trace.result) = (end, reason, Arc::unwrap_or_clone(result));
                 outcome.name().clone_into(&mut trace.outcome);
                 None
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::event::Outcome;
@@ -75,7 +76,7 @@ impl LineResult {
         read.status = store.step(thread, row.seq)?.map(|(stored, _)| stored.step.status);
         if let (End::Ended(_), Some(ending)) = (end, origin(&row).and_then(|origin| origin.ending)) {
             read.outcome = Some(ending.outcome);
-            read.result = ending.result;
+            read.result = Arc::unwrap_or_clone(ending.result);
             read.error = (ending.outcome != Outcome::Done).then(|| {
                 let code = if ending.outcome == Outcome::Failed { "fail" } else { "cancelled" };
                 LineError { code: code.to_owned(), message: ending.reason.unwrap_or_default() }

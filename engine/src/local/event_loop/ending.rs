@@ -1,5 +1,7 @@
 //! How a run ends: with the thread, at a stop, or waiting for people.
 
+use std::sync::Arc;
+
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, Outcome, What};
@@ -29,7 +31,7 @@ impl<'a> Driver<'a> {
             head: machine.head(),
             status: machine.status().cloned(),
             reason: ending.reason.clone(),
-            result: ending.result.clone(),
+            result: Value::clone(&ending.result),
         };
         drop(machine);
         self.parts.sink.emit_at(at_ms, finished);
@@ -118,5 +120,5 @@ pub fn status(outcome: Outcome) -> store::Status {
 
 /// The ending of a cancelled thread.
 pub fn cancelled_ending(at_ms: u64) -> Ending {
-    Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Value::Null, at_ms }
+    Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Arc::new(Value::Null), at_ms }
 }

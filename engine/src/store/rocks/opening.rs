@@ -23,12 +23,13 @@ use super::super::{Error, frames};
 use super::{Opened, Remnants as _, RocksTables};
 
 /// Block cache and memtables of one open database together.
-pub(super) const MEMORY_BYTES: usize = 64 << 20;
+pub(super) const MEMORY_BYTES: usize = 40 << 20;
 /// The memtables' share of it.
 const MEMTABLE_BYTES: usize = 24 << 20;
 /// The size of one memtable. The log is replayed at opening, and small memtables keep that short.
 const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
-const LOG_BYTES: u64 = 8 << 20;
+/// The size of the log that RocksDB writes to tables.
+pub(super) const LOG_BYTES: u64 = 8 << 20;
 /// A log longer than this at close is flushed to tables, which the next opening need not replay.
 pub(super) const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
 const OPEN_FILES: i32 = 256;

@@ -269,7 +269,7 @@ impl<'s> Told<'s> {
             expect.insert("outcome".to_owned(), outcome.name().into());
             expect.extend(reason.as_ref().map(|reason| ("reason".to_owned(), reason.as_str().into())));
             if !result.is_null() {
-                expect.insert("result".to_owned(), result.clone());
+                expect.insert("result".to_owned(), Value::clone(result));
             }
         } else {
             // Where the answers end, a person is waited for, or the script has no entry left.

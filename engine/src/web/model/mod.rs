@@ -7,6 +7,8 @@ mod message;
 pub mod responses;
 mod speech;
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -228,7 +230,9 @@ impl Server {
     async fn rest(&self, thread: ThreadId, ended: Ended) -> Result<Rest, Problem> {
         let refused = |code: Code, what: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, what);
         let (forms, result) = match ended {
-            Ended::Finished(ending) if ending.outcome == Outcome::Done => (Vec::new(), ending.result),
+            Ended::Finished(ending) if ending.outcome == Outcome::Done => {
+                (Vec::new(), Arc::unwrap_or_clone(ending.result))
+            }
             Ended::Finished(ending) => {
                 let why = ending.reason.unwrap_or_else(|| ending.outcome.name().to_owned());
                 return Err(refused(Code::ThreadEnded, format!("thread {thread} did not end well: {why}")));
