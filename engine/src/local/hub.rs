@@ -50,8 +50,9 @@ pub enum SubscribeError {
     Store(#[from] store::Error),
 }
 
-/// How many readers that fell behind read from the store at once: each may meet a large result.
-const REPLAYS: usize = 2;
+/// How many readers that fell behind read from the store at once: each may meet a large result, and takes five times
+/// its size.
+const REPLAYS: usize = 1;
 
 /// The events of the threads that run in this process.
 pub struct Hub {

@@ -45,7 +45,9 @@ pub(super) fn scan<R: Read + ?Sized>(
     seqs: RangeInclusive<u64>,
     visit: &mut dyn FnMut(StoredRecord, Note) -> bool,
 ) -> Result<(), Error> {
-    let Some(row) = store.row(thread)? else { return Ok(()) };
+    let Some(mut row) = store.row(thread)? else { return Ok(()) };
+    // It may hold a large result, which no step needs.
+    row.origin = Vec::new();
     let (from, to) = (*seqs.start().max(&1), *seqs.end().min(&row.seq));
     if from > to {
         return Ok(());

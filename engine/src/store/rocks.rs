@@ -469,8 +469,8 @@ impl RocksTables {
     /// Applies all changes or none.
     fn write_with(&self, changes: Vec<Change>, options: &WriteOptions) -> Result<(), String> {
         // A batch that grows is in memory twice, and so is one beside its changes.
-        let size_bytes: usize = changes.iter().map(|change| change.size_bytes() + BATCH_ENTRY_BYTES).sum();
-        let mut batch = WriteBatch::with_capacity_bytes(BATCH_ENTRY_BYTES + size_bytes);
+        let most_bytes: usize = changes.iter().map(|change| change.size_bytes() + BATCH_ENTRY_BYTES).sum();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_ENTRY_BYTES + most_bytes);
         for Change { family, key, value } in changes {
             let family = self.family(family).map_err(|error| error.to_string())?;
             match value {

@@ -23,7 +23,7 @@ use super::super::{Error, frames};
 use super::{Opened, Remnants as _, RocksTables};
 
 /// Block cache and memtables of one open database together.
-pub(super) const MEMORY_BYTES: usize = 40 << 20;
+pub(super) const MEMORY_BYTES: usize = 32 << 20;
 /// The memtables' share of it.
 const MEMTABLE_BYTES: usize = 24 << 20;
 /// The size of one memtable. The log is replayed at opening, and small memtables keep that short.
