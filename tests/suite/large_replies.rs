@@ -1,8 +1,8 @@
-//! The memory that large replies share: one at a time is read, until its step is committed.
+//! The memory that large replies share: one at a time is read, until its step is committed or its result is taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::model::{Deltas, Model};
@@ -113,4 +113,24 @@ async fn a_visit_that_waits_for_a_tool_has_given_its_memory_back() {
     for (_, ended) in tokio::time::timeout(PATIENCE, join_all(runs)).await.unwrap() {
         assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
     }
+}
+
+#[tokio::test]
+async fn a_result_that_nobody_takes_holds_others_up_for_a_second_and_no_longer() {
+    let engine = Engine::new(Arc::new(MemoryStore::default()), Arc::new(SystemEnv::default()), registry());
+    let workflow = checked(&WORKFLOW.replace(", tools: [meet]", ""));
+    let model = Arc::new(Large::default());
+    let start = || start(&engine, &workflow, Value::empty_object(), Arc::clone(&model) as _);
+    let mut first = start().await;
+    while first.events.recv().await.is_some() {}
+    let began = Instant::now();
+    let second = start().await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let read = model.read.load(Ordering::Relaxed);
+    assert!(read == 1 || began.elapsed() > Duration::from_secs(1), "the first result is not taken yet");
+    let (_, ended) = tokio::time::timeout(PATIENCE, follow(second)).await.unwrap();
+    assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
+    assert!(matches!(first.ended().await, Ended::Finished(_)));
 }

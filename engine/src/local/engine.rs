@@ -20,7 +20,7 @@ use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::limits::{self, RaisedLimits};
 use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
-use super::reply_memory::ReplyMemory;
+use super::reply_memory::{ReplyMemory, ResultMemory};
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
 use crate::conversation::{Steps, rebuild};
@@ -595,7 +595,8 @@ impl Engine {
             let _leaving = leaving;
             sink.emit(told);
             drop(sink);
-            Box::pin(run.go()).await
+            let (ended, memory) = Box::pin(run.go()).await;
+            (ended, ResultMemory::new(memory))
         });
         Ok(ThreadHandle { thread, events, stopper, task })
     }

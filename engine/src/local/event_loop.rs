@@ -106,13 +106,17 @@ pub enum Ended {
 }
 
 impl Run {
-    /// Runs the thread until it ends or stops. Every exit leaves the store consistent.
-    pub async fn go(self) -> Ended {
+    /// Runs the thread until it ends or stops. Every exit leaves the store consistent. Returns the memory of the
+    /// replies that its end follows from, too.
+    pub(super) async fn go(self) -> (Ended, Vec<Reservation>) {
         let Self { parts, row, origin, machine, first, may_be_journaled, answer } = self;
         let store: &dyn store::Read = &*parts.store;
         let steps = match Steps::new(store, parts.thread.clone(), row.start, &parts.workflow) {
             Ok(steps) => steps,
-            Err(error) => return Ended::Stopped(Fault::new(Code::UnfitThread, FaultClass::Denied, error.to_string())),
+            Err(error) => {
+                let fault = Fault::new(Code::UnfitThread, FaultClass::Denied, error.to_string());
+                return (Ended::Stopped(fault), Vec::new());
+            }
         };
         let driver = Driver {
             steps,
@@ -125,8 +129,11 @@ impl Run {
             transcripts: Mutex::default(),
             journaled: Mutex::new(may_be_journaled.then(BTreeSet::new)),
             answer: Mutex::new(answer),
+            committed: Mutex::default(),
         };
-        driver.drive(first).await
+        let ended = driver.drive(first).await;
+        let committed = std::mem::take(&mut *lock(&driver.committed));
+        (ended, committed)
     }
 }
 
@@ -151,6 +158,8 @@ struct Driver<'a> {
     journaled: Mutex<Option<BTreeSet<LanePath>>>,
     /// A person's answer that no form has taken yet.
     answer: Mutex<Option<PersonAnswer>>,
+    /// The memory of replies that were committed just now.
+    committed: Mutex<Vec<Reservation>>,
 }
 
 /// What the store holds of the thread beside its steps.
@@ -223,6 +232,7 @@ impl<'a> Driver<'a> {
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
+            lock(&self.committed).clear();
             let own =
                 lock(&self.answer).take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
             if let Some(answer) = own {
@@ -248,7 +258,8 @@ impl<'a> Driver<'a> {
                 biased;
                 Some((version, seq, committed)) = run.commits.next() => match committed {
                     Ok(()) => {
-                        run.memory.retain(|(of, _)| *of > version);
+                        let committed = run.memory.extract_if(.., |(of, _)| *of <= version);
+                        lock(&self.committed).extend(committed.map(|(_, memory)| memory));
                         self.steps.synced(seq);
                         run.actions.extend(self.on(Input::Synced { version }));
                     }

@@ -1,12 +1,13 @@
 //! The memory for model replies, which all threads of a process share.
 //!
 //! Each reply has a limit, but their sum has none, and an answer is in memory several times over until its step is
-//! committed. So a reply reserves memory before it is read further, and the reservation lasts until the commit. The
-//! first [`FREE_BYTES`] of a reply are free, so that ordinary replies never wait. Behind them, replies share
-//! [`SHARED_BYTES`]; when these are used up, one reply at a time may grow beyond them. It can always end, so those that
-//! wait do not wait for each other.
+//! committed. So a reply reserves memory before it is read further, and the reservation lasts until the commit, or, if
+//! that ends the thread, until its result is taken. The first [`FREE_BYTES`] of a reply are free, so that ordinary
+//! replies never wait. Behind them, replies share [`SHARED_BYTES`]; when these are used up, one reply at a time may grow
+//! beyond them. It can always end, so those that wait do not wait for each other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,6 +19,10 @@ const STEP_BYTES: usize = 64 << 10;
 
 /// The memory that replies share beyond what is free.
 const SHARED_BYTES: usize = 2 << 20;
+
+/// How long the result of a thread that has ended may wait for who started it. Nobody has to take it, so it must not
+/// hold up others for longer.
+const RESULT_WAITS: Duration = Duration::from_secs(1);
 
 /// The memory for replies.
 #[derive(Debug, Clone)]
@@ -78,6 +83,35 @@ impl Reservation {
     /// Gives everything back.
     pub(super) fn release(&mut self) {
         *self = self.memory.reservation();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.steps.is_none() && self.turn.is_none()
+    }
+}
+
+/// What the result of a thread has reserved: until it is dropped, and at most for [`RESULT_WAITS`].
+#[derive(Debug)]
+pub(super) struct ResultMemory {
+    _kept: Arc<Mutex<Vec<Reservation>>>,
+}
+
+impl ResultMemory {
+    /// Keeps reservations, within a runtime.
+    pub(super) fn new(mut reservations: Vec<Reservation>) -> Self {
+        reservations.retain(|reservation| !reservation.is_empty());
+        let is_empty = reservations.is_empty();
+        let kept = Arc::new(Mutex::new(reservations));
+        if !is_empty {
+            let waiting = Arc::downgrade(&kept);
+            tokio::spawn(async move {
+                tokio::time::sleep(RESULT_WAITS).await;
+                if let Some(kept) = waiting.upgrade() {
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
+            });
+        }
+        Self { _kept: kept }
     }
 }
 

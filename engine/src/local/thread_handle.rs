@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::hub::Subscription;
+use super::reply_memory::ResultMemory;
 use super::{Ended, Engine};
 use crate::shared_store::SharedStore;
 use crate::thread::Ending;
@@ -95,7 +96,7 @@ pub struct ThreadHandle {
     pub events: Subscription,
     /// Stops it.
     pub stopper: Stopper,
-    pub(super) task: JoinHandle<Ended>,
+    pub(super) task: JoinHandle<(Ended, ResultMemory)>,
 }
 
 impl ThreadHandle {
@@ -103,7 +104,7 @@ impl ThreadHandle {
     pub async fn ended(mut self) -> Ended {
         self.events.close();
         match self.task.await {
-            Ok(ended) => ended,
+            Ok((ended, _)) => ended,
             Err(error) => Ended::Stopped(Fault::new(
                 Code::Interrupted,
                 FaultClass::Cancelled,
