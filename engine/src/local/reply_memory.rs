@@ -43,7 +43,7 @@ impl Default for ReplyMemory {
 impl ReplyMemory {
     /// A reservation of what is free.
     pub(super) fn reservation(&self) -> Reservation {
-        Reservation { memory: self.clone(), taken: 0, steps: None, turn: None }
+        Reservation { memory: self.clone(), steps: None, turn: None }
     }
 }
 
@@ -51,8 +51,6 @@ impl ReplyMemory {
 #[derive(Debug)]
 pub(super) struct Reservation {
     memory: ReplyMemory,
-    /// How many steps it has taken.
-    taken: usize,
     steps: Option<OwnedSemaphorePermit>,
     turn: Option<OwnedSemaphorePermit>,
 }
@@ -63,17 +61,14 @@ impl Reservation {
     /// # Cancel safety
     /// Dropping the future keeps what was reserved.
     pub(super) async fn grow_to(&mut self, bytes: usize) {
-        while self.turn.is_none() && bytes > FREE_BYTES + self.taken * STEP_BYTES {
+        while self.turn.is_none() && bytes > self.reserved_bytes() {
             // Neither is ever closed.
             tokio::select! {
                 biased;
-                Ok(step) = Arc::clone(&self.memory.steps).acquire_owned() => {
-                    self.taken += 1;
-                    match &mut self.steps {
-                        Some(steps) => steps.merge(step),
-                        none => *none = Some(step),
-                    }
-                }
+                Ok(step) = Arc::clone(&self.memory.steps).acquire_owned() => match &mut self.steps {
+                    Some(steps) => steps.merge(step),
+                    none => *none = Some(step),
+                },
                 Ok(turn) = Arc::clone(&self.memory.turn).acquire_owned() => self.turn = Some(turn),
                 else => return,
             }
@@ -83,6 +78,10 @@ impl Reservation {
     /// Gives everything back.
     pub(super) fn release(&mut self) {
         *self = self.memory.reservation();
+    }
+
+    fn reserved_bytes(&self) -> usize {
+        FREE_BYTES + STEP_BYTES * self.steps.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
     fn is_empty(&self) -> bool {
