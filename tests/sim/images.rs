@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use rondo_engine::conversation::rebuild;
+use rondo_engine::store::folder::{self, FolderState};
 use rondo_engine::store::{self, Options, Read, RocksReader, RocksStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -189,8 +190,9 @@ impl Workload {
     }
 
     fn read(&self, store: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
-        let is_nothing = !store.exists() || store::is_unwritten(store).map_err(|error| format!("to look: {error}"))?;
-        if is_nothing || !acknowledged.has_started && !store.join("db").exists() {
+        let looked = folder::look(store).and_then(|found| Ok((found, store::is_unwritten(store)?)));
+        let (found, is_unwritten) = looked.map_err(|error| format!("to look: {error}"))?;
+        if found == FolderState::Nothing || is_unwritten {
             return if acknowledged.has_started { Err("there is no store".to_owned()) } else { Ok(()) };
         }
         let (reader, _) = RocksReader::open(store).map_err(|error| format!("to read: {error}"))?;

@@ -22,7 +22,7 @@ use super::manifest::Position;
 use super::{Error, folder};
 
 /// The anchor's file in a store's folder.
-const FILE: &str = "anchor";
+pub(super) const FILE: &str = "anchor";
 
 /// A slot fills a sector, which devices write atomically.
 const SLOT_BYTES: usize = 512;

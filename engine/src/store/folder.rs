@@ -18,7 +18,7 @@ use super::recovery::{DAMAGED, DATABASE};
 use crate::durable_folder;
 
 /// The file that identifies the owner.
-const OWNER: &str = "owner";
+pub(super) const OWNER: &str = "owner";
 /// The same while it is written.
 const NEW_OWNER: &str = "owner.new";
 /// Keeps the store out of a project's version control.

@@ -11,12 +11,7 @@ use std::time::Duration;
 use super::{Error, folder};
 
 /// The file that names the holder.
-const FILE: &str = "lock";
-
-/// Whether a writer has ever started a store in `folder`.
-pub(super) fn is_there(folder: &Path) -> bool {
-    folder.join(FILE).exists()
-}
+pub(super) const FILE: &str = "lock";
 
 /// [`holder`] takes the lock briefly; an opener that collides with it tries again.
 const ATTEMPTS: u32 = 5;

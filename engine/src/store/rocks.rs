@@ -202,8 +202,10 @@ pub struct RocksReader {
 /// # Errors
 /// If the folder cannot be read.
 pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
+    // Each is made before the database, and a loss of power may leave any of them.
+    let has_begun = [lock::FILE, folder::OWNER, anchor::FILE].iter().any(|name| folder.join(name).exists());
     let promised = promised(folder, &mut Opened::default())?;
-    if !lock::is_there(folder) || promised.is_some_and(|promised| promised.ledger.batches > 0) {
+    if !has_begun || promised.is_some_and(|promised| promised.ledger.batches > 0) {
         return Ok(false);
     }
     let database = folder.join(DATABASE);

@@ -286,3 +286,28 @@ fn a_database_whose_making_was_cut_short_is_no_store_yet_and_is_made_whole() {
         assert_eq!(read_all(&place), Ok(0));
     }
 }
+
+/// What an opening makes before the database.
+const FIRST: [&str; 3] = ["lock", "owner", "anchor"];
+
+#[test]
+fn an_opening_that_lost_its_power_is_no_store_yet_whichever_files_are_left() {
+    let around = tempfile::tempdir().unwrap();
+    for left in 1..1_u8 << FIRST.len() {
+        let place = around.path().join(left.to_string());
+        std::fs::create_dir(&place).unwrap();
+        for (at, name) in FIRST.iter().enumerate() {
+            if left & 1 << at != 0 {
+                std::fs::write(place.join(name), "").unwrap();
+            }
+        }
+        assert_eq!(is_unwritten(&place), Ok(true), "{left:b}");
+        drop(open(&place).unwrap());
+        assert_eq!(is_unwritten(&place), Ok(false), "{left:b}");
+    }
+    // Another folder is not taken for one.
+    let other = around.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("letter.txt"), "").unwrap();
+    assert_eq!(is_unwritten(&other), Ok(false));
+}
