@@ -67,7 +67,7 @@ pub struct StoredEvents {
     turns: Arc<Semaphore>,
 }
 
-/// The events of one running thread.
+/// The events of one running thread, or of several.
 #[derive(Default)]
 pub struct Topic {
     readers: Mutex<Vec<Arc<Reader>>>,
@@ -105,6 +105,9 @@ pub struct Subscription {
     /// Events read from the store and not returned yet.
     replayed: VecDeque<Event>,
 }
+
+/// What one reader hears of a topic, without the log behind it.
+pub struct Listener(Arc<Reader>);
 
 impl Hub {
     /// A hub over `store`.
@@ -169,12 +172,20 @@ impl StoredEvents {
 impl Topic {
     /// Events from now on. A reader that falls behind continues from the store after `cursor`.
     pub fn subscribe(&self, stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Subscription {
-        let subscription = Subscription::over(stored, thread, cursor);
-        subscription.reader.queue().has_ended = false;
+        Subscription::of(stored, thread, cursor, self.with(Reader::default()))
+    }
+
+    /// What is heard from now on, for a reader that misses some if it falls behind.
+    pub fn listen(&self) -> Listener {
+        Listener(self.with(Reader::default()))
+    }
+
+    fn with(&self, reader: Reader) -> Arc<Reader> {
+        let reader = Arc::new(reader);
         let mut readers = self.readers();
-        readers.push(Arc::clone(&subscription.reader));
+        readers.push(Arc::clone(&reader));
         self.heard_by.store(readers.len(), Ordering::Release);
-        subscription
+        reader
     }
 
     fn end(&self) {
@@ -200,8 +211,8 @@ impl Topic {
         self.take(event, true);
     }
 
-    /// The same for an event of a child thread, which has a log of its own: a reader that falls behind misses it here.
-    pub(super) fn hear_of_child(&self, event: Event) {
+    /// The same for an event of another thread, which has a log of its own: a reader that falls behind misses it here.
+    pub fn hear_of_other(&self, event: Event) {
         self.take(event, false);
     }
 
@@ -225,6 +236,12 @@ impl Topic {
 impl Reader {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        let mut queue = self.queue();
+        (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
+        queue.events.clear();
     }
 }
 
@@ -293,11 +310,15 @@ fn value_bytes(value: &Value) -> usize {
 }
 
 impl Subscription {
+    /// One of a thread that does not run here.
     fn over(stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Self {
         let reader = Arc::new(Reader::default());
         reader.queue().has_ended = true;
-        let (stored, thread) = (stored.clone(), thread.clone());
-        Self { stored, thread, reader, cursor, replayed: VecDeque::new() }
+        Self::of(stored, thread, cursor, reader)
+    }
+
+    fn of(stored: &StoredEvents, thread: &ThreadId, cursor: EventId, reader: Arc<Reader>) -> Self {
+        Self { stored: stored.clone(), thread: thread.clone(), reader, cursor, replayed: VecDeque::new() }
     }
 
     /// The next event; `None` when the run has ended and all events were returned, or if there is none.
@@ -352,9 +373,7 @@ impl Subscription {
 
     /// Closes the subscription: nothing is queued any more.
     pub fn close(&mut self) {
-        let mut queue = self.reader.queue();
-        (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
-        queue.events.clear();
+        self.reader.close();
         self.replayed.clear();
     }
 
@@ -388,8 +407,66 @@ impl Subscription {
     }
 }
 
+impl Listener {
+    /// The next event.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn recv(&mut self) -> Event {
+        loop {
+            let next = self.0.queue().pop();
+            match next {
+                Some(event) => return Arc::unwrap_or_clone(event),
+                None => self.0.ready.notified().await,
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::event::Durability;
+    use rondo_protocol::object::Outcome;
+
+    use super::*;
+
+    fn finished(number: u128, result: &Value) -> Event {
+        let result = result.clone();
+        let what = What::ThreadFinished { outcome: Outcome::Done, head: None, status: None, reason: None, result };
+        let (id, thread) = (Some(EventId { seq: 1, k: 1 }), ThreadId::from_parts(0, number));
+        Event { id, thread, parent: None, durability: Durability::Memory, at_ms: 0, what }
+    }
+
+    #[tokio::test]
+    async fn a_suspended_listener_holds_a_queue_and_no_more() {
+        let topic = Topic::default();
+        let mut listener = topic.listen();
+        let result = Value::from("x".repeat(1 << 20));
+        for number in 0..100 {
+            topic.hear_of_other(finished(number, &result));
+        }
+        assert!(listener.0.queue().size_bytes <= QUEUE_BYTES);
+        for number in 0..QUEUE_BYTES as u128 >> 20 {
+            assert_eq!(listener.recv().await, finished(number, &result));
+        }
+        // It goes on with what comes next, also with one that is larger than the queue.
+        let large = Value::from("x".repeat(2 * QUEUE_BYTES));
+        topic.hear_of_other(finished(100, &large));
+        assert_eq!(listener.recv().await, finished(100, &large));
+        drop(listener);
+        topic.hear_of_other(finished(101, &result));
+        assert!(!topic.is_heard());
     }
 }

@@ -84,7 +84,7 @@ impl Sink {
     /// Passes on an event of a child thread.
     pub fn pass_on_of_child(&self, event: Event) {
         if self.topic.is_heard() {
-            self.topic.hear_of_child(event);
+            self.topic.hear_of_other(event);
         }
     }
 

@@ -14,7 +14,6 @@ use futures_util::stream::{self, Stream};
 use rondo_protocol::event::{Event, EventId, What};
 use rondo_protocol::id::ThreadId;
 use serde::Deserialize;
-use tokio::sync::broadcast;
 
 use super::Server;
 use super::params::{Path, Query, invalid};
@@ -166,23 +165,16 @@ impl Follower {
 /// `GET /events`: the live events of all threads that this server runs. A client that falls behind misses some, and
 /// can read them from the thread's own stream.
 pub async fn of_all(State(server): State<Server>) -> Response {
-    let receiver = server.live.subscribe();
-    let ending = server.ending.clone();
-    streamed(stream::unfold((receiver, ending), async |(mut receiver, ending)| {
+    let heard = (server.live.listen(), server.ending.clone());
+    streamed(stream::unfold(heard, async |(mut listener, ending)| {
         loop {
-            let next = tokio::select! {
-                next = receiver.recv() => next,
+            let event = tokio::select! {
+                event = listener.recv() => event,
                 () = ending.cancelled() => return None,
             };
-            match next {
-                // Ids are those of one thread's log.
-                Ok(event) => {
-                    if let Some(written) = written(&Event { id: None, ..Event::clone(&event) }) {
-                        return Some((Ok(written), (receiver, ending)));
-                    }
-                }
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return None,
+            // Ids are those of one thread's log.
+            if let Some(written) = written(&Event { id: None, ..event }) {
+                return Some((Ok(written), (listener, ending)));
             }
         }
     }))

@@ -35,10 +35,8 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::Event;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::ThreadHandle;
@@ -48,15 +46,13 @@ use crate::host::Host;
 use crate::host::consent::ConsentSource;
 use crate::host::settings_files::SettingsFiles;
 use crate::host::store_access::DrivenThreads;
+use crate::local::Topic;
 use crate::store::Read;
 use access::Token;
 use body::Json;
 use problem::Problem;
 
 pub use openings::listen;
-
-/// How many live events wait for a reader of all threads before it misses some.
-const LIVE_EVENTS: usize = 4096;
 
 /// What pages may load: only what this server sends, and nothing inline.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
@@ -77,7 +73,7 @@ pub struct Inner {
     /// The host names that requests may name besides addresses and `localhost`.
     names: Vec<String>,
     /// Live events of the threads that run here.
-    live: broadcast::Sender<Arc<Event>>,
+    live: Topic,
     /// Cancelled when the server is told to end.
     ending: CancellationToken,
     /// Cancelled once its runs have ended.
@@ -111,7 +107,6 @@ impl std::ops::Deref for Server {
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { host, files, settings, here, by, token, names, ending } = parts;
-        let (live, _) = broadcast::channel(LIVE_EVENTS);
         let repeats = tokio::sync::Mutex::default();
         Self(Arc::new(Inner {
             host,
@@ -121,7 +116,7 @@ impl Server {
             by,
             token,
             names,
-            live,
+            live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
             repeats,
@@ -208,8 +203,7 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             while let Some(event) = handle.events.recv().await {
-                // Nobody may be listening.
-                let _ = server.live.send(Arc::new(event));
+                server.live.hear_of_other(event);
             }
             handle.ended().await
         });

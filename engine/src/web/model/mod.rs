@@ -203,7 +203,7 @@ impl Server {
                     // A client that is gone is seen above.
                     let _ = sender.send(told).await;
                 }
-                let _ = server.live.send(std::sync::Arc::new(event));
+                server.live.hear_of_other(event);
             }
             let ended = handle.ended().await;
             let rest = server.rest(thread, ended).await.map(|rest| {
