@@ -150,14 +150,28 @@ graph:
 
 #[test]
 fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for() {
+    fills_up(false);
+}
+
+#[test]
+fn on_a_disk_that_fills_up_a_process_beside_the_holder_asks_for_no_more() {
+    fills_up(true);
+}
+
+/// Fills the disk under a run, which another process may hold the store for.
+fn fills_up(has_holder: bool) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can make a file system of a given size");
         return;
     }
     let place = Place::new();
     place.file("long/workflow.yaml", LONG);
-    let answers = format!("  - {{ delay_ms: 20, status: done, body: \"{}\" }}\n", "word ".repeat(40)).repeat(60);
-    place.file("long/script.yaml", format!("talker:\n{answers}listener:\n{answers}"));
+    let answers = |delay_ms: u64| {
+        let body = "word ".repeat(40);
+        format!("  - {{ delay_ms: {delay_ms}, status: done, body: \"{body}\" }}\n").repeat(60)
+    };
+    place.file("long/script.yaml", format!("talker:\n{0}listener:\n{0}", answers(20)));
+    place.file("slow.yaml", format!("talker:\n{0}listener:\n{0}", answers(600_000)));
     let (disk, store) = (place.path().join("disk"), place.path().join("disk/store"));
     let words = |words: &[&str]| {
         let all = [words, &["--json", "--store", store.to_str().unwrap()]].concat();
@@ -166,7 +180,13 @@ fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for
     let whole = head(&place.run(["run", "long", "--offline", "--json"]).exits(0));
 
     let on = Disk::new(&disk, 96 << 10);
+    let holder = has_holder.then(|| {
+        let mut holder = place.start(words(&["run", "long", "--script", "slow.yaml"]));
+        holder.event("step_started");
+        holder
+    });
     let mut run = place.start(words(&["run", "long", "--offline"]));
+    let thread = run.event("thread_started")["thread"].as_str().unwrap().to_owned();
     run.event("step_committed");
     let other = disk.join("other");
     let mut taken = std::fs::File::create(&other).unwrap();
@@ -178,19 +198,22 @@ fn on_a_disk_that_fills_up_what_is_in_flight_is_written_and_no_more_is_asked_for
     assert_eq!(error["code"], "RN1310", "{error}");
     assert!(error["hint"].as_str().unwrap().contains("make room on that disk, then `rondo resume "), "{error}");
     // Every step that was asked for is there, and the thread says why it stopped.
-    let shown = place.run(words(&["show", "last"])).exits(0);
+    let shown = place.run(words(&["show", &thread])).exits(0);
     assert_eq!(shown.event("thread")["status"], "stopped");
     assert_eq!(shown.event("thread")["in_flight"], serde_json::Value::Null);
     // As long as almost nothing is free, nothing more is asked for.
     fill();
     let size = std::fs::metadata(&other).unwrap().len();
     std::fs::File::options().write(true).open(&other).unwrap().set_len(size - (6 << 20)).unwrap();
-    let again = place.run(words(&["resume", "--offline"])).exits(9);
+    let again = place.run(words(&["resume", &thread, "--offline"])).exits(9);
     assert_eq!(again.event("error")["code"], "RN1310");
     assert!(again.events("step_committed").is_empty());
     place.run(words(&["fsck"])).exits(0);
     std::fs::File::create(&other).unwrap();
-    assert_eq!(head(&place.run(words(&["resume", "--offline"])).exits(0)), whole);
+    assert_eq!(head(&place.run(words(&["resume", &thread, "--offline"])).exits(0)), whole);
+    if let Some(holder) = holder {
+        holder.kill();
+    }
     drop(on);
 }
 

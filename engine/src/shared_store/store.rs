@@ -457,11 +457,10 @@ impl WriteStore for SharedStore {
         self.inner.opening.durability
     }
 
-    /// The holder alone knows, so another process that works on a full disk is told by its writes.
     fn has_room(&self) -> bool {
         match &*self.access() {
             Access::Local(local) => WriteStore::has_room(&local.service.store),
-            Access::Remote(_) | Access::Closed => true,
+            Access::Remote(_) | Access::Closed => store::has_room_beside(&self.inner.opening.folder),
         }
     }
 }

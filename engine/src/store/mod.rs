@@ -48,6 +48,7 @@ pub use error::{Damage, Error, IF_DAMAGED};
 pub(crate) use keys::Family;
 pub use lock::holder;
 pub use memory::MemoryStore;
+pub(crate) use reserve::has_room_beside;
 pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
 pub use row::{Base, LaneRow, Parent, Raised, Row, Status, rows_after};
 

@@ -5,7 +5,7 @@
 //! [`has_room`](Reserve::has_room) is `false`, and nobody begins what costs money. It is made again when there is room.
 //! A disk that is small from the beginning gets none. That the reserve cannot be made or given up is no error.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -46,8 +46,7 @@ impl Reserve {
     pub(super) fn found(folder: &Path) -> Self {
         let reserve = Self { folder: folder.to_owned(), state: Mutex::new(State::Absent) };
         if let Ok(found) = fs::metadata(reserve.path()) {
-            let is_kept = folder::device_bytes(&found) >= RESERVE_BYTES;
-            *reserve.state.lock() = if is_kept { State::Kept } else { State::GivenUp };
+            *reserve.state.lock() = if is_kept(&found) { State::Kept } else { State::GivenUp };
         }
         reserve.make_room(0);
         reserve
@@ -67,7 +66,10 @@ impl Reserve {
     pub(super) fn make_room(&self, size_bytes: u64) {
         let mut state = self.state.lock();
         let needed = size_bytes.saturating_mul(COPIES).saturating_add(SLACK_BYTES);
-        if *state == State::Kept && self.free_bytes().is_some_and(|free| free < needed) {
+        if *state == State::GivenUp {
+            *state = self.made(ENOUGH, State::GivenUp);
+        }
+        if *state == State::Kept && !has_free(&self.folder, needed) {
             // A new file without room, so that the next opening knows. If that fails, the reserve is gone in any case.
             let _ = fs::remove_file(self.path()).and_then(|()| self.file());
             *state = State::GivenUp;
@@ -84,8 +86,7 @@ impl Reserve {
 
     /// Makes the reserve if that many times its size is free beside it, and says what it is then: `otherwise` without room.
     fn made(&self, times: u64, otherwise: State) -> State {
-        let wanted = RESERVE_BYTES.saturating_mul(times.saturating_add(1));
-        if self.free_bytes().is_some_and(|free| free < wanted) {
+        if !has_free(&self.folder, RESERVE_BYTES.saturating_mul(times.saturating_add(1))) {
             return otherwise;
         }
         let made = self.file().and_then(|file| Ok(fallocate(file, FallocateFlags::KEEP_SIZE, 0, RESERVE_BYTES)?));
@@ -104,10 +105,19 @@ impl Reserve {
     fn path(&self) -> PathBuf {
         self.folder.join(FILE)
     }
+}
 
-    /// What a user may still write to the disk of the store.
-    fn free_bytes(&self) -> Option<u64> {
-        let disk = statvfs(&self.folder).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
+/// Whether the store in `folder` has room, as far as a process sees that does not hold it.
+pub(crate) fn has_room_beside(folder: &Path) -> bool {
+    let is_given_up = fs::metadata(folder.join(FILE)).is_ok_and(|found| !is_kept(&found));
+    !is_given_up || has_free(folder, RESERVE_BYTES.saturating_mul(ENOUGH.saturating_add(1)))
+}
+
+fn is_kept(found: &Metadata) -> bool {
+    folder::device_bytes(found) >= RESERVE_BYTES
+}
+
+/// Whether a user may still write that much to the disk of the store, or the system does not say.
+fn has_free(folder: &Path, size_bytes: u64) -> bool {
+    statvfs(folder).ok().is_none_or(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= size_bytes)
 }
