@@ -23,11 +23,16 @@ use crate::trace;
 /// Of so many images one is continued by the real binary, which costs as much as reading ten.
 const CONTINUED_OF: usize = 12;
 
+/// Of so many images one is of the opening, which is short and makes every file.
+const OPENINGS_OF: usize = 4;
+
 /// A run whose power is lost.
 pub struct Workload {
     name: &'static str,
     words: Vec<String>,
     run: Run,
+    /// Where the record has got to when the run first says something.
+    opening: usize,
     /// The thread's last step before the run, if it was there.
     before: Option<u64>,
     /// The digest of each step, by its number, as the whole run committed them.
@@ -100,7 +105,8 @@ impl Workload {
                 _ => {}
             }
         }
-        Self { name, words, run, before, steps, head }
+        let opening = (1..run.end()).find(|cut| !run.said(*cut).is_empty()).unwrap_or(run.end());
+        Self { name, words, run, opening, before, steps, head }
     }
 
     /// Without a loss of power the record gives the files that are there, or it missed something.
@@ -148,7 +154,8 @@ impl Workload {
     /// The image of that number.
     pub fn image(&self, number: u64) -> Image {
         let mut random = Random::of(seed(), number);
-        let cut = random.below(self.run.end());
+        let of_opening = random.is_one_in(1, OPENINGS_OF);
+        let cut = random.below(if of_opening { self.opening } else { self.run.end() });
         let names = if random.is_one_in(1, 2) { Names::Any } else { Names::Journaled };
         let pending = self.run.pending(cut, names);
         let mut image = Image { cut, names, lost: [].into(), torn: None, is_sized: random.is_one_in(1, 4) };
