@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use super::error::Damage;
 use super::{Error, folder, frames};
 
+/// The file that names the current manifest. A database without it was not made whole, or is damaged.
+pub(super) const CURRENT: &str = "CURRENT";
+
 /// The position of a database's manifests, which determines the live tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
@@ -41,7 +44,7 @@ fn name(number: u64) -> String {
 /// # Errors
 /// [`Error::Damaged`] if none is named, [`Error::Io`].
 pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
-    let path = database.join("CURRENT");
+    let path = database.join(CURRENT);
     let mut text = String::new();
     match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| file.take(64).read_to_string(&mut text))
     {

@@ -45,8 +45,8 @@ pub(super) use new_store::NewStore;
 pub(super) use salvage::{Examined, examine};
 
 use opening::{
-    LOG_BYTES, LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect,
-    is_half_made, open_database, promised, recovered, settings,
+    LOG_BYTES, LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, inspect, is_half_made,
+    is_made, open_database, promised, recovered, settings,
 };
 
 /// How often a reader retries when the writer has just replaced a file.
@@ -209,7 +209,12 @@ pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
         return Ok(false);
     }
     let database = folder.join(DATABASE);
-    Ok(!has_database(&database)? || promised.is_some() && is_half_made(&database)?)
+    match is_made(&database, promised) {
+        Ok(true) => Ok(promised.is_some() && is_half_made(&database)?),
+        Ok(false) => Ok(true),
+        Err(Error::Damaged(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 impl RocksReader {
@@ -222,7 +227,7 @@ impl RocksReader {
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
         let database = folder.join(DATABASE);
-        if !has_database(&database)? {
+        if !is_made(&database, promised)? {
             return Err(match promised {
                 Some(Promise { ledger, .. }) if ledger.batches > 0 => Ledger::default().falls_short_of(ledger),
                 _ => Error::Io { path: folder.display().to_string(), what: "there is no store".to_owned() },

@@ -19,7 +19,7 @@ use super::super::keys::Family;
 use super::super::manifest::{self, Position};
 use super::super::recovery::{Copy, DATABASE};
 use super::super::writer::Failure;
-use super::super::{Error, frames};
+use super::super::{Error, folder, frames};
 use super::{Opened, Remnants as _, RocksTables};
 
 /// Block cache and memtables of one open database together.
@@ -56,12 +56,34 @@ pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Prom
     Ok(None)
 }
 
-pub(super) fn has_database(database: &Path) -> Result<bool, Error> {
-    let current = database.join("CURRENT");
+fn has_database(database: &Path) -> Result<bool, Error> {
+    let current = database.join(manifest::CURRENT);
     match current.try_exists() {
         Ok(exists) => Ok(exists),
         Err(error) => Err(Error::io(&current, &error)),
     }
+}
+
+/// Whether there is a database that can be opened. One that was never made whole counts as none only if the anchor shows
+/// that nothing was acknowledged in it: RocksDB would make another over it, and delete its tables.
+pub(super) fn is_made(database: &Path, promised: Option<Promise>) -> Result<bool, Error> {
+    let is_made = has_database(database)?;
+    if is_made || promised.is_some() || !holds_data(database)? {
+        return Ok(is_made);
+    }
+    let name = manifest::CURRENT;
+    let what = format!(
+        "{name}, which names the database's list of tables, is missing, and without the anchor it is not known which \
+         tables and logs count; nothing has been deleted"
+    );
+    Err(Damage::new(what).in_file(format!("{DATABASE}/{name}")).into())
+}
+
+fn holds_data(database: &Path) -> Result<bool, Error> {
+    if !database.is_dir() {
+        return Ok(false);
+    }
+    Ok(!folder::files(database, folder::TABLE)?.is_empty() || !frames::logs(database)?.is_empty())
 }
 
 /// Examines the database without changing it. Returns its state, which is at least `promised`, or `None` if there is
@@ -69,7 +91,7 @@ pub(super) fn has_database(database: &Path) -> Result<bool, Error> {
 pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Opened) -> Result<Option<Promise>, Error> {
     let database = folder.join(DATABASE);
     let at_least = promised.map_or_else(Ledger::default, |promised| promised.ledger);
-    if !has_database(&database)? {
+    if !is_made(&database, promised)? {
         return if at_least.batches == 0 { Ok(None) } else { Err(Ledger::default().falls_short_of(at_least)) };
     }
     let refused = match looked_at(&database, promised) {

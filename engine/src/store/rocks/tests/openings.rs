@@ -67,7 +67,7 @@ fn crash_while_files_change(store: &RocksStore, folder: &Path) -> tempfile::Temp
     fs::copy(folder.join("anchor"), crashed.path().join("anchor")).unwrap();
     fs::create_dir(crashed.path().join(DATABASE)).unwrap();
     let manifest = manifest_of(folder);
-    for path in [&manifest, &folder.join(DATABASE).join("CURRENT")] {
+    for path in [&manifest, &folder.join(DATABASE).join(manifest::CURRENT)] {
         fs::copy(path, crashed.path().join(DATABASE).join(path.file_name().unwrap())).unwrap();
     }
     for path in ["sst", "log"].iter().flat_map(|extension| files(folder, extension)) {
@@ -120,6 +120,36 @@ async fn without_an_anchor_a_manifest_that_lost_its_end_still_deletes_nothing() 
 }
 
 #[tokio::test]
+async fn whichever_two_files_are_gone_the_steps_are_there_or_missing_and_told() {
+    let whole = flushed().await;
+    let all: Vec<_> = contents(whole.path()).into_keys().collect();
+    let within = |path: &Path| path.strip_prefix(whole.path()).unwrap().to_owned();
+    for (at, first) in all.iter().enumerate() {
+        for second in &all[at..] {
+            let lost = [within(first), within(second)];
+            let is_lost = |ending: &str| lost.iter().any(|name| name.to_str().unwrap().ends_with(ending));
+            if is_lost("anchor") && is_lost(".log") {
+                // The anchor alone knew of the end. A notice says that it is gone.
+                continue;
+            }
+            let folder = crash(whole.path());
+            for name in &lost {
+                let _ = fs::remove_file(folder.path().join(name));
+            }
+            let tables = files(folder.path(), "sst");
+            let [read, written] = in_time(folder.path());
+            for outcome in [&read, &written] {
+                assert!(is_damaged(outcome) || *outcome == Ok(3), "without {lost:?}: {outcome:?}");
+            }
+            if is_damaged(&written) {
+                assert_eq!(files(folder.path(), "sst"), tables, "without {lost:?}: a table was deleted");
+            }
+            assert_eq!(is_unwritten(folder.path()), Ok(false), "without {lost:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_manifest_that_lost_its_end_is_told_where_commits_are_not_synced_too() {
     let folder = flushed_with(Durability::Log).await;
     let path = manifest_of(folder.path());
@@ -139,7 +169,7 @@ async fn an_older_manifest_is_told_by_its_number() {
     let name = manifest_of(folder.path()).file_name().unwrap().to_owned();
     drop(open(folder.path()).unwrap());
     fs::write(folder.path().join(DATABASE).join(&name), older).unwrap();
-    fs::write(folder.path().join(DATABASE).join("CURRENT"), format!("{}\n", name.to_str().unwrap())).unwrap();
+    fs::write(folder.path().join(DATABASE).join(manifest::CURRENT), format!("{}\n", name.to_str().unwrap())).unwrap();
     let before = contents(folder.path());
     for outcome in in_time(folder.path()) {
         assert!(is_damaged(&outcome), "{outcome:?}");
