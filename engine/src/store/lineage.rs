@@ -87,12 +87,18 @@ pub(super) fn scan<R: Read + ?Sized>(
             Ok(false)
         })?;
     }
-    // A record after the row's last is damage, unless it was committed during this scan.
-    if beyond && store.row(thread)?.is_none_or(|newer| newer.seq <= row.seq) {
-        let what = format!("thread {thread} goes on behind its last step {}", row.seq);
-        return Err(Damage::new(what).of_thread(thread).into());
+    if !beyond {
+        return Ok(());
     }
-    Ok(())
+    // A record after the row's last is damage, unless it was committed during this scan.
+    match store.row(thread)? {
+        Some(newer) if newer.seq > row.seq => Ok(()),
+        Some(_) => {
+            let what = format!("thread {thread} goes on behind its last step {}", row.seq);
+            Err(Damage::new(what).of_thread(thread).into())
+        }
+        None => Err(Error::Conflict { thread: thread.clone() }),
+    }
 }
 
 /// See [`Read::record_at`].

@@ -60,12 +60,19 @@ pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> 
     }
 }
 
+/// The position of the current manifest, which a writer may be extending.
 pub(super) fn reached(database: &Path) -> Result<Position, Error> {
-    // It may be replaced during the search.
+    let reached = with_current(database, |number, path| Ok(Position { number, end: frames::read(path)?.end }))?;
+    Ok(reached.unwrap_or_default())
+}
+
+/// What `read` finds in the current manifest; `None` if there is no database.
+fn with_current<T>(database: &Path, read: impl Fn(u64, &Path) -> std::io::Result<T>) -> Result<Option<T>, Error> {
+    // It may be replaced meanwhile.
     for _ in 0..ATTEMPTS {
-        let Some((number, path)) = current(database)? else { return Ok(Position::default()) };
-        match frames::read(&path) {
-            Ok(frames) => return Ok(Position { number, end: frames.end }),
+        let Some((number, path)) = current(database)? else { return Ok(None) };
+        match read(number, &path) {
+            Ok(found) => return Ok(Some(found)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(&path, &error)),
         }
@@ -97,8 +104,8 @@ impl Watch {
         if about.is_some_and(|about| about.nlink() > 0 && about.len() == self.size) {
             return Ok(None);
         }
-        let Some((_, path)) = current(database)? else { return Ok(None) };
-        let file = folder::opened(&path, OpenOptions::new().read(true)).map_err(io)?;
+        let opened = |_, path: &Path| folder::opened(path, OpenOptions::new().read(true));
+        let Some(file) = with_current(database, opened)? else { return Ok(None) };
         self.size = file.metadata().map_err(io)?.len();
         // What the anchor records must be on the device before the anchor.
         file.sync_data().map_err(io)?;

@@ -51,6 +51,8 @@ use opening::{
 
 /// How often a reader retries when the writer has just replaced a file.
 const READER_ATTEMPTS: u32 = 4;
+/// How often a reader reads again what the writer has just moved from logs to tables.
+const CATCH_UPS: u32 = 8;
 
 /// The most that a batch holds of an entry beside its key and value: a tag and three numbers.
 const BATCH_ENTRY_BYTES: usize = 16;
@@ -191,7 +193,6 @@ impl WriteStore for RocksStore {
 pub struct RocksReader {
     // The fields are dropped in this order: the database closes before its scratch folder is deleted.
     tables: RocksTables,
-    follows: bool,
     _copy: Option<Copy>,
     _scratch: Option<TempDir>,
 }
@@ -241,16 +242,15 @@ impl RocksReader {
             // A secondary instance skips tables that it cannot read and shows the state before them. So it is used
             // only next to a writer, which replaces files while they are being opened.
             let aside = scratch.as_ref().filter(|_| holder.is_some());
-            let follows = aside.is_some();
-            let tried = Self::beside(&database, aside, promised);
+            let tried = Self::beside(folder, aside, promised);
             // A writer that arrived meanwhile increased the generation before it changed anything.
             let was_alone = holder.is_none() && anchor::look(folder)?.generation() == generation;
             match tried {
                 Ok(tables) if holder.is_some() || was_alone => {
-                    return Ok((Self { tables, follows, _copy: None, _scratch: scratch }, opened));
+                    return Ok((Self { tables, _copy: None, _scratch: scratch }, opened));
                 }
                 Ok(_) => refused = Some(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) }),
-                Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => refused = Some(error),
+                Err(error @ (Error::Damaged { .. } | Error::Io { .. } | Error::Busy { .. })) => refused = Some(error),
                 Err(error) => return Err(error),
             }
             if was_alone {
@@ -262,26 +262,36 @@ impl RocksReader {
         let copy = Copy::of(folder, scratch.path())?;
         let Some(tables) = recovered(copy.path(), promised)? else { return Err(refused) };
         opened.notices.push("the end of the log is damaged; nothing that was acknowledged is missing".to_owned());
-        Ok((Self { tables, follows: false, _copy: Some(copy), _scratch: Some(scratch) }, opened))
+        Ok((Self { tables, _copy: Some(copy), _scratch: Some(scratch) }, opened))
     }
 
     /// Opens the database next to its writer, and checks it against the anchor.
-    fn beside(database: &Path, scratch: Option<&TempDir>, promised: Option<Promise>) -> Result<RocksTables, Error> {
+    fn beside(folder: &Path, scratch: Option<&TempDir>, promised: Option<Promise>) -> Result<RocksTables, Error> {
+        let database = &folder.join(DATABASE);
         let at_least = promised.unwrap_or_default();
         let manifest = manifest::current(database)?.map(|(_, path)| path);
         if let Some(fault) = frames::check(database, manifest.as_deref())? {
             return Err(fault.damage.into());
         }
-        manifest::reached(database)?.reach(at_least.manifest)?;
+        let reached = manifest::reached(database)?;
+        reached.reach(at_least.manifest)?;
         let mut options = settings();
         options.set_max_open_files(-1);
         let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
         let db = match scratch {
-            Some(scratch) => DB::open_cf_descriptors_as_secondary(&options, database, scratch.path(), families)
-                .and_then(|db| db.try_catch_up_with_primary().map(|()| db)),
+            Some(scratch) => {
+                DB::open_cf_descriptors_as_secondary(&options, database.as_path(), scratch.path(), families)
+            }
             None => DB::open_cf_descriptors_read_only(&options, database, families, false),
         };
         let db = db.map_err(|error| fault(database, &error))?;
+        let is_of_one_moment = match scratch {
+            Some(_) => has_caught_up(&db, database)?,
+            None => manifest::reached(database)? == reached,
+        };
+        if !is_of_one_moment {
+            return Err(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) });
+        }
         let tables = RocksTables::new(db, database, Failure::default());
         // With a writer tables come and go.
         if promised.is_none() && scratch.is_none() {
@@ -291,17 +301,19 @@ impl RocksReader {
         tables.ledger()?.reach(at_least.ledger)?;
         Ok(tables)
     }
+}
 
-    /// Loads what the writer has written since. Called before each command that reads.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Io`].
-    pub fn refresh(&self) -> Result<(), Error> {
-        if self.follows {
-            self.tables.db.try_catch_up_with_primary().map_err(|error| fault(&self.tables.path, &error))?;
+/// Brings a database next to its writer to a state that the writer had. While it reads the logs, they may become tables
+/// that it does not know yet and be deleted; then some families are newer than others, and it has to read again.
+fn has_caught_up(db: &DB, database: &Path) -> Result<bool, Error> {
+    for _ in 0..CATCH_UPS {
+        let before = manifest::reached(database)?;
+        db.try_catch_up_with_primary().map_err(|error| fault(database, &error))?;
+        if manifest::reached(database)? == before {
+            return Ok(true);
         }
-        Ok(())
     }
+    Ok(false)
 }
 
 impl std::fmt::Debug for RocksReader {

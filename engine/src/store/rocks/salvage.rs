@@ -54,7 +54,7 @@ pub(in super::super) fn examine(folder: &Path) -> Result<Examined, Error> {
         let is_new = damage.iter().all(|(told, _)| told.what != short.what);
         damage.extend(is_new.then(|| (*short, BTreeSet::new())));
     }
-    let reader = RocksReader { tables, follows: false, _copy: Some(copy), _scratch: Some(scratch) };
+    let reader = RocksReader { tables, _copy: Some(copy), _scratch: Some(scratch) };
     Ok(Examined { reader: Some(reader), opened, damage, may_be_older })
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::tests::contract::{Trunk, answers, thread};
 use super::super::{Read, StepStore};
@@ -203,14 +204,45 @@ async fn a_reader_beside_the_writer_sees_what_was_acknowledged() {
     let (store, _) = open(folder.path()).unwrap();
     let mut trunk = Trunk::new(1);
     store.commit(trunk.next("one")).await.unwrap();
-    let (reader, opened) = RocksReader::open(folder.path()).unwrap();
-    assert_eq!(opened, Opened::default());
     for number in 2..50 {
         store.commit(trunk.next(&number.to_string())).await.unwrap();
-        reader.refresh().unwrap();
+        let (reader, opened) = RocksReader::open(folder.path()).unwrap();
+        assert_eq!(opened, Opened::default());
         assert_eq!(answers(&reader, &trunk.thread).unwrap().len(), number);
     }
-    assert_eq!(read_all(folder.path()), Ok(49));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_opens_while_logs_become_tables_sees_what_was_acknowledged() {
+    const COMMITS: usize = 150;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path()).unwrap();
+    let acknowledged = Arc::new(AtomicUsize::new(0));
+    let committed = Arc::clone(&acknowledged);
+    let writing = tokio::spawn(async move {
+        let mut trunk = Trunk::new(1);
+        for number in 1..=COMMITS {
+            store.commit(trunk.next(&number.to_string())).await.unwrap();
+            committed.store(number, Ordering::SeqCst);
+            // A log is deleted with the last family that it was needed for.
+            for family in Family::ALL {
+                store.tables.db.flush_cf(&store.tables.family(family).unwrap()).unwrap();
+            }
+        }
+    });
+    while !writing.is_finished() {
+        let before = acknowledged.load(Ordering::SeqCst);
+        let folder = folder.path().to_owned();
+        let read = tokio::task::spawn_blocking(move || read_all(&folder)).await.unwrap();
+        match read {
+            Ok(steps) => assert!(steps >= before, "{steps} of {before}"),
+            // Tables came and went at each attempt.
+            Err(Error::Busy { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    writing.await.unwrap();
+    assert_eq!(read_all(folder.path()), Ok(COMMITS));
 }
 
 #[tokio::test]
