@@ -66,6 +66,11 @@ pub(super) fn reached(database: &Path) -> Result<Position, Error> {
     Ok(reached.unwrap_or_default())
 }
 
+/// The number and the size of the current manifest, one of which changes whenever the live tables do.
+pub(super) fn extent(database: &Path) -> Result<Option<(u64, u64)>, Error> {
+    with_current(database, |number, path| Ok((number, std::fs::metadata(path)?.len())))
+}
+
 /// What `read` finds in the current manifest; `None` if there is no database.
 fn with_current<T>(database: &Path, read: impl Fn(u64, &Path) -> std::io::Result<T>) -> Result<Option<T>, Error> {
     // It may be replaced meanwhile.

@@ -273,8 +273,8 @@ impl RocksReader {
         if let Some(fault) = frames::check(database, manifest.as_deref())? {
             return Err(fault.damage.into());
         }
-        let reached = manifest::reached(database)?;
-        reached.reach(at_least.manifest)?;
+        manifest::reached(database)?.reach(at_least.manifest)?;
+        let extent = manifest::extent(database)?;
         let mut options = settings();
         options.set_max_open_files(-1);
         let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
@@ -287,7 +287,7 @@ impl RocksReader {
         let db = db.map_err(|error| fault(database, &error))?;
         let is_of_one_moment = match scratch {
             Some(_) => has_caught_up(&db, database)?,
-            None => manifest::reached(database)? == reached,
+            None => manifest::extent(database)? == extent,
         };
         if !is_of_one_moment {
             return Err(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) });
@@ -307,9 +307,9 @@ impl RocksReader {
 /// that it does not know yet and be deleted; then some families are newer than others, and it has to read again.
 fn has_caught_up(db: &DB, database: &Path) -> Result<bool, Error> {
     for _ in 0..CATCH_UPS {
-        let before = manifest::reached(database)?;
+        let before = manifest::extent(database)?;
         db.try_catch_up_with_primary().map_err(|error| fault(database, &error))?;
-        if manifest::reached(database)? == before {
+        if manifest::extent(database)? == before {
             return Ok(true);
         }
     }
