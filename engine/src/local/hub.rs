@@ -172,16 +172,16 @@ impl StoredEvents {
 impl Topic {
     /// Events from now on. A reader that falls behind continues from the store after `cursor`.
     pub fn subscribe(&self, stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Subscription {
-        Subscription::of(stored, thread, cursor, self.with(Reader::default()))
+        Subscription::of(stored, thread, cursor, self.new_reader())
     }
 
     /// What is heard from now on, for a reader that misses some if it falls behind.
     pub fn listen(&self) -> Listener {
-        Listener(self.with(Reader::default()))
+        Listener(self.new_reader())
     }
 
-    fn with(&self, reader: Reader) -> Arc<Reader> {
-        let reader = Arc::new(reader);
+    fn new_reader(&self) -> Arc<Reader> {
+        let reader = Arc::new(Reader::default());
         let mut readers = self.readers();
         readers.push(Arc::clone(&reader));
         self.heard_by.store(readers.len(), Ordering::Release);

@@ -86,7 +86,7 @@ impl Reserve {
 
     /// Makes the reserve if that many times its size is free beside it, and says what it is then: `otherwise` without room.
     fn made(&self, times: u64, otherwise: State) -> State {
-        if !has_free(&self.folder, RESERVE_BYTES.saturating_mul(times.saturating_add(1))) {
+        if !has_free_beside_reserve(&self.folder, times) {
             return otherwise;
         }
         let made = self.file().and_then(|file| Ok(fallocate(file, FallocateFlags::KEEP_SIZE, 0, RESERVE_BYTES)?));
@@ -110,7 +110,12 @@ impl Reserve {
 /// Whether the store in `folder` has room, as far as a process sees that does not hold it.
 pub(crate) fn has_room_beside(folder: &Path) -> bool {
     let is_given_up = fs::metadata(folder.join(FILE)).is_ok_and(|found| !is_kept(&found));
-    !is_given_up || has_free(folder, RESERVE_BYTES.saturating_mul(ENOUGH.saturating_add(1)))
+    !is_given_up || has_free_beside_reserve(folder, ENOUGH)
+}
+
+/// Whether the reserve could be made, with so many times its size free beside it.
+fn has_free_beside_reserve(folder: &Path, times: u64) -> bool {
+    has_free(folder, RESERVE_BYTES.saturating_mul(times.saturating_add(1)))
 }
 
 fn is_kept(found: &Metadata) -> bool {
