@@ -14,7 +14,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -48,17 +48,17 @@ screenshots: prepare
 	cargo build $(WORKSPACE)
 	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" node screenshots.mjs
 
-# The documentation tests come first, so that the last line is the test runner's.
-test: doctest
+# Every test runs, whatever fails; the documentation tests come first, so that the last line is the test runner's.
+test: prepare
 	@.ci/prepare tests
-	@if cargo nextest --version >/dev/null 2>&1; then \
-		echo "cargo nextest run $(WORKSPACE)"; cargo nextest run $(WORKSPACE); \
+	@failed=0; \
+	cargo test $(WORKSPACE) --no-fail-fast --doc || failed=1; \
+	if cargo nextest --version >/dev/null 2>&1; then \
+		echo "cargo nextest run $(WORKSPACE) --no-fail-fast"; cargo nextest run $(WORKSPACE) --no-fail-fast || failed=1; \
 	else \
-		echo "cargo test $(WORKSPACE)"; cargo test $(WORKSPACE) --lib --bins --tests; \
-	fi
-
-doctest: prepare
-	cargo test $(WORKSPACE) --doc
+		echo "cargo test $(WORKSPACE) --no-fail-fast"; cargo test $(WORKSPACE) --no-fail-fast --lib --bins --tests || failed=1; \
+	fi; \
+	exit $$failed
 
 # serde_json's features `preserve_order` and `arbitrary_precision` change what it makes of maps and numbers, for
 # everybody in the build: no dependency may switch them on.

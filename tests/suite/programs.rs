@@ -86,7 +86,7 @@ fn a_killed_run_leaves_no_program_behind() {
     let held = std::fs::File::open(place.path().join("held")).unwrap();
     let killed = Instant::now();
     while held.try_lock().is_err() {
-        assert!(killed.elapsed() < Duration::from_secs(10), "a descendant is still alive");
+        assert!(killed.elapsed() < PATIENCE, "a descendant is still alive");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -209,7 +209,7 @@ async fn a_sandboxed_server_ends_with_all_it_started() {
         drop(server);
         let began = Instant::now();
         while has_process(&pids) {
-            assert!(began.elapsed() < Duration::from_secs(2), "{isolation:?}: it still lives");
+            assert!(began.elapsed() < Duration::from_secs(30), "{isolation:?}: it still lives");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(error_of(call(&kept, "{}").await).code, Code::McpEnded);
@@ -277,7 +277,7 @@ async fn much_is_said_both_ways() {
 async fn gone(folder: &Path) {
     let began = Instant::now();
     while folder.exists() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{} is left behind", folder.display());
+        assert!(began.elapsed() < Duration::from_secs(30), "{} is left behind", folder.display());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -127,7 +127,7 @@ fn a_file_that_is_too_much_is_refused_at_once() {
             let faults = read(file, &text, &included()).expect_err(name);
             assert!(!faults.is_empty(), "{name}");
             // A quadratic reader takes minutes here.
-            assert!(start.elapsed() < Duration::from_secs(5), "{name} took {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_secs(30), "{name} took {:?}", start.elapsed());
         }
     }
 }
