@@ -42,15 +42,16 @@ pub fn is_plain(text: &str) -> bool {
     !text.contains(|c| is_steering(c) || is_invisible(c))
 }
 
-/// Quotes a text as one word of a POSIX shell, for commands to be typed.
+/// Quotes a name or a path as one argument of a command to be typed: neither words of a POSIX shell nor an option.
 ///
 /// Source: POSIX.1-2024, Shell Command Language, 2.2.2.
-pub fn shell_word(text: &str) -> Cow<'_, str> {
+pub fn shell_argument(text: &str) -> Cow<'_, str> {
     let is_safe = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
-    if !text.is_empty() && text.chars().all(is_safe) {
-        Cow::Borrowed(text)
-    } else {
-        Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")))
+    let here = if text.starts_with('-') { "./" } else { "" };
+    match text.chars().all(is_safe) && !text.is_empty() {
+        true if here.is_empty() => Cow::Borrowed(text),
+        true => Cow::Owned(format!("{here}{text}")),
+        false => Cow::Owned(format!("'{here}{}'", text.replace('\'', "'\\''"))),
     }
 }
 
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_the_shell_is_one_word() {
+    fn an_argument_of_the_shell_is_one_word_and_no_option() {
         for (text, word) in [
             ("review-loop", "review-loop"),
             ("./w/workflow.yaml", "./w/workflow.yaml"),
@@ -101,8 +102,10 @@ mod tests {
             ("a;touch x", "'a;touch x'"),
             ("it's $(x)", "'it'\\''s $(x)'"),
             ("~root", "'~root'"),
+            ("--revoke", "./--revoke"),
+            ("-a b", "'./-a b'"),
         ] {
-            assert_eq!(shell_word(text), word);
+            assert_eq!(shell_argument(text), word);
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::Policy;
 
 use super::fork::plan_text;
@@ -29,7 +30,10 @@ pub(super) fn notice(
     }
     let goes_on = format!("{file} was changed since this thread began, and the thread goes on as it was");
     let Ok(now) = workflow::read(file.into()) else {
-        return Some(format!("{goes_on}; the file has faults now, which `rondo validate {file}` names\n"));
+        return Some(format!(
+            "{goes_on}; the file has faults now, which `rondo validate {}` names\n",
+            shell_argument(file)
+        ));
     };
     let (workflow, policy) = (now.checked.workflow, now.checked.policy);
     // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
@@ -50,7 +54,7 @@ pub(super) fn notice(
     };
     let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
     let request = ForkRequest { at: None, edited: Some(edited), answer: None };
-    let fork = format!("`rondo fork {thread} --with {file}`");
+    let fork = format!("`rondo fork {thread} --with {}`", shell_argument(file));
     Some(match plan_fork(store, thread, &request) {
         Ok(plan) => {
             let plan = plan_text(thread, row, &plan, false).trim_end().replace('\n', "\n  ");

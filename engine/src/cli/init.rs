@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::text::shell_argument;
 
-use super::consent::{self, ConsentRequest, Subject};
+use super::consent::{ConsentRequest, Shown, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
@@ -50,7 +51,7 @@ const SCHEMA_LINE: &str = "# yaml-language-server: $schema=./workflow.schema.jso
 /// A workflow that ships with rondo, as it stands in `folder`: with the line for editors, and with the commands of its
 /// first comment naming that folder.
 fn copied(name: &str, text: &str, folder: &Path) -> String {
-    let folder = folder.display().to_string();
+    let folder = shell_argument(&folder.to_string_lossy()).into_owned();
     let comment_end = text.find("\nrondo:").unwrap_or(0);
     let (comment, rest) = text.split_at(comment_end);
     let comment = comment
@@ -127,12 +128,14 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     if snapshots > 0 {
         output.text(&format!("{}  {snapshots} files\n", args.dir.join(SNAPSHOTS).display()))?;
     }
-    if let Err(failure) = trust(&folder) {
+    if let Err(failure) = trust(&folder, &files) {
         tell(&format!("{failure}; so it is not recorded as yours\n"));
     }
-    let shown = if args.dir == Path::new(".") { "workflow.yaml".to_owned() } else { args.dir.display().to_string() };
+    let argument = |path: &Path| shell_argument(&path.to_string_lossy()).into_owned();
+    let dir = argument(&args.dir);
+    let shown = if args.dir == Path::new(".") { WORKFLOW } else { &dir };
     let input = files.iter().any(|(name, _)| *name == "input.json");
-    let input = if input { format!(" --input-file {}", args.dir.join("input.json").display()) } else { String::new() };
+    let input = if input { format!(" --input-file {}", argument(&args.dir.join("input.json"))) } else { String::new() };
     let has_fixture = files.iter().any(|(name, _)| name.starts_with("fixture/"));
     // What works on a fixture does not run in this folder: its first comment says where it does.
     let run = if has_fixture {
@@ -140,30 +143,41 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else {
         format!("Try it: rondo run {shown} --offline{input}")
     };
-    let test = if snapshots > 0 { format!("Test it: rondo test {}\n", args.dir.display()) } else { String::new() };
+    let test = if snapshots > 0 { format!("Test it: rondo test {dir}\n") } else { String::new() };
     let schema = if args.dir == Path::new(".") {
         String::new()
     } else {
-        format!(" {}", args.dir.join("workflow.schema.json").display())
+        format!(" {}", argument(&args.dir.join("workflow.schema.json")))
     };
     tell(&format!("\n{run}\n{test}For an editor: rondo schema --write{schema}\n"));
     Ok(Exit::Done)
 }
 
-/// Records the new files as the user's own: their author need not be asked about them until they ask for more.
-fn trust(folder: &Path) -> Result<(), Failure> {
-    let settings_files =
-        settings_files::read_for(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), &Flags::default())?;
+/// Records the new workflow as the user's own: its author need not be asked about it until it asks for more. What stands
+/// in the folder or above it besides the files that were written counts for nothing, settings above all.
+fn trust(folder: &Path, written: &[(&str, Cow<'_, str>)]) -> Result<(), Failure> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let settings_files = settings_files::of_user_for(folder.clone())?;
     let settings = settings_files.whole()?;
     if settings.trust.is_none() {
         return Ok(());
     }
     let loaded = workflow::read(folder.join(WORKFLOW))?;
-    let file = files::absolute(&loaded.path, folder);
+    let is_written = |(read, text): (&String, &String)| {
+        written.iter().any(|(name, written)| folder.join(name) == folder.join(read) && written == text)
+    };
+    if let Some((name, _)) = loaded.sources.iter().find(|source| !is_written(*source)) {
+        return Err(Failure::new(Code::NotTrusted, format!("{name} is not what was written")));
+    }
+    let file = files::absolute(&loaded.path, &folder);
     let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
     let subject = Subject { workflow, policy, file: &file, is_current: true };
-    ConsentRequest::of(&settings_files, &settings, None)?.record(true, &settings)?;
-    consent::record_own(&subject, &settings)
+    ConsentRequest::of(&settings_files, &settings, Some(subject))?.record(Shown::Written, true, &settings)?;
+    let above = settings_files::read_for(folder, &Flags::default())?;
+    if let Some(project) = above.project().filter(|_| !above.asks().is_empty()) {
+        tell(&format!("{} asks for more: `rondo trust` shows it\n", project.path.display()));
+    }
+    Ok(())
 }
 
 /// Writes a new file, and creates its folder.

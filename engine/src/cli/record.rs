@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rondo_protocol::text::shell_argument;
+
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
@@ -25,8 +27,9 @@ pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
     let to = recording::place(&args.to, &working_folder()?)?;
     let exit = start(&args.run, Some(to), output)?;
     if !output.is_json() && !args.run.quiet {
-        let file = args.to.display();
-        tell(&format!("recorded in {file}; `rondo run {} --recorded {file}` plays it\n", args.run.workflow));
+        let file = args.to.to_string_lossy();
+        let (workflow, argument) = (shell_argument(&args.run.workflow), shell_argument(&file));
+        tell(&format!("recorded in {file}; `rondo run {workflow} --recorded {argument}` plays it\n"));
     }
     Ok(exit)
 }

@@ -3,6 +3,7 @@
 //! Only `--server` starts anything: that server, after its command was agreed to.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use rondo_protocol::Digest;
@@ -10,7 +11,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Hasher;
 use serde::Serialize;
 
-use super::consent::{Answer, ConsentRequest, Subject, record_own};
+use super::consent::{Answer, ConsentRequest, Shown, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
@@ -117,7 +118,7 @@ fn consider(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     let digest = asked.digest()?;
-    let (asks, changed) = (asked.asks(), asked.changed());
+    let (asks, changed, text) = (asked.asks(), asked.changed(), asked.text());
     let folder =
         settings.file.as_deref().map_or(settings.workspace.as_path(), crate::config::folder_of).to_string_lossy();
     if output.is_json() {
@@ -127,7 +128,7 @@ fn consider(
         let what = subject.map_or_else(|| format!("the settings of {folder}"), |subject| subject.file.to_owned());
         output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
     } else {
-        output.text(&asked.text())?;
+        output.text(&text)?;
         output.text(&format!("digest {digest}\n"))?;
     }
     asked.records_lie_outside(settings)?;
@@ -139,13 +140,16 @@ fn consider(
         let message = "what is asked for has another digest than the one that was agreed to";
         return Err(Failure::new(Code::NotTrusted, message).with_hint(format!("it is {digest} now")));
     }
-    if !agrees(args, digest, "Agree to this, until it changes? [y/N]: ", output) {
+    let shown = if args.yes.is_some() { Shown::Digest(digest) } else { Shown::Text(&text) };
+    if args.yes.is_none() && can_ask(output) {
+        asked.can_be_read(args.workflow.as_deref().unwrap_or_default())?;
+    }
+    // The text is on stdout, which may lead elsewhere.
+    let before = if std::io::stdout().is_terminal() { "" } else { &text };
+    if !agrees(args, digest, &format!("{before}Agree to this, until it changes? [y/N]: "), output) {
         return Err(not_agreed(Code::NotTrusted, digest));
     }
-    asked.record(args.own, settings)?;
-    if let Some(subject) = subject.filter(|_| args.own) {
-        record_own(&subject, settings)?;
-    }
+    asked.record(shown, args.own, settings)?;
     if !output.is_json() {
         output.text("trusted until something of this changes\n")?;
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rondo_agent_kit::tool::means;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
-use rondo_protocol::text::shell_word;
+use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
 use rustix::fs::OFlags;
@@ -42,6 +42,13 @@ const MAX_FOLDER_FILES: usize = 2_000;
 
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
+/// How many harmless asks of a kind are shown; the others are counted.
+const MAX_QUIET: usize = 10;
+/// How many other asks a person is asked about at once.
+const MAX_LOUD: usize = 50;
+/// The most bytes of the name and value of one of these.
+const MAX_LOUD_BYTES: usize = 2_000;
+
 const READ_BYTES: usize = 64 << 10;
 
 const REACHES_HOSTS: &str = "http_get";
@@ -67,6 +74,8 @@ pub struct ConsentRequest {
     pub settings: Option<Part>,
     /// The workflow; `None` if it asks for nothing.
     pub workflow: Option<Part>,
+    /// A workflow that asks for nothing: a person can still say that it is theirs.
+    pub harmless: Option<Part>,
 }
 
 /// What one file asks for.
@@ -82,6 +91,17 @@ pub struct Part {
     pub is_agreed: bool,
     /// The asks that a person agreed to, for this or an earlier form.
     agreed: Option<Vec<Ask>>,
+}
+
+/// How a person knows what they agree to.
+#[derive(Debug, Clone, Copy)]
+pub enum Shown<'a> {
+    /// They read this text.
+    Text(&'a str),
+    /// They name the digest of what they read.
+    Digest(Digest),
+    /// They had rondo write the workflow just now.
+    Written,
 }
 
 /// Who can agree to the rest.
@@ -113,9 +133,9 @@ impl ConsentRequest {
         let granted = granted_by_settings(&whole.grant);
         let asks = files.asks();
         let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
-        let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
+        let asks_for = |(_, asks): &(Subject<'_>, Vec<Ask>)| asks.iter().any(|ask| ask.kind != Kind::Limits);
         // If nothing is asked for, defective records do not matter.
-        let file = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
+        let file = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.as_ref().is_some_and(asks_for));
         let records = Records::read(file)?;
         let settings = (!asks.is_empty()).then(|| {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
@@ -123,13 +143,15 @@ impl ConsentRequest {
             let consent = records.settings(&folder_name(&file), digest);
             Ok::<_, Failure>(Part::new(file, asks, digest, digest, &consent))
         });
+        let has_asks = of_workflow.as_ref().is_some_and(asks_for);
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
             let own = lasting(&asks)?;
             let consent = records.workflow(subject.file, definition, own, subject.is_current);
             Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &consent))
         });
-        Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()? })
+        let (workflow, harmless) = if has_asks { (workflow, None) } else { (None, workflow) };
+        Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()?, harmless: harmless.transpose()? })
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -170,8 +192,17 @@ impl ConsentRequest {
         lines
     }
 
+    /// All of it for a person, of each part the harmless asks first: they are counted where they are many, so that they
+    /// cannot hide the others.
     pub fn text(&self) -> String {
         let mut text = String::new();
+        let changed = self.changed();
+        for line in changed.iter().take(MAX_QUIET) {
+            let _ = writeln!(text, "  changed  {line}");
+        }
+        if changed.len() > MAX_QUIET {
+            let _ = writeln!(text, "  changed  {} more", changed.len() - MAX_QUIET);
+        }
         for part in self.parts() {
             let consent = match (part.is_agreed, &part.agreed) {
                 (true, _) => ", which you agreed to",
@@ -180,16 +211,37 @@ impl ConsentRequest {
             };
             let _ = writeln!(text, "{} asks for{consent}:", one_line(&part.file));
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
-            for ask in &part.asks {
-                let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));
-                let line = format!("  {:<10} {name:<width$}  {value}", ask.kind);
-                let _ = writeln!(text, "{}{}", line.trim_end(), remark(ask));
+            let (quiet, loud): (Vec<&Ask>, Vec<&Ask>) = part.asks.iter().partition(|ask| is_quiet(ask));
+            for asks in quiet.chunk_by(|a, b| a.kind == b.kind) {
+                let shown = if asks.len() > MAX_QUIET { MAX_QUIET } else { asks.len() };
+                asks.iter().take(shown).for_each(|ask| line(&mut text, ask, width));
+                if let Some(ask) = asks.get(shown) {
+                    let _ = writeln!(text, "  {:<10} {} more; --json shows them", ask.kind, asks.len() - shown);
+                }
             }
-        }
-        for line in self.changed() {
-            let _ = writeln!(text, "  changed  {line}");
+            loud.iter().for_each(|ask| line(&mut text, ask, width));
         }
         text
+    }
+
+    /// Refuses to ask about more than a person would read.
+    ///
+    /// # Errors
+    /// [`Code::NotTrusted`] with what to type.
+    pub fn can_be_read(&self, shown: &str) -> Result<(), Failure> {
+        let loud =
+            || self.parts().filter(|part| !part.is_agreed).flat_map(|part| &part.asks).filter(|ask| !is_quiet(ask));
+        let longest = loud().map(|ask| ask.name.len() + ask.shown().len()).max().unwrap_or(0);
+        let message = if loud().count() > MAX_LOUD {
+            format!("{} things are asked for, more than can be read at once", loud().count())
+        } else if longest > MAX_LOUD_BYTES {
+            format!("something of {longest} bytes is asked for, more than can be read at once")
+        } else {
+            return Ok(());
+        };
+        let target = if self.workflow.is_some() { format!(" {}", shell_argument(shown)) } else { String::new() };
+        let hint = format!("`rondo trust{target} --json` shows all of it, and `--yes DIGEST` agrees to that");
+        Err(Failure::new(Code::NotTrusted, message).with_hint(hint))
     }
 
     /// What a run may use: the grants of the settings, and what a person agreed to for the workflow.
@@ -224,23 +276,37 @@ impl ConsentRequest {
             return Ok(self.grants(whole));
         }
         let ConsentSource::Person(ask) = by else { return Err(self.denied(shown)) };
+        let text = self.text();
+        self.can_be_read(shown)?;
         let own = if self.workflow.as_ref().is_some_and(|part| !part.is_agreed) {
             ", [o] it is mine: until it asks for more"
         } else {
             ""
         };
-        let question = format!("{}Allow this? [y] this time, [a] until it changes{own}, [N] no: ", self.text());
+        let question = format!("{text}Allow this? [y] this time, [a] until it changes{own}, [N] no: ");
         match ask(&question) {
             Answer::No => return Err(self.denied(shown)),
             Answer::Once => {}
-            Answer::Always => self.record(false, whole)?,
-            Answer::Own => self.record(true, whole)?,
+            Answer::Always => self.record(Shown::Text(&text), false, whole)?,
+            Answer::Own => self.record(Shown::Text(&text), true, whole)?,
         }
         Ok(self.grants(whole))
     }
 
-    /// Records that a person agreed to all of it; with `own` the workflow is theirs.
-    pub fn record(&self, own: bool, whole: &Settings) -> Result<(), Failure> {
+    /// Records that a person agreed to what they were shown; with `own` the workflow is theirs. Nothing else in the
+    /// program records consent.
+    ///
+    /// # Errors
+    /// [`Code::NotTrusted`] if that is not what is asked for; any error of the records.
+    pub fn record(&self, shown: Shown<'_>, own: bool, whole: &Settings) -> Result<(), Failure> {
+        let is_this = match shown {
+            Shown::Text(text) => text == self.text(),
+            Shown::Digest(digest) => digest == self.digest()?,
+            Shown::Written => self.settings.is_none(),
+        };
+        if !is_this {
+            return Err(Failure::new(Code::NotTrusted, "what is asked for is not what was shown"));
+        }
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
         Records::update(whole.trust.as_deref(), |records| {
@@ -248,7 +314,7 @@ impl ConsentRequest {
                 let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
                 records.agree_to_settings(folder_name(&part.file), agreement);
             }
-            if let Some(part) = &self.workflow {
+            if let Some(part) = self.workflow.as_ref().or(self.harmless.as_ref().filter(|_| own)) {
                 let digest = if own { part.own_digest } else { part.digest };
                 records.agree_to_workflow(
                     part.file.clone(),
@@ -308,7 +374,7 @@ impl ConsentRequest {
         let target = if missing.iter().all(|part| self.settings.as_ref().is_some_and(|own| own.file == part.file)) {
             String::new()
         } else {
-            format!(" {}", shell_word(shown))
+            format!(" {}", shell_argument(shown))
         };
         Failure::new(Code::NotTrusted, message)
             .with_hint(format!("`rondo trust{target}` shows it in full and agrees; `--trust` agrees for one run"))
@@ -324,18 +390,6 @@ impl Part {
         };
         Self { file, asks, digest, own_digest, is_agreed, agreed }
     }
-}
-
-/// Records that a workflow is the person's own, regardless of its asks.
-pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Failure> {
-    let granted = granted_by_settings(&settings.grant);
-    let mut asks = of_workflow(subject, settings, &granted);
-    asks.retain(|ask| ask.kind != Kind::Limits);
-    let digest = digest(&asks)?;
-    let agreement = Agreement { digest, own: true, asks, agreed_at_ms: SystemEnv::default().now_ms() };
-    let file = subject.file.to_owned();
-    Records::update(settings.trust.as_deref(), |records| records.agree_to_workflow(file, agreement))
-        .map_err(Failure::from)
 }
 
 /// Whether all of a project's settings apply for a verb that starts nothing and asks no one.
@@ -423,6 +477,17 @@ fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
     bytes.extend(workflow.as_bytes());
     bytes.extend(policy.as_bytes());
     Ok(Digest::sha256(&bytes))
+}
+
+/// Whether an ask gives nothing to anybody: it takes something away, or names the bytes of a file.
+fn is_quiet(ask: &Ask) -> bool {
+    matches!(ask.kind, Kind::Deny | Kind::Approve | Kind::Durability | Kind::Limits | Kind::File)
+}
+
+fn line(text: &mut String, ask: &Ask, width: usize) {
+    let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));
+    let line = format!("  {:<10} {name:<width$}  {value}", ask.kind);
+    let _ = writeln!(text, "{}{}", line.trim_end(), remark(ask));
 }
 
 /// A warning to show next to an ask.

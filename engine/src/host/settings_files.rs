@@ -50,7 +50,12 @@ pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure
 
 /// Only the user's settings.
 pub fn settings_of_user() -> Result<Settings, Failure> {
-    read_files(working_folder()?, None, &Flags::default())?.without_asking()
+    of_user_for(working_folder()?)?.without_asking()
+}
+
+/// The settings files for a folder, without that of a project.
+pub fn of_user_for(folder: PathBuf) -> Result<SettingsFiles, Failure> {
+    read_files(folder, None, &Flags::default())
 }
 
 fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Result<SettingsFiles, Failure> {

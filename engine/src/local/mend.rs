@@ -6,6 +6,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::text::shell_argument;
 use serde::Serialize;
 
 use super::limits::number;
@@ -99,7 +100,7 @@ impl Mender {
             (file, false) => file.to_owned(),
             (file, true) => format!("the child workflow of {file}"),
         };
-        let word = shlex::try_quote(&file).map_or_else(|_| "FILE".to_owned(), std::borrow::Cow::into_owned);
+        let word = shell_argument(&file);
         format!("{before}{}, then `rondo fork {} --with {word}` goes on", what(&place), self.root)
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rondo_protocol::text::shell_word;
+use rondo_protocol::text::shell_argument;
 
 /// Others may write.
 const OTHERS_WRITE: u32 = 0o002;
@@ -61,8 +61,8 @@ impl Unsafe {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Everybody { path } => format!("`chmod o-w {}` closes it", shell_word(&path.to_string_lossy())),
-            Self::Group { path, .. } => format!("`chmod g-w {}` closes it", shell_word(&path.to_string_lossy())),
+            Self::Everybody { path } => format!("`chmod o-w {}` closes it", shell_argument(&path.to_string_lossy())),
+            Self::Group { path, .. } => format!("`chmod g-w {}` closes it", shell_argument(&path.to_string_lossy())),
             Self::Owner { .. } => "`rondo trust` shows it and agrees, `--trust` agrees for one run".to_owned(),
             Self::Unreadable { .. } => "it must be readable".to_owned(),
         }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::text::shell_word;
+use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
 use schemars::JsonSchema;
@@ -163,7 +163,7 @@ fn consent(server: &Inner, name: &str, loaded: &Loaded) -> Result<ConsentView, F
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
     let is_given = matches!(server.by, ConsentSource::Flag)
         || ConsentRequest::of(&server.files, &server.settings, Some(subject))?.is_agreed();
-    let command = (!is_given).then(|| format!("rondo trust {}", shell_word(name)));
+    let command = (!is_given).then(|| format!("rondo trust {}", shell_argument(name)));
     Ok(ConsentView { is_given, command })
 }
 
