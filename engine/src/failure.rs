@@ -161,7 +161,8 @@ impl From<Error> for Failure {
             Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
             Error::Unpriced { ref model, .. } => {
                 let hint = format!(
-                    "say it as price = {{ input, output }} of [model.{model}] in rondo.toml, or take the limit out"
+                    "say it as price = {{ input, output }} of [model.{model}] in your own settings or in a rondo.toml that you \
+                     agreed to, or take the limit out"
                 );
                 Self::new(Code::PriceUnknown, message).with_hint(hint)
             }

@@ -31,6 +31,7 @@ impl Models {
                     id,
                     provider,
                     price: None,
+                    is_price_claimed: false,
                     served_by: ServedBy::default(),
                     response_format: ResponseFormat::default(),
                 },
@@ -49,6 +50,8 @@ pub struct ResolvedModel {
     pub provider: Arc<dyn Model>,
     /// Its token prices, if the operator set them.
     pub price: Option<Price>,
+    /// Whether only a project says what they are, so that no limit on money relies on them.
+    pub is_price_claimed: bool,
     /// The endpoint.
     pub served_by: ServedBy,
     /// How it is asked to constrain the format of an answer.
@@ -56,11 +59,12 @@ pub struct ResolvedModel {
 }
 
 impl ResolvedModel {
-    /// Whether calls cost an unknown amount. A script costs nothing and a recording what was recorded; an in-process
+    /// Whether calls cost an amount that is not known for sure. A script costs nothing and a recording what was recorded; an in-process
     /// model without a provider costs nothing.
     pub fn is_unpriced(&self) -> bool {
         let provider = self.served_by.provider.as_str();
-        self.price.is_none() && ![SCRIPT_PROVIDER, RECORDING_PROVIDER, ""].contains(&provider)
+        (self.price.is_none() || self.is_price_claimed)
+            && ![SCRIPT_PROVIDER, RECORDING_PROVIDER, ""].contains(&provider)
     }
 }
 

@@ -11,6 +11,7 @@
     reason = "what gets through, and a scene that cannot be made, fails its test"
 )]
 
+mod agreement;
 mod attempt;
 mod changes;
 mod commands;
@@ -41,6 +42,7 @@ fn families() -> Vec<(&'static str, Vec<Attempt>)> {
         ("settings", settings::attempts()),
         ("files of settings", files::attempts()),
         ("changes after consent", changes::attempts()),
+        ("agreement", agreement::attempts()),
         ("records and secret", records::attempts()),
         ("stores", stores::attempts()),
         ("workflows", workflows::attempts()),
@@ -82,6 +84,11 @@ fn files_of_settings_that_others_can_change_are_nobodys_word() {
 #[test]
 fn what_changed_after_consent_is_asked_again() {
     attempt::hold(&changes::attempts());
+}
+
+#[test]
+fn only_what_was_shown_is_agreed_to() {
+    attempt::hold(&agreement::attempts());
 }
 
 #[test]

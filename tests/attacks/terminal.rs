@@ -52,13 +52,13 @@ const CARELESS: &str = "import sys\nfor at in range(int(sys.argv[2])):\n    sys.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// What a person does at a terminal.
-struct Typed<'t> {
+pub struct Typed<'t> {
     /// Before the program starts.
-    before: &'t str,
+    pub before: &'t str,
     /// When a text was shown, what is typed then.
-    steps: &'t [(&'t str, &'t str)],
+    pub steps: &'t [(&'t str, &'t str)],
     /// Whether the terminal hands on each character.
-    is_raw: bool,
+    pub is_raw: bool,
 }
 
 impl Typed<'_> {
@@ -74,7 +74,8 @@ impl Typed<'_> {
         done
     }
 
-    fn run(&self, scene: &Scene<'_>, words: &[&str]) -> Finished {
+    /// Does it while the program runs.
+    pub fn run(&self, scene: &Scene<'_>, words: &[&str]) -> Finished {
         let words = words.iter().map(|word| (*word).to_owned());
         self.at(scene, &scene.program().into_iter().chain(words).collect::<Vec<_>>())
     }
@@ -88,7 +89,7 @@ impl Typed<'_> {
     }
 }
 
-fn has_python() -> bool {
+pub fn has_python() -> bool {
     let is_there = std::path::Path::new(PYTHON).is_file();
     if !is_there {
         println!("skipped: what is typed at a terminal needs {PYTHON}");

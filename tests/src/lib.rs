@@ -110,6 +110,7 @@ pub fn run_config(workflow: &Workflow, model: &Arc<dyn Model>) -> RunConfig {
             id: format!("{name}-id"),
             provider: Arc::clone(model),
             price: None,
+            is_price_claimed: false,
             served_by: ServedBy::default(),
             response_format: ResponseFormat::default(),
         };

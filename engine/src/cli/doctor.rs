@@ -140,11 +140,13 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.extend(texts.into_iter().filter_map(|(what, value)| {
             value.as_ref().map(|value| Finding::sourced(about(what), value.value.clone(), &value.from))
         }));
-        let listed = || list_price(&model.model.as_ref()?.value);
-        findings.extend(model.price.clone().or_else(listed).map(|price| {
-            let Price { input, cached_input, cache_write, output, source, date } = price;
+        let id = model.model.as_ref().map_or("", |model| model.value.as_str());
+        findings.extend(settings.price(model, id).or_else(|| list_price(id)).map(|price| {
+            let Price { input, cached_input, cache_write, output, source, date, is_claim } = price;
             let date = date.map_or_else(String::new, |date| format!(", of {date}"));
-            let figures = format!("{input} in, {cached_input} cached, {cache_write} cache write, {output} out{date}");
+            let claim = if is_claim { ", for no limit on money: nobody agreed to it" } else { "" };
+            let figures =
+                format!("{input} in, {cached_input} cached, {cache_write} cache write, {output} out{date}{claim}");
             Finding { from: source, ..Finding::new(about("price"), figures) }
         }));
     }

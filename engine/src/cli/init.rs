@@ -173,8 +173,9 @@ fn trust(folder: &Path, written: &[(&str, Cow<'_, str>)]) -> Result<(), Failure>
     let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
     let subject = Subject { workflow, policy, file: &file, is_current: true };
     ConsentRequest::of(&settings_files, &settings, Some(subject))?.record(Shown::Written, true, &settings)?;
-    let above = settings_files::read_for(folder, &Flags::default())?;
-    if let Some(project) = above.project().filter(|_| !above.asks().is_empty()) {
+    // What a run from here meets.
+    let here = settings_files::read(&Flags::default())?;
+    if let Some(project) = here.project().filter(|_| !here.asks().is_empty()) {
         tell(&format!("{} asks for more: `rondo trust` shows it\n", project.path.display()));
     }
     Ok(())

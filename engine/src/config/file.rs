@@ -291,6 +291,7 @@ impl<'a> Section<'a> {
                 Some(DeValue::Datetime(date)) => Some(date.to_string()),
                 _ => self.text("date"),
             },
+            is_claim: false,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Merges the two settings files, and decides which of their values apply.
 //!
 //! The user's file is the operator's word. Of a project's file only harmless values apply before a person agreed to
-//! the rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has neither a price nor
-//! a limit on money. All other values need [consent](asks), one by one. [`without_asking`] and [`asks`] destructure
+//! the rest: the ids of models, lower limits, `durability = "sync"`, and prices that nobody was asked about, as
+//! [claims](Price::is_claim). All other values need [consent](asks), one by one. [`without_asking`] and [`asks`] destructure
 //! the file field by field, so that a new key is handled in one of them or does not compile.
 
 use std::collections::BTreeMap;
@@ -36,14 +36,40 @@ pub struct Clash {
 pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     Stated {
         durability: project.durability.clone().filter(is_sync),
-        models: models_without_asking(&project.models, user),
+        models: models_without_asking(project, user),
         limits: project.limits.clone(),
         ..Stated::default()
     }
 }
 
+/// A project's file with its prices that nobody is asked about as claims.
+pub fn with_claims(project: Stated, user: &Stated) -> Stated {
+    let harmless = models_without_asking(&project, user);
+    let claims = harmless.into_iter().filter_map(|(name, model)| Some((name, model.price?)));
+    let mut project = project;
+    for (name, claim) in claims {
+        if let Some(model) = project.models.get_mut(&name) {
+            model.price = Some(claim);
+        }
+    }
+    project
+}
+
 /// The parts of a project's file that need consent, one entry per value. Empty if all of it applies anyway.
 pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
+    asks_with(project, |name| is_price_asked(project, user, name))
+}
+
+/// Whether a price of the project counts only once a person agreed: in place of the user's, under a limit on money,
+/// which a price of zero would lift, and with whatever else is asked for.
+fn is_price_asked(project: &Stated, user: &Stated, name: &str) -> bool {
+    user.models.get(name).is_some_and(|model| model.price.is_some())
+        || user.limits.cost_usd.is_some()
+        || project.limits.cost_usd.is_some()
+        || !asks_with(project, |_| false).is_empty()
+}
+
+fn asks_with(project: &Stated, is_price_asked: impl Fn(&str) -> bool) -> Vec<Ask> {
     // Fields bound to `_` here apply without asking, see `without_asking`.
     let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } =
         project;
@@ -57,8 +83,7 @@ pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
     let durability = durability.as_ref().filter(|durability| !is_sync(durability));
     asks.extend(durability.map(|_| Ask::new(Kind::Durability, "store", "log")));
     asks.extend(providers.iter().map(|(name, provider)| Ask::new(Kind::Provider, name, of_provider(provider))));
-    let harmless = models_without_asking(models, user);
-    asks.extend(models.iter().filter_map(|(name, model)| of_model(name, model, harmless.get(name))));
+    asks.extend(models.iter().filter_map(|(name, model)| of_model(name, model, is_price_asked(name))));
     asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, of_server(server))));
     asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, of_tool(tool))));
     asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, of_hook(hook))));
@@ -150,16 +175,14 @@ fn is_sync(durability: &Sourced<Durability>) -> bool {
     durability.value == Durability::Sync
 }
 
-/// The id of each model, and its price if the user has none for it.
-fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
+/// The id of each model, and its price as a claim.
+fn models_without_asking(project: &Stated, user: &Stated) -> BTreeMap<String, Model> {
     let harmless = |(name, stated): (&String, &Model)| {
-        // With a price of zero a limit on money would never be reached.
-        let has_price =
-            user.models.get(name).is_some_and(|model| model.price.is_some()) || user.limits.cost_usd.is_some();
-        let price = stated.price.clone().filter(|_| !has_price);
+        let price = stated.price.clone().filter(|_| !is_price_asked(project, user, name));
+        let price = price.map(|price| Price { is_claim: true, ..price });
         (name.clone(), Model { provider: None, model: stated.model.clone(), price })
     };
-    project.iter().map(harmless).collect()
+    project.models.iter().map(harmless).collect()
 }
 
 fn of_provider(provider: &StatedProvider) -> Value {
@@ -190,10 +213,9 @@ fn of_provider(provider: &StatedProvider) -> Value {
     ])
 }
 
-fn of_model(name: &str, stated: &Model, harmless: Option<&Model>) -> Option<Ask> {
+fn of_model(name: &str, stated: &Model, is_price_asked: bool) -> Option<Ask> {
     let Model { provider, model: _, price } = stated;
-    let is_asked = |price: &&Price| harmless.and_then(|model| model.price.as_ref()) != Some(*price);
-    let price = price.as_ref().filter(is_asked);
+    let price = price.as_ref().filter(|_| is_price_asked);
     if provider.is_none() && price.is_none() {
         return None;
     }
@@ -400,6 +422,15 @@ mod tests {
         let text = "[store]\ndurability = \"sync\"\n[model.default]\nmodel = \"m\"\n\
                     price = { input = 1, output = 2 }\n[limits]\nsteps = 5\n";
         assert_eq!(asks(&project(text), &Stated::default()), []);
+        let is_claim = |stated: Stated| stated.models["default"].price.as_ref().is_some_and(|price| price.is_claim);
+        assert!(is_claim(without_asking(&project(text), &Stated::default())));
+        assert!(is_claim(with_claims(project(text), &Stated::default())), "whoever agreed to something else");
+        // With what else is asked for the price is shown, and agreed to.
+        for more in ["cost_usd = 1\n", "[grant]\ntools = [\"shell\"]\n"] {
+            let more = project(&format!("{text}{more}"));
+            assert!(asks(&more, &Stated::default()).iter().any(|ask| ask.kind == Kind::Model), "{more:?}");
+            assert!(!is_claim(with_claims(more, &Stated::default())));
+        }
         let priced = user("[model.default]\nprice = { input = 9, output = 9 }\n");
         let asked = asks(&project(text), &priced);
         assert_eq!(asked.iter().map(|ask| ask.kind).collect::<Vec<_>>(), [Kind::Model]);

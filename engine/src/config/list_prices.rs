@@ -34,7 +34,7 @@ pub fn list_price(model: &str) -> Option<Price> {
     };
     let (_, input, cached_input, output) = LIST.iter().copied().find(|(name, ..)| is_of(name))?;
     let (source, date) = (Some(SOURCE.to_owned()), Some(DATE.to_owned()));
-    Some(Price { input, cached_input, cache_write: input, output, source, date })
+    Some(Price { input, cached_input, cache_write: input, output, source, date, is_claim: false })
 }
 
 #[cfg(test)]

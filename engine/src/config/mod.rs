@@ -225,6 +225,10 @@ pub struct Price {
     pub source: Option<String>,
     /// The date of the figures.
     pub date: Option<String>,
+    /// Whether only a project says so, and nobody agreed to it. It tells costs of models that have no other price, and
+    /// no limit on money relies on it.
+    #[serde(skip)]
+    pub is_claim: bool,
 }
 
 /// What workflows are granted.

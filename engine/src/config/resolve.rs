@@ -10,7 +10,8 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, keys,
+    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME,
+    keys, list_price,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -255,7 +256,19 @@ impl Settings {
                 return Err(Unresolved::NoKey { provider, key_env: known.key_env.value.clone() });
             }
         }
-        Ok(Resolved { provider, model, price: stated.and_then(|stated| stated.price.clone()) })
+        let price = stated.and_then(|stated| self.price(stated, &model));
+        Ok(Resolved { provider, model, price })
+    }
+
+    /// The stated price of a model with this id at its provider. A claim counts only if nothing else is known of that id.
+    pub fn price(&self, stated: &Model, id: &str) -> Option<Price> {
+        let claim = match stated.price.clone() {
+            Some(price) if price.is_claim => price,
+            price => return price,
+        };
+        let is_it = |model: &&Model| model.model.as_ref().is_some_and(|model| model.value == id);
+        let known = self.models.values().filter(is_it).filter_map(|model| model.price.clone());
+        known.filter(|price| !price.is_claim).chain(list_price(id)).next().or(Some(claim))
     }
 }
 

@@ -280,13 +280,15 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         };
         // A script costs nothing, and a recording costs what was recorded.
         let listed = runtime.is_none().then(|| config::list_price(&resolved.model)).flatten();
-        let price = resolved.price.or(listed).as_ref().map(price_of);
+        let price = resolved.price.or(listed);
+        let is_price_claimed = price.as_ref().is_some_and(|price| price.is_claim);
+        let price = price.as_ref().map(price_of);
         let response_format = cassette
             .as_ref()
             .and_then(|cassette| cassette.response_format(name))
             .or_else(|| settings.providers.get(&resolved.provider).map(|provider| provider.response_format.value))
             .unwrap_or_default();
-        let model = ResolvedModel { id: resolved.model, provider, price, served_by, response_format };
+        let model = ResolvedModel { id: resolved.model, provider, price, is_price_claimed, served_by, response_format };
         models.insert(name.to_owned(), model);
     }
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());

@@ -124,8 +124,11 @@ impl SettingsFiles {
                 return Err(Failure::new(Code::SettingsClash, told).with_hint("give one of the two another name"));
             }
         }
-        let project = self.project.as_ref().map(|project| project.stated.placed(folder_of(&project.path)));
-        self.with_project(project)
+        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let placed = |project: &SettingsFile| {
+            layers::with_claims(project.stated.clone(), &user).placed(folder_of(&project.path))
+        };
+        self.with_project(self.project.as_ref().map(placed))
     }
 
     /// The settings with the parts of the project's file that apply without consent.

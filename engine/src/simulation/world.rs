@@ -402,6 +402,7 @@ pub(super) fn equipped(world: &Arc<World>, workflow: &Workflow) -> RunConfig {
             id: "simulated".to_owned(),
             provider: Arc::new(Answerer(Arc::clone(world))),
             price: None,
+            is_price_claimed: false,
             served_by: ServedBy::default(),
             response_format: ResponseFormat::default(),
         };

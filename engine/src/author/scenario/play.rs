@@ -257,6 +257,7 @@ fn models(workflow: &Workflow, answers: &AnswerSource, script: Option<&Arc<Scrip
             id: recorded.or(written).unwrap_or_else(|| SCRIPTED.to_owned()),
             provider,
             price: None,
+            is_price_claimed: false,
             served_by: ServedBy::default(),
             response_format: cassette.and_then(|cassette| cassette.response_format(name)).unwrap_or_default(),
         };
