@@ -195,6 +195,47 @@ fn rows_and_standard_input_are_batches_too() {
 }
 
 #[test]
+fn what_spreadsheets_write_is_read_or_refused_by_its_place() {
+    let place = place();
+    let numbers = |text: &str| {
+        place.file("in.csv", text);
+        let run = place.run(["run", "sorter", "--offline", "--input-file", "in.csv"]).exits(0);
+        results(&run).iter().map(|result| result["line"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers("\u{feff}topic;count\r\n\r\ntides;4\r\n\"fog\r\nand snow\";\r\nrain;1\r\n"), [3, 4, 6]);
+    assert_eq!(numbers("topic\tcount\ntides\t4\n"), [2]);
+    place.file("in.csv", "topic,count\ntides,4\nrain,\"4\nsnow,5\n");
+    let open = place.run(["run", "sorter", "--offline", "--input-file", "in.csv"]).exits(2);
+    assert!(open.stderr.contains("in.csv:3:6") && open.stderr.contains("RN1405"), "{}", open.stderr);
+    assert_eq!(open.lines.len(), 0);
+}
+
+/// Lines keep the numbers of their file, with gaps, through everything that reads a batch again.
+#[test]
+fn a_batch_with_gaps_between_its_lines_is_whole_wherever_it_is_read_again() {
+    for (name, text) in
+        [("in.csv", "topic\r\na\r\n\r\nb\r\n"), ("in.jsonl", "\n{\"topic\":\"a\"}\n\n{\"topic\":\"b\"}\n")]
+    {
+        let place = place();
+        place.file(name, text);
+        let ran = results(&place.run(["run", "sorter", "--offline", "--input-file", name]).exits(0));
+        assert_eq!(ran.iter().map(|result| &result["line"]).collect::<Vec<_>>(), [2, 4], "{name}");
+        place.run(["fsck"]).exits(0);
+        place.run(["backup", "copy"]).exits(0);
+        let repaired = place.run(["repair", "mended", "--json"]).exits(0);
+        assert_eq!(repaired.json().iter().filter(|line| line["event"] == "loss").count(), 0, "{name}");
+        let exported = place.run(["export", "--all"]).exits(0).text();
+        place.file("all.jsonl", &(exported + "\n"));
+        place.run(["import", "all.jsonl", "--store", "other"]).exits(0);
+        for store in ["copy", "mended", "other"] {
+            place.run(["fsck", "--store", store]).exits(0);
+            let again = place.run(["resume", "--batch", "last", "--offline", "--store", store]).exits(0);
+            assert_eq!(results(&again), ran, "{name} {store}");
+        }
+    }
+}
+
+#[test]
 fn a_key_in_a_line_reaches_no_file() {
     let place = place();
     let key = "sk-abcdefghijklmnop1234567890";

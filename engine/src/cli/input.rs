@@ -1,5 +1,7 @@
 //! The inputs of a run: `-i key=value`, `-i key=@file`, `--input-file`.
 
+mod csv;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -171,33 +173,36 @@ impl Lines {
 
     fn rows<'a>(&'a self, workflow: &'a Workflow) -> Result<CheckedLines<'a>, Failure> {
         let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
-        let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::Headers).from_reader(text.as_bytes());
-        let unreadable = |error: csv::Error| Failure::new(Code::InputSyntax, format!("{}: {error}", self.file));
-        let names: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
-        for name in &names {
-            if !workflow.input.iter().any(|(known, _)| known.as_str() == name) {
-                return Err(unknown(name, workflow, &format!("{}:1: ", self.file)));
-            }
-        }
         let skipped = self.text.len() - text.len();
-        Ok(Box::new(reader.into_records().map(move |row| match row {
-            Ok(row) => {
-                let start = row.position().map_or(0, csv::Position::byte);
-                let number = row.position().map_or(0, csv::Position::line);
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                let piece = Piece::at(&self.file, &self.text, skipped + usize::try_from(start).unwrap_or(0));
-                (number, piece.row(&names, &row, (&self.given, workflow)))
-            }
-            Err(error) => {
-                let position = error.position();
-                let number = position.map_or(0, csv::Position::line);
-                let start = position.map_or(0, csv::Position::byte);
-                let piece = Piece::at(&self.file, &self.text, skipped + usize::try_from(start).unwrap_or(0));
-                let number = u32::try_from(number).unwrap_or(u32::MAX);
-                (number, Err(piece.refused(Code::InputSyntax, 0, error.to_string())))
+        let separator = csv::separator(text, |name| has_input(workflow, name));
+        if let Some(at) = csv::unclosed_quote(text, separator) {
+            let piece = Piece::at(&self.file, &self.text, skipped + at);
+            return Err(self.faulty(piece.refused(Code::InputSyntax, 0, "this quote is never closed")).into());
+        }
+        let mut reader = csv::reader(text, separator);
+        let unreadable = |error: ::csv::Error| Failure::new(Code::InputSyntax, format!("{}: {error}", self.file));
+        let names: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
+        if let Some(name) = names.iter().find(|name| !has_input(workflow, name)) {
+            return Err(unknown(name, workflow, &format!("{}:1: ", self.file)));
+        }
+        let mut place = csv::Place::new(text);
+        Ok(Box::new(reader.into_records().map(move |row| {
+            let position = match &row {
+                Ok(row) => row.position(),
+                Err(error) => error.position(),
+            };
+            let (number, at) = place.of_row(position.map_or(0, ::csv::Position::byte));
+            let piece = Piece::at(&self.file, &self.text, skipped + at);
+            match row {
+                Ok(row) => (number, piece.row(&names, &row, (&self.given, workflow))),
+                Err(error) => (number, Err(piece.refused(Code::InputSyntax, 0, error.to_string()))),
             }
         })))
     }
+}
+
+fn has_input(workflow: &Workflow, name: &str) -> bool {
+    workflow.input.iter().any(|(known, _)| known.as_str() == name)
 }
 
 /// The input of a thread with changes from the command line, checked.
@@ -289,7 +294,7 @@ impl<'a> Piece<'a> {
     fn row(
         &self,
         names: &[String],
-        row: &csv::StringRecord,
+        row: &::csv::StringRecord,
         (given, workflow): (&BTreeMap<String, Value>, &Workflow),
     ) -> Result<Value, Vec<Diagnostic>> {
         if row.len() > names.len() {
@@ -304,7 +309,10 @@ impl<'a> Piece<'a> {
             if text.is_empty() && !field.takes_text() {
                 continue;
             }
-            let value = types::parse_input_text(name, field, text);
+            // Spreadsheets write TRUE and FALSE.
+            let is_truth = field.schema.get("type").and_then(Value::as_str) == Some("boolean");
+            let text = if is_truth { text.to_ascii_lowercase() } else { text.to_owned() };
+            let value = types::parse_input_text(name, field, &text);
             members.insert(name.clone(), value.map_err(|fault| self.placed(vec![fault]))?);
         }
         self.merged(members, given, workflow)

@@ -36,7 +36,8 @@ pub struct Batch {
     /// The tags of its threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The number of lines, invalid ones included.
+    /// How many inputs it has, invalid ones included. Each has the number of its line in the file: the numbers rise, and
+    /// have gaps where the file has empty lines, names of columns, or values of several lines.
     pub lines: u32,
     /// How the lines are run and shown.
     pub options: Options,
@@ -77,6 +78,11 @@ impl Batch {
     /// [`Code::InternalFault`] if it has no JSON form.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
         encode(self)
+    }
+
+    /// What is wrong if so many of its lines are there.
+    pub fn lacks(&self, id: &BatchId, lines: u32) -> Option<String> {
+        (lines != self.lines).then(|| format!("batch {id} has {} lines, and {lines} are here", self.lines))
     }
 }
 

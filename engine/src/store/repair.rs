@@ -488,18 +488,18 @@ impl Repair<'_, '_> {
         let mut is_whole = lines.is_some();
         // First all are read, then all are kept.
         for is_kept in [false, true] {
-            let mut next = 1;
-            while is_whole && lines.is_some_and(|lines| next <= lines) {
-                let page = readable(from.batch_lines(id, next, LINES))?.unwrap_or_default();
-                is_whole = !page.is_empty();
-                for (number, line) in page {
-                    is_whole &= number == next;
-                    next = next.saturating_add(1);
-                    if is_kept {
-                        fit(self.to.batch_line(id, number, &line))?;
-                    }
+            let (mut found, mut next) = (0_u32, Some(0));
+            while let Some(first) = next.filter(|_| is_whole) {
+                let page = readable(from.batch_lines(id, first, LINES))?;
+                is_whole = page.is_some();
+                let page = page.unwrap_or_default();
+                next = page.last().and_then(|(number, _)| number.checked_add(1));
+                found = found.saturating_add(u32::try_from(page.len()).unwrap_or(u32::MAX));
+                for (number, line) in page.iter().filter(|_| is_kept) {
+                    fit(self.to.batch_line(id, *number, line))?;
                 }
             }
+            is_whole &= lines == Some(found);
         }
         if let Some(record) = record.filter(|_| is_whole) {
             return fit(self.to.batch(id, &record));

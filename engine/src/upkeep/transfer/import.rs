@@ -120,8 +120,9 @@ struct Reader {
 /// A batch whose lines are being read.
 struct OpenBatch {
     id: BatchId,
-    lines: u32,
-    last: u32,
+    batch: batch::Batch,
+    found: u32,
+    last: Option<u32>,
 }
 
 impl Reader {
@@ -242,7 +243,7 @@ impl Reader {
         };
         self.sum.batches += 1;
         let added = self.staging.batch(&id, value.get().as_bytes());
-        self.batch = Some(OpenBatch { id, lines: batch.lines, last: 0 });
+        self.batch = Some(OpenBatch { id, batch, found: 0, last: None });
         self.added(added)
     }
 
@@ -250,21 +251,18 @@ impl Reader {
         if let Err(error) = canonical::from_slice::<batch::Line>(value.get().as_bytes()) {
             return self.fault(format!("the line of the batch cannot be read: {error}"));
         }
-        let Some(batch) = self.batch.as_mut().filter(|batch| batch.last.checked_add(1) == Some(line)) else {
+        let Some(batch) = self.batch.as_mut().filter(|batch| batch.last < Some(line)) else {
             return self.fault(format!("line {line} is not the next one of a batch"));
         };
-        batch.last = line;
+        batch.last = Some(line);
+        batch.found = batch.found.saturating_add(1);
         let added = self.staging.batch_line(&batch.id, line, value.get().as_bytes());
         self.added(added)
     }
 
     fn end_batch(&mut self) -> Result<(), Failure> {
-        match self.batch.take() {
-            Some(OpenBatch { id, lines, last }) if lines != last => {
-                self.fault(format!("batch {id} has {lines} lines, and {last} stand here"))
-            }
-            _ => Ok(()),
-        }
+        let lacking = self.batch.take().and_then(|OpenBatch { id, batch, found, .. }| batch.lacks(&id, found));
+        lacking.map_or(Ok(()), |what| self.fault(what))
     }
 }
 
