@@ -1,6 +1,6 @@
 //! Decides what follows a lane's last step: the edge taken, the role visited, and the route of a fault.
 
-use super::fan::{Fan, FanOutcome};
+use super::fan::Fan;
 use super::form::{self, OpenForm};
 use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
@@ -79,7 +79,9 @@ impl Machine {
                     open: 0,
                     arrived: 0,
                 };
-                let to = fan.to_open.iter();
+                // It may have no lanes, or fewer than it needs.
+                let then = fan.decided().filter(|then| self.decides(then));
+                let to = fan.to_open.iter().filter(|_| then.is_none());
                 let to = to.filter_map(|index| {
                     let role = fan.first_role(*index)?;
                     Some(target(role, &path.child(role, *index)))
@@ -88,13 +90,8 @@ impl Machine {
                 if out.each.is_some() {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
-                self.lane_mut(path)?.doing = LanePhase::Fanned(Box::new(fan));
+                self.lane_mut(path)?.doing = LanePhase::Fanned(Box::new(Fan { then, ..fan }));
                 self.open_lanes(path, world, after)?;
-                // It may have no lanes.
-                let fan = self.fan_mut(path)?;
-                if fan.then.is_none() && fan.have_all_ended() {
-                    fan.then = Some(FanOutcome::Join);
-                }
                 self.complete_if_ended(path, world, after)
             }
             Next::TooManyLanes(fault) => {

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::CancelledLane;
+use rondo_protocol::object::{CancelledLane, Observation, Step};
 use rondo_protocol::workflow::template::Cause;
 use rondo_protocol::workflow::{FailedLanes, Need};
 use rondo_protocol::{Digest, Value};
 
-use super::lane::{Lane, LanePhase, Last, VisibleRoles};
+use super::lane::{Lane, LaneError, LanePhase, Last, VisibleRoles};
 use super::lanes::last_visit;
 use super::route::{EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use crate::graph::{Edge, FanOut, To};
+
+/// The code of a fan-out that fails because it has too few lanes.
+const UNMET: &str = "need";
 
 /// An open fan-out.
 #[derive(Debug, Clone)]
@@ -51,6 +54,8 @@ pub enum FanOutcome {
     Join,
     /// It failed, because of the lane at this position.
     Fail(u32),
+    /// It failed, because as many lanes as its `need` promises cannot arrive any more.
+    Unmet,
     /// The enclosing lane is no longer needed.
     Cancel,
 }
@@ -88,6 +93,13 @@ impl Fan {
         most.unwrap_or(usize::MAX)
     }
 
+    /// Whether a step is the visit of its join role, and not that it failed.
+    pub fn is_joined_by(&self, step: &Step) -> bool {
+        let is_unmet = |seen: &Observation| matches!(seen, Observation::Error { code } if code == UNMET);
+        (&step.role, step.edge.from.as_str(), &step.edge.status) == (&self.out.join.to, self.from(), &self.status())
+            && !step.observations.iter().any(is_unmet)
+    }
+
     /// Adds an opened lane.
     pub fn add(&mut self, index: u32, lane: Lane) {
         self.open += usize::from(lane.is_open());
@@ -115,12 +127,44 @@ impl Fan {
         if matches!(lane.doing, LanePhase::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
             return Some(FanOutcome::Fail(ended));
         }
-        let is_met = match self.out.join.need {
-            Need::All => false,
-            Need::Any => self.arrived >= 1,
-            Need::Count(needed) => self.arrived >= usize::try_from(needed).unwrap_or(usize::MAX),
-        };
-        (is_met || self.have_all_ended()).then_some(FanOutcome::Join)
+        self.counted()
+    }
+
+    /// What follows from the numbers of its lanes.
+    fn counted(&self) -> Option<FanOutcome> {
+        match self.needed() {
+            Some(needed) if self.arrived >= needed => Some(FanOutcome::Join),
+            Some(needed) if self.arrived + self.open + self.to_open.len() < needed => Some(FanOutcome::Unmet),
+            Some(_) => None,
+            None => self.have_all_ended().then_some(FanOutcome::Join),
+        }
+    }
+
+    /// How many lanes must arrive; `None` if all that do not fail.
+    fn needed(&self) -> Option<usize> {
+        match self.out.join.need {
+            Need::All => None,
+            Need::Any => Some(1),
+            Need::Count(needed) => Some(usize::try_from(needed).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// The error of a fan-out whose `need` cannot be met, and the position of the lane that it is of: the first that
+    /// failed, by its last step. Without one there were too few lanes.
+    pub fn unmet(&self) -> (LaneError, Option<u32>) {
+        let failed = self.lanes.iter().filter_map(|(index, lane)| match (&lane.doing, &lane.last) {
+            (LanePhase::Failed(error), Some(last)) => Some((last.seq, *index, error)),
+            _ => None,
+        });
+        match failed.min_by_key(|(seq, ..)| *seq) {
+            Some((_, index, error)) => (error.clone(), Some(index)),
+            None => {
+                let (needed, lanes) = (self.needed().unwrap_or_default(), self.lanes.len() + self.to_open.len());
+                let message =
+                    format!("the fan-out from {} needs {needed} lanes to arrive, and has {lanes}", self.from());
+                (LaneError { code: UNMET.to_owned(), message }, None)
+            }
+        }
     }
 
     /// What follows according to the state of all lanes, in a process that did not see them end.
@@ -130,11 +174,7 @@ impl Fan {
         if let Some((index, _)) = self.lanes.iter().find(failed).filter(|_| self.out.join.failed == FailedLanes::Fail) {
             return Some(FanOutcome::Fail(*index));
         }
-        let ended = self.lanes.iter().find(|(_, lane)| !lane.is_open());
-        match ended {
-            Some((index, _)) => self.follows(*index),
-            None => self.have_all_ended().then_some(FanOutcome::Join),
-        }
+        self.counted()
     }
 
     /// Whether no lane is open or still to open.

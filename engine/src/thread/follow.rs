@@ -1,6 +1,7 @@
 //! Replays committed steps in a machine.
 
 use super::decide::Consequences;
+use super::fan::FanOutcome;
 use super::lane::{Lane, LanePhase};
 use super::lanes::{end_leaving, is_ending, stay};
 use super::machine::{Halt, Machine};
@@ -90,6 +91,12 @@ impl Machine {
                 self.lanes().into_iter().filter(|lane| is_ending(lane)).map(|lane| lane.path.clone()).collect();
             fans.sort_by_key(|path| path.parts().count());
             let Some(path) = fans.pop() else { return Ok(None) };
+            let fan = self.fan_mut(&path)?;
+            if fan.then.is_none() {
+                let is_joined = path == step.lane && fan.is_joined_by(step);
+                let then = if is_joined { FanOutcome::Join } else { FanOutcome::Unmet };
+                self.follow_with(&path, Some(then), &mut Consequences::default())?;
+            }
             self.fan_mut(&path)?.lanes.values_mut().for_each(end_leaving);
             self.complete_if_ended(&path, world, &mut Consequences::default())?;
         }

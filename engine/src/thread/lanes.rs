@@ -2,7 +2,7 @@
 
 use super::decide::{Consequences, Next};
 use super::fan::{self, Fan, FanOutcome};
-use super::lane::{Item, Lane, LanePhase};
+use super::lane::{Item, Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, InFlight};
 use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
@@ -202,10 +202,17 @@ impl Machine {
         let fan = self.fan_mut(parent)?;
         if fan.then.is_none() {
             let then = fan.follows(ended.last_index().unwrap_or(0));
+            let then = then.filter(|then| self.decides(then));
             self.follow_with(parent, then, after)?;
         }
         self.open_lanes(parent, world, after)?;
         self.complete_if_ended(parent, world, after)
+    }
+
+    /// Whether an outcome is decided here. That a need cannot be met any more is not while steps are replayed: an earlier
+    /// version of rondo went on to the join, and the next step tells.
+    pub(super) fn decides(&self, then: &FanOutcome) -> bool {
+        !(self.is_replaying && *then == FanOutcome::Unmet)
     }
 
     /// Cancels the lanes that are no longer needed once the outcome of the fan-out is decided.
@@ -247,7 +254,12 @@ impl Machine {
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
             Some(FanOutcome::Join) => self.join(path, world, after),
-            Some(FanOutcome::Fail(index)) => self.fail_fan(path, index, world, after),
+            Some(FanOutcome::Fail(index)) => {
+                let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
+                let LanePhase::Failed(error) = &failed.doing else { return Err(no_lane(path).into()) };
+                self.fail_fan(path, (error.clone(), Some(index)), world, after)
+            }
+            Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), world, after),
         }
     }
 
@@ -307,22 +319,21 @@ impl Machine {
         Ok(dispatch)
     }
 
-    /// Fails a fan-out after a lane failed and the others ended: the source role takes its `on_error`, or the
-    /// enclosing lane or thread fails.
+    /// Fails a fan-out after its lanes have ended, with the error of the failed lane at a position, if it is one's: the
+    /// source role takes its `on_error`, or the enclosing lane or thread fails.
     pub(super) fn fail_fan(
         &mut self,
         path: &LanePath,
-        index: u32,
+        (error, failed): (LaneError, Option<u32>),
         world: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let LanePhase::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
-        let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
-        let (LanePhase::Failed(error), Some(last)) = (&failed.doing, &failed.last) else {
-            return Err(no_lane(path).into());
+        let edge = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
+            Some(last) => (last.role.to_string(), Some(last.status.clone())),
+            None => (fan.from().to_owned(), fan.status()),
         };
-        let error = error.clone();
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
             return match path.parent() {
                 None => {
@@ -339,7 +350,7 @@ impl Machine {
         let (arrived, cancelled) = fan.arrived_and_cancelled();
         let dispatch = Dispatch {
             role: source.role.clone(),
-            edge: EdgeTaken { from: last.role.to_string(), prompt: String::new(), status: Some(last.status.clone()) },
+            edge: EdgeTaken { from: edge.0, prompt: String::new(), status: edge.1 },
             part: Arc::from(key(&fan.edge.part, "join")),
             task: Task::Model,
             prev: fan.last_steps(),
@@ -384,7 +395,12 @@ pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
 
 /// Whether a lane waits for lanes in it that are no longer needed.
 pub(super) fn is_ending(lane: &Lane) -> bool {
-    matches!(&lane.doing, LanePhase::Fanned(fan) if matches!(fan.then, Some(FanOutcome::Join | FanOutcome::Fail(_))))
+    let LanePhase::Fanned(fan) = &lane.doing else { return false };
+    match &fan.then {
+        Some(FanOutcome::Cancel) => false,
+        Some(FanOutcome::Join | FanOutcome::Fail(_) | FanOutcome::Unmet) => true,
+        None => fan.decided() == Some(FanOutcome::Unmet),
+    }
 }
 
 /// Ends every cancelled lane.

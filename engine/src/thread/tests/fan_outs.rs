@@ -188,20 +188,69 @@ fn any_and_a_number_of_lanes_cancel_the_rest() {
 
     let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "2")), &[ITEMS]);
     assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] cancelled"]);
-    // More than there are lanes means all of them.
-    let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "9")), &[ITEMS]);
-    assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] arrived"]);
+}
+
+/// A need is a promise: without as many lanes there is no join, whatever `failed` says.
+#[test]
+fn a_fan_out_whose_need_cannot_be_met_any_more_fails() {
+    let each = |join: &str| EACH.replace("FAN", join);
+    for failed in ["collect", "skip", "fail"] {
+        // Fewer lanes than are needed: none is opened.
+        let thread = run(EACH_ROLES, &each(&format!("{{ to: j, need: 4, failed: {failed} }}")), &[ITEMS]);
+        assert_eq!(thread.lanes_ended(), Vec::<String>::new(), "{failed}");
+        insta::assert_snapshot!("too_few_lanes", thread.text());
+        is_clean(&thread);
+        let none = &[("plan", "done||{\"items\":[]}")];
+        insta::assert_snapshot!(
+            "no_lane",
+            text(EACH_ROLES, &each(&format!("{{ to: j, need: any, failed: {failed} }}")), none)
+        );
+    }
+    // The second failure ends it, with the error of the first lane that failed.
+    let lines = &[ITEMS, ("a@a[0]", "bad|oh"), ("b@a[1]", "!timeout")];
+    for failed in ["collect", "skip"] {
+        let thread = run(EACH_ROLES, &each(&format!("{{ to: j, need: 2, failed: {failed} }}")), lines);
+        insta::assert_snapshot!("unmet", thread.text());
+        is_clean(&thread);
+        crashes_change_nothing(&each(&format!("{{ to: j, need: 2, failed: {failed} }}")), lines);
+    }
+    // The source routes it.
+    let routed = |join: &str| {
+        each(join)
+            .replace("  j: ", "    on_error: { to: end, result: '{{ output.code }}: {{ output.message }}' }\n  j: ")
+    };
+    for (name, need, lines) in [("too_few_lanes_are_routed", 4, &[ITEMS][..]), ("unmet_is_routed", 2, lines)] {
+        let graph = routed(&format!("{{ to: j, need: {need}, failed: skip }}"));
+        insta::assert_snapshot!(name, text(EACH_ROLES, &graph, lines));
+        crashes_change_nothing(&graph, lines);
+    }
+}
+
+/// An earlier version went on to the join with the lanes that had arrived. Its threads are read as they are.
+#[test]
+fn a_join_that_an_earlier_version_entered_with_too_few_lanes_is_followed() {
+    let lines = &[ITEMS, ("a@a[0]", "bad|oh"), ("b@a[1]", "!timeout")];
+    let join = |need: &str| EACH.replace("FAN", &format!("{{ to: j, failed: collect, need: {need} }}"));
+    let mut thread = run(EACH_ROLES, &join("all"), lines);
+    thread.definition.graph = graph(&workflow(&(roles(EACH_ROLES) + PLAN), &join("2")));
+    // Fails if a step does not follow.
+    thread.remade(How::Follow);
 }
 
 /// The lanes that count are those whose steps came first, even if others have ended meanwhile.
 #[test]
 fn a_crash_after_enough_lanes_have_arrived_changes_nothing() {
-    let fan = "{ to: j, need: any }";
-    let undisturbed = text(EACH_ROLES, &EACH.replace("FAN", fan), &[ITEMS]);
-    let text = workflow(&(roles(EACH_ROLES) + PLAN), &EACH.replace("FAN", fan));
+    crashes_change_nothing(&EACH.replace("FAN", "{ to: j, need: any }"), &[ITEMS]);
+}
+
+/// Crashes a run before each of its events, and compares where it ends.
+#[track_caller]
+fn crashes_change_nothing(graph: &str, lines: Lines<'_>) {
+    let undisturbed = text(EACH_ROLES, graph, lines);
+    let text = workflow(&(roles(EACH_ROLES) + PLAN), graph);
     for how in [How::Restore, How::Follow] {
         for at in 0.. {
-            let mut thread = Thread::new(&text, script(&[ITEMS]));
+            let mut thread = Thread::new(&text, script(lines));
             thread.begin();
             for _ in 0..at {
                 let Some(event) = thread.next(&mut |_| 0) else { break };
@@ -229,8 +278,6 @@ fn failed_lanes_are_collected_or_skipped() {
     assert_eq!(thread.lanes_ended(), ["a[0] failed", "a[1] failed", "a[2] arrived"]);
     is_clean(&thread);
     insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("collect", "skip"), lines));
-    // A number that cannot be reached any more: continues with those that arrived.
-    insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("failed: collect", "failed: collect, need: 2"), lines));
     // No lane arrived, and every lane has a last step.
     let none = &[("plan", "done||{\"items\":[\"x\"]}"), ("a", "bad")];
     insta::assert_snapshot!(text(EACH_ROLES, &collect.replace("collect", "skip"), none));

@@ -130,9 +130,7 @@ impl<'p, 'w> Flow<'p, 'w> {
                 }
             }
         }
-        let has_run =
-            if fan.waits_for_all { !fan.may_be_empty } else { fan.branches.iter().all(|(_, is_sure)| *is_sure) };
-        if has_run {
+        if !fan.may_be_empty {
             return met;
         }
         let mut before = self.on(fan.way)?;

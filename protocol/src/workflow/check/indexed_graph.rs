@@ -227,7 +227,9 @@ impl<'w> IndexedGraph<'w> {
             })
             .collect();
         let branches = branches?;
-        let may_be_empty = branches.iter().all(|(_, is_sure)| !is_sure);
-        Some(Fan { way, branches, join, waits_for_all: fan.join.need == Need::All, may_be_empty })
+        let waits_for_all = fan.join.need == Need::All;
+        // Where some lanes must arrive, there is no join without them.
+        let may_be_empty = waits_for_all && branches.iter().all(|(_, is_sure)| !is_sure);
+        Some(Fan { way, branches, join, waits_for_all, may_be_empty })
     }
 }

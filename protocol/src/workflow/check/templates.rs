@@ -362,9 +362,10 @@ fn least_branches(fan: &FanOut) -> usize {
     let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
     match (fan.join.failed, fan.join.need) {
         (FailedLanes::Fail | FailedLanes::Collect, Need::All) => sure,
-        (FailedLanes::Fail, Need::Any) => sure.min(1),
-        (FailedLanes::Fail, Need::Count(count)) => sure.min(usize::try_from(count).unwrap_or(usize::MAX)),
-        // Failed lanes are left out, or the join continues with fewer when the need can no longer be met.
-        (FailedLanes::Skip, _) | (FailedLanes::Collect, Need::Any | Need::Count(_)) => 0,
+        // Failed lanes are left out.
+        (FailedLanes::Skip, Need::All) => 0,
+        // What is needed has arrived, or there is no join.
+        (_, Need::Any) => 1,
+        (_, Need::Count(count)) => usize::try_from(count).unwrap_or(usize::MAX),
     }
 }
