@@ -216,8 +216,10 @@ fn a_fan_out_whose_need_cannot_be_met_any_more_fails() {
     }
     // The source routes it.
     let routed = |join: &str| {
-        each(join)
-            .replace("  j: ", "    on_error: { to: end, result: '{{ output.code }}: {{ output.message }}' }\n  j: ")
+        each(join).replace(
+            "    on_limit",
+            "    on_error: { to: end, result: '{{ output.code }}: {{ output.message }}' }\n    on_limit",
+        )
     };
     for (name, need, lines) in [("too_few_lanes_are_routed", 4, &[ITEMS][..]), ("unmet_is_routed", 2, lines)] {
         let graph = routed(&format!("{{ to: j, need: {need}, failed: skip }}"));
