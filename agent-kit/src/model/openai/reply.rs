@@ -39,6 +39,9 @@ struct Choice<'a> {
     #[serde(borrow, alias = "message")]
     delta: Option<Delta<'a>>,
     finish_reason: Option<String>,
+    /// Moonshot counts here (<https://platform.moonshot.ai/docs/api/chat>).
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -135,9 +138,7 @@ impl Assembly {
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(refusal::of_error(error.get(), redactor));
         }
-        if let Some(counted) = chunk.usage.filter(|usage| usage.get() != "null") {
-            self.usage = usage::read(counted.get());
-        }
+        self.take_usage(chunk.usage);
         let mut added = String::new();
         // Only one choice was requested.
         for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
@@ -147,6 +148,7 @@ impl Assembly {
                     unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
                 })?);
             }
+            self.take_usage(choice.usage);
             let Some(delta) = choice.delta else { continue };
             // A refusal arrives instead of an answer and counts as the role's answer.
             for text in [delta.content, delta.refusal].into_iter().flatten() {
@@ -162,6 +164,13 @@ impl Assembly {
         }
         self.text.push_str(&added);
         Ok(added)
+    }
+
+    /// The last figures count: some servers repeat them as they grow.
+    fn take_usage(&mut self, counted: Option<&RawValue>) {
+        if let Some(usage) = counted.and_then(|counted| usage::read(counted.get())) {
+            self.usage = Some(usage);
+        }
     }
 
     /// Counts bytes before they are kept.

@@ -13,10 +13,14 @@ const MAX_TOKENS: u64 = 1 << 40;
 /// The usage in a chunk; `None` unless it gives the numbers of tokens read and written.
 ///
 /// Providers report cached tokens in different fields: OpenAI and OpenRouter in `prompt_tokens_details`, DeepSeek in
-/// `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>), and gateways to Anthropic's models pass
-/// on its two fields (<https://docs.litellm.ai/docs/completion/prompt_caching>). An unreadable figure there counts as
+/// `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>), Moonshot in `cached_tokens`
+/// (<https://platform.moonshot.ai/docs/api/chat>), and gateways to Anthropic's models pass on its two fields
+/// (<https://docs.litellm.ai/docs/completion/prompt_caching>). An unreadable figure there counts as
 /// missing: the tokens then count as not cached. Both figures are parts of the prompt, and bounded by it: a share is
 /// never above one, and no token is of two kinds.
+///
+/// OpenAI counts reasoning among the completion; xAI beside it (<https://docs.x.ai/docs/guides/reasoning>), which the total
+/// tells.
 pub(super) fn read(json: &str) -> Option<Usage> {
     if json.len() > MAX_USAGE_BYTES {
         return None;
@@ -24,16 +28,19 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     let usage: Value = serde_json::from_str(json).ok()?;
     let told = |name: &str| usage.get(name).and_then(tokens);
     let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name).and_then(tokens);
-    let cached = || told("prompt_cache_hit_tokens").or_else(|| told("cache_read_input_tokens"));
+    let cached = || ["prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"].into_iter().find_map(told);
     let written = || told("cache_creation_input_tokens");
-    let prompt_tokens = told("prompt_tokens")?;
+    let (prompt_tokens, completion_tokens) = (told("prompt_tokens")?, told("completion_tokens")?);
+    let reasoning = usage.get("completion_tokens_details").and_then(|details| details.get("reasoning_tokens"));
+    let reasoning = reasoning.and_then(tokens).unwrap_or(0);
+    let is_beside = told("total_tokens") == Some(prompt_tokens + completion_tokens + reasoning);
     let cached_tokens = detail("cached_tokens").or_else(cached).unwrap_or(0).min(prompt_tokens);
     let written = detail("cache_write_tokens").or_else(written).unwrap_or(0);
     Some(Usage {
         prompt_tokens,
         cached_tokens,
         cache_write_tokens: written.min(prompt_tokens - cached_tokens),
-        output_tokens: told("completion_tokens")?,
+        output_tokens: completion_tokens + if is_beside { reasoning } else { 0 },
     })
 }
 
@@ -62,10 +69,21 @@ mod tests {
         assert_eq!(of(""), (100, 0, 0, 5));
         assert_eq!(of(r#","prompt_tokens_details":null,"prompt_cache_hit_tokens":null"#), (100, 0, 0, 5));
         assert_eq!(of(r#","prompt_tokens_details":{"cached_tokens":90,"cache_write_tokens":10}"#), (100, 90, 10, 5));
+        assert_eq!(of(r#","cached_tokens":64"#), (100, 64, 0, 5));
         assert_eq!(of(r#","prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36"#), (100, 64, 0, 5));
         assert_eq!(of(r#","cache_read_input_tokens":70,"cache_creation_input_tokens":20"#), (100, 70, 20, 5));
         let both = r#","prompt_tokens_details":{"cached_tokens":90},"cache_creation_input_tokens":8"#;
         assert_eq!(of(both), (100, 90, 8, 5));
+    }
+
+    #[test]
+    fn reasoning_beside_a_completion_counts_where_the_total_says_so() {
+        let of = |total: u64| {
+            let details = r#""completion_tokens_details":{"reasoning_tokens":40}"#;
+            figures(&format!(r#"{{"prompt_tokens":100,"completion_tokens":50,"total_tokens":{total},{details}}}"#))
+        };
+        assert_eq!(of(190), Some((100, 0, 0, 90)));
+        assert_eq!(of(150), Some((100, 0, 0, 50)));
     }
 
     #[test]
