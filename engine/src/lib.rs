@@ -125,6 +125,7 @@ pub mod models;
 pub mod resolved_roles;
 pub mod shared_store;
 mod shipped;
+mod shown_call;
 #[cfg(test)]
 mod simulation;
 pub mod store;
@@ -140,6 +141,6 @@ pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;
 pub use local::{
-    Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, Resumed, RunConfig,
-    Stopper, ThreadHandle,
+    Answerer, Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, Resumed,
+    RunConfig, Stopper, ThreadHandle,
 };

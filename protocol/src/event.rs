@@ -276,6 +276,8 @@ pub enum What {
         /// The visit that needs the answer.
         #[serde(flatten)]
         visit: Visit,
+        /// The digest by which an answer names the form.
+        digest: Digest,
         /// The form to fill in.
         form: Value,
     },
@@ -347,18 +349,36 @@ impl What {
         )
     }
 
-    /// What followed from the step of `visit`, which chose `status`. Events that follow from the start have the visit
-    /// of `start` and no status.
-    pub fn followed(visit: &Visit, status: Option<&Status>, followed: Followed) -> Self {
+    /// What followed in `thread` from the step of `visit`, which chose `status`. Events that follow from the start have
+    /// the visit of `start` and no status.
+    pub fn followed(thread: &ThreadId, visit: &Visit, status: Option<&Status>, followed: Followed) -> Self {
         match followed {
             Followed::Edge { to } => {
                 Self::EdgeTaken { visit: visit.clone(), from: visit.role.to_string(), status: status.cloned(), to }
             }
             Followed::Said { text } => Self::Said { visit: visit.clone(), text },
             Followed::LaneEnded { visit, how } => Self::LaneEnded { visit, how },
-            Followed::Waiting { visit, form } => Self::ThreadWaiting { visit, form },
+            Followed::Waiting { visit, form } => Self::waiting(thread, visit, form),
         }
     }
+
+    /// A form of `thread` was opened.
+    pub fn waiting(thread: &ThreadId, visit: Visit, form: Value) -> Self {
+        Self::ThreadWaiting { digest: form_digest(thread, &visit, &form), visit, form }
+    }
+}
+
+/// The digest by which an answer names a form: of its thread and visit, and of the whole call if it asks for an
+/// approval. A visit asks for one form, or for the approval of several calls in sequence.
+pub fn form_digest(thread: &ThreadId, visit: &Visit, form: &Value) -> Digest {
+    let named = Value::from_iter([
+        ("thread", Value::from(thread.as_str())),
+        ("role", Value::from(visit.role.as_str())),
+        ("lane", Value::from(visit.lane.as_str())),
+        ("visit", Value::from(visit.visit)),
+        ("approval", form.get("approval").cloned().unwrap_or_default()),
+    ]);
+    Digest::sha256(format!("rondo/form/v1\n{}", named.to_text()).as_bytes())
 }
 
 /// The visit of a committed record. A compaction is of a role and a lane; a rebind has none of the three.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rondo_agent_kit::model::recorded::Recorder;
+use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Role;
@@ -22,9 +23,11 @@ use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use crate::host::answering::{
-    MeantForm, by_this_person, check, declared, meant_form, not_waiting, other_kind, role, statuses,
+    self, FormName, MeantForm, check, declared, meant_form, not_waiting, other_kind, role, statuses, this_person,
 };
+use crate::shown_call::ShownCall;
 use crate::store::{self, Read, Row};
+use crate::thread::OpenForm;
 use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -38,6 +41,9 @@ pub struct AnswerArgs {
     /// The lane of the form, if several are open
     #[arg(long, value_name = "LANE")]
     lane: Option<String>,
+    /// The form by its digest, which `show` tells: an answer to what is no longer open is refused
+    #[arg(long, value_name = "DIGEST", value_parser = digest)]
+    form: Option<Digest>,
     /// The status of the answer; without one, a terminal asks
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
@@ -67,21 +73,29 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             Some(word) => find_thread(store, word)?,
             None => find_waiting(store)?,
         };
-        let (form, row) = meant_form(store, (thread, row), (args.role.as_deref(), args.lane.as_deref()))?;
+        let named = FormName { role: args.role.as_deref(), lane: args.lane.as_deref(), digest: args.form };
+        let (form, row) = meant_form(store, (thread, row), named)?;
         let root = form.root.clone();
         meant = Some(form);
         Ok((root, row))
     };
     let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
-    let MeantForm { open, workflow, .. } = meant.ok_or_else(no_threads)?;
+    let MeantForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
-    let is_approval = open.form.get("approval").is_some();
+    let (is_approval, can_ask) = (open.is_approval(), is_attended() && !output.is_json());
     let said = match (&args.status, args.approve || args.refuse) {
         (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
         (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
+        // Without the form's name, nothing says that this person has seen the call.
+        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => {
+            match form::ask(&open, role) {
+                Some(said) => said,
+                None => return Ok(Exit::Waiting),
+            }
+        }
         (_, true) => PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() },
         (Some(status), _) => PersonSaid::Form(given(role, status, args)?),
-        (None, _) if is_attended() && !output.is_json() => match form::ask(&open, role) {
+        (None, _) if can_ask => match form::ask(&open, role) {
             Some(said) => said,
             None => return Ok(Exit::Waiting),
         },
@@ -91,7 +105,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
         }
     };
-    let answer = by_this_person(said, open);
+    let answer = answering::answer(said, digest, open, this_person());
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
     show_task(task, store, durability, &args.run.view(), output)
@@ -137,11 +151,12 @@ pub(super) async fn follow_and_ask(
         let Ended::Waiting(forms) = &ended else { return Ok(Exit::of_ended(&ended)) };
         let open = forms.first().cloned().filter(|_| run_spec.approvers.is_some());
         let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
+        let digest = open.digest(&thread);
         let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
         let asked = tokio::task::spawn_blocking(move || {
             let role = role(&workflow, &open.visit)?.clone();
             let filled = suspended(|| form::ask(&open, &role));
-            let answer = filled.map(|said| by_this_person(said, open));
+            let answer = filled.map(|said| answering::answer(said, digest, open, this_person()));
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
@@ -175,6 +190,14 @@ fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Fai
     }
     let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
     Ok(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body })
+}
+
+fn digest(word: &str) -> Result<Digest, &'static str> {
+    Digest::from_hex(word).ok_or("a form's digest has 64 hex digits; `rondo show` tells it")
+}
+
+fn is_dangerous(open: &OpenForm) -> bool {
+    ShownCall::of_form(&open.form).is_some_and(|call| call.word.is_some())
 }
 
 fn text_of(word: &str) -> Result<String, Failure> {

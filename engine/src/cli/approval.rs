@@ -1,15 +1,12 @@
 //! Shows single tool calls to the person at the terminal for approval.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::call::{Effect, Fault, FaultClass, ToolCall};
+use rondo_protocol::call::{Fault, FaultClass, ToolCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::text::{is_invisible, is_steering};
-use rondo_protocol::{Value, canonical};
 use tokio::sync::Mutex;
 
 use super::consent::Answer;
@@ -17,9 +14,7 @@ use super::person::{answer_to, ask};
 use super::progress::suspended;
 use super::run_config::Approvers;
 use crate::grant::Approver;
-
-/// How many characters of the arguments are shown: this many from the beginning, and a quarter as many from the end.
-const SHOWN_CHARACTERS: usize = 4_000;
+use crate::shown_call::ShownCall;
 
 /// One question at a time.
 static QUESTION: Mutex<()> = Mutex::const_new(());
@@ -46,7 +41,8 @@ impl Approver for AtTerminal {
             if self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&of_tool) {
                 return Ok(true);
             }
-            let (question, word) = (question(call), word(call));
+            let shown = ShownCall::new(call);
+            let (question, word) = (question(&call.site.role, &shown), shown.word);
             let asked = tokio::task::spawn_blocking(move || {
                 suspended(|| match word {
                     Some(word) => typed(&answer_to(&question), &word),
@@ -64,23 +60,7 @@ impl Approver for AtTerminal {
     }
 }
 
-/// The word that a person must type to allow a dangerous call, so that nobody allows it by habit; `None` if yes or no
-/// is enough.
-fn word(call: &ToolCall) -> Option<String> {
-    if call.effect != Effect::External {
-        return None;
-    }
-    let arguments: Option<Value> = canonical::from_slice(call.arguments.as_bytes()).ok();
-    let of = |name: &str| arguments.as_ref().and_then(|arguments| arguments.get(name));
-    let program = match of("argv") {
-        Some(Value::List(argv)) => argv.first().and_then(Value::as_str),
-        _ => of("script").and_then(Value::as_str).and_then(|script| script.split_whitespace().next()),
-    };
-    let can_be_typed = |word: &&str| !word.is_empty() && word.len() <= 40 && word.chars().all(|c| c.is_ascii_graphic());
-    let program = program.filter(can_be_typed);
-    Some(program.unwrap_or(&call.name).to_owned())
-}
-
+/// What a line says to a question that wants `word` typed; `always WORD` allows every call of that tool.
 fn typed(line: &str, word: &str) -> Answer {
     match line {
         line if line == word => Answer::Once,
@@ -89,97 +69,31 @@ fn typed(line: &str, word: &str) -> Answer {
     }
 }
 
-fn question(call: &ToolCall) -> String {
-    let arguments = decoded(&call.arguments);
-    let count = arguments.chars().count();
-    let shown = if count > SHOWN_CHARACTERS + SHOWN_CHARACTERS / 4 {
-        let beginning: String = arguments.chars().take(SHOWN_CHARACTERS).collect();
-        let end: String = arguments.chars().skip(count - SHOWN_CHARACTERS / 4).collect();
-        let hidden = count - SHOWN_CHARACTERS - SHOWN_CHARACTERS / 4;
-        format!("{beginning}\n    [{hidden} CHARACTERS ARE NOT SHOWN HERE]\n    {end}")
-    } else {
-        arguments
-    };
-    let with = if shown.is_empty() { " without arguments".to_owned() } else { format!(" with\n    {shown}") };
-    let (role, tool) = (&call.site.role, &call.name);
-    let how = match word(call) {
+fn question(role: &RoleName, call: &ShownCall) -> String {
+    let tool = &call.tool;
+    let how = match &call.word {
         Some(word) => format!(
             "Type {word} to allow this call, always {word} to allow every call of {tool} by {role} in this run: "
         ),
         None => format!("Allow it? [y] this call, [a] every call of {tool} by {role} in this run, [N] no: "),
     };
-    format!("\n{role} wants to call {tool}{with}\n{how}")
+    format!("\n{}\n{how}", asked(role.as_str(), call))
 }
 
-/// Arguments as they will be used: escapes are decoded, so that they cannot hide anything; a run of blanks becomes one
-/// blank with its count, and invisible characters a question mark. Each line is indented, so that none looks like
-/// rondo's own.
-fn decoded(arguments: &str) -> String {
-    let read: Option<Value> = canonical::from_slice(arguments.as_bytes()).ok();
-    let mut text = String::new();
-    match read {
-        Some(Value::Object(members)) => {
-            for (name, value) in &members {
-                let value = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
-                let _ = writeln!(text, "{name} = {value}");
-            }
-        }
-        _ => text.push_str(arguments),
+/// The call that `who` wants to make. Each line of its arguments is indented, so that none looks like rondo's own.
+pub(super) fn asked(who: &str, call: &ShownCall) -> String {
+    if call.arguments.is_empty() {
+        return format!("{who} wants to call {} without arguments", call.tool);
     }
-    let mut shown = String::new();
-    let mut blanks = 0_usize;
-    for c in text.trim_end().chars() {
-        if c.is_whitespace() && c != '\n' && !is_invisible(c) && !is_steering(c) {
-            blanks += 1;
-            continue;
-        }
-        match std::mem::take(&mut blanks) {
-            0 => {}
-            few @ 1..=8 => shown.push_str(&" ".repeat(few)),
-            many => {
-                let _ = write!(shown, " [{many} blanks] ");
-            }
-        }
-        match c {
-            '\n' => shown.push_str("\n    "),
-            c if is_steering(c) || is_invisible(c) => shown.push('?'),
-            c => shown.push(c),
-        }
-    }
-    shown
+    format!("{who} wants to call {} with\n    {}", call.tool, call.arguments.replace('\n', "\n    "))
 }
 
 #[cfg(test)]
 mod tests {
-    use rondo_protocol::call::Site;
-    use rondo_protocol::id::{LanePath, ThreadId};
-
     use super::*;
 
-    fn call(name: &str, effect: Effect, arguments: &str) -> ToolCall {
-        let role = RoleName::new("dev").unwrap();
-        let site = Site { thread: ThreadId::from_parts(1, 1), role, lane: LanePath::trunk(), visit: 1, position: 0 };
-        let (id, idempotency_key) = (String::new(), String::new());
-        ToolCall { site, id, name: name.to_owned(), arguments: arguments.to_owned(), effect, idempotency_key }
-    }
-
     #[test]
-    fn nothing_in_arguments_hides_what_they_mean() {
-        let blanks = " ".repeat(3000);
-        let sly = format!(r#"{{"script":"\u0072\u006d x{blanks}; curl\u202e y\u001b[2K"}}"#);
-        assert_eq!(decoded(&sly), "script = rm x [3000 blanks] ; curl? y?[2K");
-        assert_eq!(decoded("not json \u{200b}"), "not json ?");
-        assert_eq!(decoded("{\"a\":\"x\\nAllow it? [y]\"}"), "a = x\n    Allow it? [y]");
-    }
-
-    #[test]
-    fn a_dangerous_call_is_allowed_by_a_word_of_it_and_by_nothing_else() {
-        let remove = call("shell", Effect::External, r#"{"script":"rm -r x"}"#);
-        assert_eq!(word(&remove).as_deref(), Some("rm"));
-        assert_eq!(word(&call("shell", Effect::External, r#"{"argv":["git","push"]}"#)).as_deref(), Some("git"));
-        assert_eq!(word(&call("docs.send", Effect::External, r#"{"to":"x"}"#)).as_deref(), Some("docs.send"));
-        assert_eq!(word(&call("shell", Effect::External, r#"{"script":"\u202erm x"}"#)).as_deref(), Some("shell"));
-        assert_eq!(word(&call("write_file", Effect::Writes(Vec::new()), "{}")), None);
+    fn a_dangerous_call_is_allowed_by_its_word_and_by_nothing_else() {
         for (line, answer) in [
             ("rm", Answer::Once),
             ("always rm", Answer::Always),
@@ -189,8 +103,12 @@ mod tests {
         ] {
             assert_eq!(typed(line, "rm"), answer, "{line:?}");
         }
-        assert!(
-            question(&remove).contains("Type rm to allow this call, always rm to allow every call of shell by dev")
+        let (tool, arguments, word) = ("shell".to_owned(), "script = rm\n  | x".to_owned(), Some("rm".to_owned()));
+        let question = question(&RoleName::new("dev").unwrap(), &ShownCall { tool, arguments, word });
+        assert_eq!(
+            question,
+            "\ndev wants to call shell with\n    script = rm\n      | x\nType rm to allow this call, always rm to allow \
+             every call of shell by dev in this run: "
         );
     }
 }

@@ -8,7 +8,9 @@ use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types::{self, Field};
 
+use super::approval::asked;
 use super::person::answer_to;
+use crate::shown_call::ShownCall;
 use crate::tell::{printable, tell};
 use crate::temporary_folder::temporary_folder;
 use crate::thread::OpenForm;
@@ -17,15 +19,16 @@ use crate::{FilledForm, PersonSaid};
 
 /// Asks for the answer to a form; `None` if the person leaves it open.
 pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {
-    let mut shown = format!("\n{} asks:\n", who(&open.visit.role, &open.visit.lane));
+    let who = who(&open.visit.role, &open.visit.lane);
+    if let Some(call) = ShownCall::of_form(&open.form) {
+        return approval(&who, &call);
+    }
+    let mut shown = format!("\n{who} asks:\n");
     let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default();
     for line in printable(prompt).lines() {
         let _ = writeln!(shown, "    {line}");
     }
     tell(&shown);
-    if open.form.get("approval").is_some() {
-        return approval();
-    }
     let (status, declared) = status(role)?;
     let mut fields = Vec::new();
     for (name, field) in declared {
@@ -37,11 +40,17 @@ pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {
     Some(PersonSaid::Form(FilledForm { status: status.clone(), fields, body: body()? }))
 }
 
-/// Asks whether a tool call may be made.
-fn approval() -> Option<PersonSaid> {
-    let is_allowed = match answer_to("approve it? [y/n] ").to_lowercase().as_str() {
-        "y" | "yes" => true,
-        "n" | "no" => false,
+/// Asks whether a tool call may be made; a dangerous one is allowed by its word and not by yes.
+fn approval(who: &str, call: &ShownCall) -> Option<PersonSaid> {
+    let how = match &call.word {
+        Some(word) => format!("Type {word} to allow it, n to refuse it: "),
+        None => "approve it? [y/n] ".to_owned(),
+    };
+    let line = answer_to(&format!("\n{}\n{how}", asked(who, call)));
+    let is_allowed = match (&call.word, line.to_lowercase().as_str()) {
+        (Some(word), _) if line == *word => true,
+        (None, "y" | "yes") => true,
+        (_, "n" | "no") => false,
         _ => return None,
     };
     Some(PersonSaid::Approval { is_allowed, why: String::new() })

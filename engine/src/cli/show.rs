@@ -19,9 +19,12 @@ use super::store_access::{StoreView, view_store_at};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
+use crate::host::answering::command_for;
 use crate::local::VisitInFlight;
+use crate::shown_call::{self, ShownCall};
 use crate::store::{Row, Status};
 use crate::tell::{plural, word};
+use crate::views::form::FormLine;
 use crate::views::in_flight::visits;
 use crate::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, thread_line_with, who};
 use crate::views::records::records;
@@ -69,6 +72,11 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     uncommitted.retain(|visit| shown.filter.wants_in_flight(visit));
     in_flight::show(uncommitted.iter(), output)?;
     shown.has_any |= !uncommitted.is_empty();
+    if output.is_json() && line.status == Status::Waiting {
+        for open in origin(&row).iter().flat_map(|origin| &origin.forms) {
+            output.show(&FormLine::new(&line.thread, open), String::new)?;
+        }
+    }
     if !output.is_json() {
         if !shown.has_any && !args.filter.is_empty() {
             output.text("\nno step is like that\n")?;
@@ -272,6 +280,9 @@ pub(super) fn step_text(step: &StepLine) -> String {
     if let Some(person) = &step.note.person {
         let _ = write!(text, "  by {person}");
     }
+    if let Some(client) = &step.note.client {
+        let _ = write!(text, " {client}, which is no person");
+    }
     text.push('\n');
     if let Some(child) = &step.child {
         let _ = writeln!(text, "     thread {child}");
@@ -296,7 +307,11 @@ pub(super) fn step_text(step: &StepLine) -> String {
                 let mark = notes.next().map_or_else(|| mark.to_owned(), |note| format!("{mark}{}", call_text(note)));
                 // A tool role's result is its answer, which is shown below.
                 let result = if *result == step.body { "" } else { &beginning(result) };
-                block(&mut text, &format!("tool {name}{mark} >"), &format!("{arguments}\n{result}"));
+                block(
+                    &mut text,
+                    &format!("tool {name}{mark} >"),
+                    &format!("{}\n{result}", shown_call::arguments(arguments)),
+                );
             }
             Entry::Repair { text: words } => block(&mut text, "repair >", words),
             Entry::Model { .. } => {}
@@ -396,11 +411,11 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
                 who(&open.visit.role, &open.visit.lane),
                 open.visit.visit
             );
-            block(&mut text, "", open.form.get("prompt").and_then(Value::as_str).unwrap_or_default());
+            let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
+            block(&mut text, "", &ShownCall::of_form(&open.form).map_or(prompt, |call| call.question()));
+            let how = if open.is_approval() { " --approve` or `--refuse" } else { "" };
+            let _ = writeln!(text, "  `{}{how}` answers", command_for(&line.thread, open));
         }
-        let is_approval = |open: &crate::thread::OpenForm| open.form.get("approval").is_some();
-        let how = if origin.forms.iter().all(is_approval) { " --approve` or `--refuse" } else { "" };
-        let _ = writeln!(text, "  `rondo answer {}{how}` answers", line.thread);
     }
     text
 }

@@ -1,5 +1,6 @@
 //! The forms that a thread waits for, and answers to them.
 
+use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
 use rondo_protocol::id::{FieldName, Status, ThreadId};
@@ -10,7 +11,7 @@ use super::find_thread::{no_threads, root};
 use super::thread_row::origin;
 use crate::conversation::rebuild;
 use crate::failure::Failure;
-use crate::local::{PersonAnswer, PersonSaid, forms};
+use crate::local::{Answerer, PersonAnswer, PersonSaid, forms};
 use crate::resolved_roles;
 use crate::store::{self, Read, Row};
 use crate::tell::word;
@@ -21,19 +22,28 @@ pub struct MeantForm {
     /// The thread that goes on with the answer: the one at the root of its tree.
     pub root: ThreadId,
     pub open: OpenForm,
+    /// Its digest, as it was found: an answer takes it along.
+    pub digest: Digest,
     /// The workflow of the thread whose form it is.
     pub workflow: Workflow,
 }
 
-/// Finds the form of `thread` that a role and a lane name; if none are named, the only one. Also returns the row of
-/// the thread at the root.
+/// What names one of the forms of a thread. Without any, it is the only one that is open.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FormName<'n> {
+    pub role: Option<&'n str>,
+    pub lane: Option<&'n str>,
+    pub digest: Option<Digest>,
+}
+
+/// Finds the form of `thread` that is named. Also returns the row of the thread at the root.
 ///
 /// # Errors
 /// [`Code::NotWaiting`] or [`Code::AnswerUnclear`], or if the store is damaged.
 pub fn meant_form(
     store: &dyn Read,
     (thread, row): (ThreadId, Row),
-    named: (Option<&str>, Option<&str>),
+    named: FormName<'_>,
 ) -> Result<(MeantForm, Row), Failure> {
     let of_child = row.parent.is_some().then(|| thread.clone());
     let (root, row) = root(store, (thread, row))?;
@@ -42,19 +52,20 @@ pub fn meant_form(
     let open = chosen(&root, open, named)?;
     let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
     let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
-    Ok((MeantForm { root, open, workflow }, row))
+    let digest = open.digest(&root);
+    Ok((MeantForm { root, open, digest, workflow }, row))
 }
 
-/// The answer by the person whose process this is.
-pub fn by_this_person(said: PersonSaid, OpenForm { thread, visit, .. }: OpenForm) -> PersonAnswer {
-    PersonAnswer { thread, visit, said, person: person() }
+/// The answer to a form with that digest.
+pub fn answer(said: PersonSaid, form: Digest, OpenForm { thread, visit, .. }: OpenForm, by: Answerer) -> PersonAnswer {
+    PersonAnswer { thread, visit, form, said, by }
 }
 
-/// The name of the account.
-fn person() -> String {
+/// The person whose process this is, by the name of the account.
+pub fn this_person() -> Answerer {
     let mut accounts = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
     let account = accounts.find(|name| !name.is_empty() && name.len() <= 64);
-    account.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
+    Answerer::Person(account.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw())))
 }
 
 fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
@@ -88,13 +99,15 @@ pub fn other_kind(open: &OpenForm, is_approval: bool) -> Failure {
 fn chosen(
     thread: &ThreadId,
     open: Vec<OpenForm>,
-    (role, lane): (Option<&str>, Option<&str>),
+    FormName { role, lane, digest }: FormName<'_>,
 ) -> Result<OpenForm, Failure> {
     let listed: Vec<String> = open.iter().map(|open| words_for(thread, open)).collect();
-    let is_meant = |visit: &event::Visit| {
-        role.is_none_or(|role| role == visit.role.as_str()) && lane.is_none_or(|lane| lane == visit.lane.as_str())
+    let is_meant = |open: &OpenForm| {
+        role.is_none_or(|role| role == open.visit.role.as_str())
+            && lane.is_none_or(|lane| lane == open.visit.lane.as_str())
+            && digest.is_none_or(|digest| digest == open.digest(thread))
     };
-    let mut meant: Vec<OpenForm> = open.into_iter().filter(|open| is_meant(&open.visit)).collect();
+    let mut meant: Vec<OpenForm> = open.into_iter().filter(is_meant).collect();
     match meant.len() {
         1 => meant.pop().ok_or_else(no_threads),
         0 => {
@@ -108,11 +121,22 @@ fn chosen(
     }
 }
 
-/// The command line that means a form.
+/// The command line that means a form and no later one.
+pub fn command_for(thread: &ThreadId, open: &OpenForm) -> String {
+    format!("rondo answer {} --form {}", open.thread.as_ref().unwrap_or(thread), open.digest(thread))
+}
+
+/// The same, and whose form it is.
 fn words_for(thread: &ThreadId, open: &OpenForm) -> String {
     let visit = &open.visit;
-    let command = format!("rondo answer {} --role {}", open.thread.as_ref().unwrap_or(thread), visit.role);
-    if visit.lane.is_trunk() { command } else { format!("{command} --lane '{}'", visit.lane) }
+    let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
+    format!("`{}` for {}{lane}", command_for(thread, open), visit.role)
+}
+
+/// The failure for a program that would allow a tool call.
+pub fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
+    Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
+        .with_hint(format!("tell them to look at it and type `{} --approve` or `--refuse`", command_for(thread, open)))
 }
 
 pub fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {

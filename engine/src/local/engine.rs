@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rondo_protocol::call::CallKind;
+use rondo_protocol::call::{CallKind, Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{EventId, Outcome, What};
 use rondo_protocol::id::{RoleName, ThreadId};
@@ -236,8 +237,8 @@ impl Engine {
     /// Continues a thread that waits for a person, with their answer. [`Origin::forms`] lists what it waits for.
     ///
     /// # Errors
-    /// Like [`resume`](Self::resume); the run stops with [`Code::NotWaiting`](rondo_protocol::diagnostic::Code) if the
-    /// form is no longer open.
+    /// Like [`resume`](Self::resume), and a fault with [`Code::NotWaiting`] if the form that the answer names is not open
+    /// any more; nothing has changed then.
     pub async fn answer<E: From<Error>>(
         &self,
         thread: &ThreadId,
@@ -266,6 +267,9 @@ impl Engine {
         (row, origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
+        }
+        if let Some(answer) = &answer {
+            self.is_open(thread, (&row, &origin), answer)?;
         }
         let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
         if beginning.start.layout != LAYOUT {
@@ -306,6 +310,25 @@ impl Engine {
         let resumed = What::ThreadResumed { seq: row.seq };
         let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer, above };
         Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
+    }
+
+    /// Checks that a thread, which nobody else drives now, still waits for the form that an answer names. An answer that
+    /// comes too late changes nothing.
+    fn is_open(&self, thread: &ThreadId, (row, origin): (&Row, &Origin), answer: &PersonAnswer) -> Result<(), Error> {
+        let (is_waiting, now_ms) = (row.status == Status::Waiting, self.parts.env.now_ms());
+        if is_waiting && origin.forms.iter().any(|open| open.takes(answer.form, thread, now_ms)) {
+            return Ok(());
+        }
+        let state = if !is_waiting {
+            "it does not wait for anybody now"
+        } else if origin.forms.iter().any(|open| open.digest(thread) == answer.form) {
+            "its time has passed, and `rondo resume` takes the edge for that"
+        } else {
+            "it waits for something else now"
+        };
+        let message =
+            format!("thread {thread} does not wait for that form any more: {state}; `rondo show {thread}` tells");
+        Err(Error::Fault(Fault::new(Code::NotWaiting, FaultClass::Denied, message)))
     }
 
     /// Checks the limits that are raised for a descendant of a thread, before anything is run. One that has ended needs

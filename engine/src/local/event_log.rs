@@ -49,7 +49,7 @@ pub fn after(
         }
     };
     if after.seq == 0 {
-        for (id, what) in of_beginning(&row, &origin) {
+        for (id, what) in of_beginning(thread, &row, &origin) {
             tell(&mut events, id, origin.started_at_ms, what);
         }
     }
@@ -57,7 +57,7 @@ pub fn after(
     let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
     if first <= last {
         store.scan(thread, first..=last, &mut |stored, note| {
-            for (id, what) in of_record(&stored, &note) {
+            for (id, what) in of_record(thread, &stored, &note) {
                 tell(&mut events, id, note.ended_at_ms, what);
             }
             true
@@ -127,16 +127,16 @@ fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {
 }
 
 /// The events before a thread's first step.
-fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
+fn of_beginning(thread: &ThreadId, row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
     let visit = Visit::beginning();
-    let after =
-        origin.after.iter().cloned().filter_map(|followed| Some(What::followed(visit.as_ref()?, None, followed)));
+    let after = origin.after.iter().cloned();
+    let after = after.filter_map(|followed| Some(What::followed(thread, visit.as_ref()?, None, followed)));
     numbered(0, std::iter::once(started).chain(after))
 }
 
 /// The events of a record.
-pub fn of_record(stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
+fn of_record(thread: &ThreadId, stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
     let (site, visit, status) = match &stored.record {
         Record::Step(step) => {
             let visit = Visit { role: step.role.clone(), visit: stored.visit, lane: step.lane.clone() };
@@ -156,6 +156,6 @@ pub fn of_record(stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
         status: status.clone(),
     };
     let after = note.after.iter().cloned();
-    let after = after.filter_map(|followed| Some(What::followed(visit.as_ref()?, status.as_ref(), followed)));
+    let after = after.filter_map(|followed| Some(What::followed(thread, visit.as_ref()?, status.as_ref(), followed)));
     numbered(stored.seq, std::iter::once(committed).chain(after))
 }

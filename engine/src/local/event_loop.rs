@@ -17,7 +17,6 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Followed, Transcript};
 use rondo_protocol::workflow::Workflow;
@@ -284,10 +283,7 @@ impl<'a> Driver<'a> {
                         }
                     }
                     VisitOutcome::Asleep(open) => {
-                        for OpenForm { visit, form, .. } in open.iter().filter(|open| open.thread.is_none()) {
-                            let (visit, form) = (visit.clone(), form.clone());
-                            self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
-                        }
+                        open.iter().filter(|open| open.thread.is_none()).for_each(|open| self.announce(open));
                         run.asleep.insert(lane, open);
                     }
                     VisitOutcome::TooLong(leaving_bytes) => {

@@ -9,12 +9,13 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
 use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Note};
-use rondo_protocol::{Value, canonical};
+use rondo_protocol::{Digest, Value, canonical};
 
 use super::stop::until_stopped;
 use super::tool_calls::ToolRunner;
 use super::visit::{VisitContext, VisitResult};
 use crate::resolved_roles::BodyReader;
+use crate::shown_call::ShownCall;
 use crate::thread::{Answered, OpenForm, VisitEnd};
 
 /// A person's answer to a form.
@@ -24,10 +25,21 @@ pub struct PersonAnswer {
     pub thread: Option<ThreadId>,
     /// The visit whose form it answers.
     pub visit: event::Visit,
-    /// What the person said.
+    /// The digest of the form that was shown: an answer to another one is refused.
+    pub form: Digest,
+    /// What was said.
     pub said: PersonSaid,
-    /// The name of the person's account.
-    pub person: String,
+    /// Who said it.
+    pub by: Answerer,
+}
+
+/// Who answers a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answerer {
+    /// A person, by the name of their account.
+    Person(String),
+    /// A program that speaks for a model or passes on a chat, by the name that it gave itself. It approves no call.
+    Client(String),
 }
 
 /// What a person said.
@@ -67,17 +79,18 @@ impl FilledForm {
     }
 }
 
-/// The form that asks whether a tool call may be made: `{prompt, approval: {tool, call, arguments}, statuses: [],
-/// expires_at_ms: null}`.
+/// The form that asks whether a tool call may be made: `{prompt, approval: {tool, call, position, effect, arguments},
+/// statuses: [], expires_at_ms: null}`.
 pub(super) fn approval(call: &ToolCall) -> Value {
     let asked = Value::from_iter([
         ("tool", Value::from(call.name.as_str())),
         ("call", Value::from(call.id.as_str())),
+        ("position", Value::from(u64::from(call.site.position))),
+        ("effect", Value::from(call.effect.name())),
         ("arguments", Value::from(call.arguments.as_str())),
     ]);
-    let prompt = format!("May {} be called with {}?", call.name, call.arguments);
     Value::from_iter([
-        ("prompt", Value::from(prompt)),
+        ("prompt", Value::from(ShownCall::new(call).question())),
         ("approval", asked),
         ("statuses", Value::List(Vec::new())),
         ("expires_at_ms", Value::Null),
@@ -101,24 +114,20 @@ fn invalid(what: String) -> Fault {
 }
 
 /// The end of a visit by a person's answer, or by the fault of their not giving one.
-pub(super) fn end(outcome: Result<Answered, Fault>, person: Option<String>, now_ms: u64) -> VisitEnd {
-    let answered_by = person.is_some().then_some(AnsweredBy::Person);
+pub(super) fn end(outcome: Result<Answered, Fault>, by: Option<Answerer>, now_ms: u64) -> VisitEnd {
+    let (answered_by, person, client) = match by {
+        None => (None, None, None),
+        Some(Answerer::Person(name)) => (Some(AnsweredBy::Person), Some(name), None),
+        Some(Answerer::Client(name)) => (Some(AnsweredBy::Client), None, Some(name)),
+    };
     // The time of waiting is that of a person.
-    let note = Note { person, answered_by, started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
+    let note = Note { person, client, answered_by, started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
     VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
-}
-
-/// When a form expires, in Unix milliseconds.
-pub(super) fn expires_at_ms(form: &OpenForm) -> Option<u64> {
-    match form.form.get("expires_at_ms") {
-        Some(Value::Int(at)) => u64::try_from(*at).ok(),
-        _ => None,
-    }
 }
 
 /// How long until the first of these forms expires.
 pub(super) fn until_expiry<'f>(forms: impl Iterator<Item = &'f OpenForm>, now_ms: u64) -> Option<Duration> {
-    forms.filter_map(expires_at_ms).min().map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
+    forms.filter_map(OpenForm::expires_at_ms).min().map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
 }
 
 /// The fault of a form that nobody answered.

@@ -10,6 +10,7 @@ use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
+use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
@@ -231,11 +232,12 @@ impl<'a> ToolRunner<'a> {
         }
         // A person may take long, and the model's reply was paid for.
         self.keep(&call.site).await?;
-        if let Some(decision) = self.decision(call).await? {
+        let form = forms::approval(call);
+        if let Some(decision) = self.decision(call, &form).await? {
             return Ok(self.decided(call, &decision, is_in_doubt));
         }
         let Some(approver) = tooling.approver else {
-            self.context.person.ask(forms::approval(call));
+            self.context.person.ask(form);
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
                  ask at",
@@ -252,12 +254,12 @@ impl<'a> ToolRunner<'a> {
     }
 
     /// What a person has said of a call while the thread waited. It is journaled before anything follows from it.
-    async fn decision(&mut self, call: &ToolCall) -> Result<Option<Decided>, Fault> {
+    async fn decision(&mut self, call: &ToolCall, form: &Value) -> Result<Option<Decided>, Fault> {
         let position = call.site.position;
         if let Some(decided) = self.journal.decided(position) {
             return Ok(Some(decided.clone()));
         }
-        let Some(decision) = self.context.person.decision(&call.site) else { return Ok(None) };
+        let Some(decision) = self.context.person.decision(&call.site, form) else { return Ok(None) };
         self.journal.add(Record::Decided { position, decision: decision.clone() });
         self.keep(&call.site).await?;
         Ok(Some(decision))

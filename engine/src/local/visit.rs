@@ -79,8 +79,8 @@ impl VisitContext<'_> {
 
 /// A person who is not at a terminal of this process.
 pub(super) trait AwayPerson: Sync {
-    /// What they have said of a call of this visit. Each answer is given once.
-    fn decision(&self, site: &Site) -> Option<Decided>;
+    /// What they have said to this form, which asks for a call of this visit. Each answer is given once.
+    fn decision(&self, site: &Site, form: &Value) -> Option<Decided>;
 
     /// Leaves them a form.
     fn ask(&self, form: Value);

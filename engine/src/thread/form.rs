@@ -1,10 +1,10 @@
 //! The form that a person fills in: `{prompt, statuses: [{status, fields: [{name, optional, schema}]}],
 //! expires_at_ms}`. A chosen status, its fields and a body are the answer.
 
-use rondo_protocol::Value;
 use rondo_protocol::event;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Role;
+use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
 /// A form that waits for a person.
@@ -17,6 +17,31 @@ pub struct OpenForm {
     pub visit: event::Visit,
     /// The form.
     pub form: Value,
+}
+
+impl OpenForm {
+    /// The digest by which an answer names it; `thread` is the one that waits.
+    pub fn digest(&self, thread: &ThreadId) -> Digest {
+        event::form_digest(self.thread.as_ref().unwrap_or(thread), &self.visit, &self.form)
+    }
+
+    /// Whether it asks if a tool call may be made.
+    pub fn is_approval(&self) -> bool {
+        self.form.get("approval").is_some()
+    }
+
+    /// When it expires, in Unix milliseconds.
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        match self.form.get("expires_at_ms") {
+            Some(Value::Int(at)) => u64::try_from(*at).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether an answer to the form with that digest is for this one, and in time.
+    pub fn takes(&self, form: Digest, thread: &ThreadId, now_ms: u64) -> bool {
+        self.digest(thread) == form && self.expires_at_ms().is_none_or(|at| now_ms < at)
+    }
 }
 
 /// The form of a role's visit. `expires_at_ms` is in Unix milliseconds.

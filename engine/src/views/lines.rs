@@ -161,6 +161,9 @@ pub struct NoteLine {
     pub answered_by: Option<AnsweredBy>,
     /// The person who filled in the form.
     pub person: Option<String>,
+    /// The program that filled it in, which is no person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     model: Option<String>,
     /// Its tool calls, in the order asked: `{call, tool, effect, bytes, duration_ms, failed, answered_by}`.
     pub tools: Vec<ToolNote>,
@@ -273,6 +276,7 @@ fn note_line(note: Note) -> NoteLine {
         cost: note.cost(),
         answered_by: note.answered_by,
         person: note.person,
+        client: note.client,
         model: note.model,
         tools: note.tools,
         hooks: note.hooks,

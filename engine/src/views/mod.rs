@@ -2,6 +2,7 @@
 //! and the sums behind them.
 
 pub mod diff;
+pub mod form;
 pub mod in_flight;
 pub mod lines;
 pub mod prefix;

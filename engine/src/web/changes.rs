@@ -6,30 +6,32 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rondo_agent_kit::tool::InDoubt;
-use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Start;
 use rondo_protocol::workflow::types;
+use rondo_protocol::{Digest, Value};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::body::Json;
-use super::params::Path;
+use super::params::{Path, invalid};
 use super::problem::Problem;
 use super::starting::{limit_words, started};
 use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::failure::Failure;
-use crate::host::answering::{MeantForm, by_this_person, check, declared, meant_form, not_waiting, other_kind, role};
+use crate::host::answering::{
+    self, FormName, MeantForm, check, declared, meant_form, not_waiting, only_a_person, other_kind, role, this_person,
+};
 use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
-use crate::{FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
+use crate::{Answerer, FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -112,22 +114,29 @@ impl Server {
     }
 
     /// Answers a form of the thread that a word names, and continues it.
-    pub(super) async fn answered(&self, word: String, request: AnswerRequest) -> Result<ThreadHandle, Problem> {
+    pub(super) async fn answered(
+        &self,
+        word: String,
+        request: AnswerRequest,
+        by: Answerer,
+    ) -> Result<ThreadHandle, Problem> {
         let prepared = self.reading(move |server, store| {
             let found = find_thread(store, &word)?;
-            let named = (request.role.as_deref(), request.lane.as_deref());
-            let (MeantForm { root, open, workflow }, row) = meant_form(store, found, named)?;
-            let is_approval = open.form.get("approval").is_some();
+            let named = FormName { role: request.role.as_deref(), lane: request.lane.as_deref(), digest: request.form };
+            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
+            if open.is_approval() && matches!(by, Answerer::Client(_)) {
+                return Err(only_a_person(&root, &open));
+            }
             let said = match (request.status.as_deref(), request.approve) {
-                (None, Some(is_allowed)) if is_approval => PersonSaid::Approval { is_allowed, why: request.why },
-                (Some(status), None) if !is_approval => {
+                (None, Some(is_allowed)) if open.is_approval() => PersonSaid::Approval { is_allowed, why: request.why },
+                (Some(status), None) if !open.is_approval() => {
                     let (status, _) = declared(role(&workflow, &open.visit)?, status)?;
                     let (fields, body) = (request.fields.into_iter().collect(), request.body);
                     PersonSaid::Form(FilledForm { status: status.clone(), fields, body })
                 }
-                _ => return Err(other_kind(&open, is_approval)),
+                _ => return Err(other_kind(&open, open.is_approval())),
             };
-            let answer = by_this_person(said, open);
+            let answer = answering::answer(said, digest, open, by);
             check(&workflow, &answer)?;
             let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
             Ok((root, answer, run_spec))
@@ -182,7 +191,9 @@ pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> R
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerRequest {
-    /// The role and the lane of the form, if several are open.
+    /// The digest of the form, as `forms` of the thread gives it.
+    #[schemars(with = "Option<String>")]
+    form: Option<Digest>,
     role: Option<String>,
     lane: Option<String>,
     status: Option<String>,
@@ -201,7 +212,12 @@ pub async fn answer(
     Path(word): Path<String>,
     Json(request): Json<AnswerRequest>,
 ) -> Result<Response, Problem> {
-    let handle = server.answered(word, request).await?;
+    if request.form.is_none() {
+        return Err(invalid(
+            "form: the answer does not say to which form; send its `digest`, as `forms` of the thread has it",
+        ));
+    }
+    let handle = server.answered(word, request, this_person()).await?;
     let thread = handle.thread.clone();
     server.follow(handle);
     started(&server, thread).await

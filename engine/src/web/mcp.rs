@@ -25,15 +25,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::changes::AnswerRequest;
-use super::model::{Heard, Rest};
+use super::model::{Heard, Rest, WaitsFor, named};
 use super::problem::Problem;
 use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
-use crate::ThreadHandle;
 use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::workflow;
 use crate::store::Status;
+use crate::{Answerer, ThreadHandle};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";
@@ -88,7 +88,7 @@ pub async fn serve(server: Server, is_offline: bool, ending: CancellationToken) 
 impl ServerHandler for Tools {
     fn get_info(&self) -> ServerConfig {
         let about = "Each tool runs a workflow of roles and gives its result. A workflow that waits for a person gives the form \
-                     and its thread; the tool `answer` fills it in.";
+                     and its thread; the tool `answer` fills it in. Only a person can allow a tool call, in a terminal.";
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new("rondo", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(about.to_owned());
@@ -111,7 +111,8 @@ impl ServerHandler for Tools {
             Ok(tools)
         });
         let mut tools = listed.await.map_err(|problem| ErrorData::internal_error(problem.text(), None))?;
-        let about = "Answers the form that a thread of a workflow waits with, and gives what comes of it.";
+        let about = "Answers the form that a thread waits with which a tool of this server began, and gives what comes of \
+                     it. It allows no tool calls.";
         tools.push(Tool::new(ANSWER, about, answer_schema()));
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -127,7 +128,7 @@ impl ServerHandler for Tools {
         let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
         let arguments = arguments.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let made = if request.name == ANSWER {
-            self.answer(arguments, progress).await
+            self.answer(arguments, client, progress).await
         } else {
             self.call(&request.name, arguments, (client, key), progress).await
         };
@@ -160,10 +161,10 @@ impl Tools {
         let known = space.get(&place).map_err(Failure::from)?;
         let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
         let known = known.filter(|call| key.is_some() || !call.is_answered);
-        let keep = async |call: &Call| {
-            let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
-            space.put(place.clone(), Some(bytes)).await.map_err(|error| Problem::from(Failure::from(error)))
+        let put = async |place: Vec<u8>, bytes: Vec<u8>| {
+            space.put(place, Some(bytes)).await.map_err(|error| Problem::from(Failure::from(error)))
         };
+        let keep = async |call: &Call| put(place.clone(), canonical::to_bytes(call).map_err(Failure::from)?).await;
         let call = match known {
             Some(call) if call.asked != asked => {
                 let what = format!("the key of this call, `{KEY}` in `_meta`, was used for another call");
@@ -173,6 +174,7 @@ impl Tools {
             None => {
                 let call = Call { thread: SystemEnv::default().thread_id(), asked, is_answered: false };
                 keep(&call).await?;
+                put(of_thread(&client, call.thread.as_str()), Vec::new()).await?;
                 call
             }
         };
@@ -204,10 +206,18 @@ impl Tools {
         begin(&self.server, request, thread.clone()).await
     }
 
-    /// Fills in a form, and follows the thread.
-    async fn answer(&self, arguments: Value, progress: Progress) -> Result<Box<Rest>, Problem> {
+    /// Fills in a form of a thread that a call of this client began, and follows the thread.
+    async fn answer(&self, arguments: Value, client: String, progress: Progress) -> Result<Box<Rest>, Problem> {
         let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
-        let handle = self.server.answered(given.thread.clone(), given.answer).await?;
+        let space = self.server.host.engine().space(SPACE);
+        if space.get(&of_thread(&client, &given.thread)).map_err(Failure::from)?.is_none() {
+            let what = format!("no call of this client began a thread {:?}", given.thread);
+            return Err(Failure::new(Code::ThreadUnknown, what)
+                .with_hint("a person answers the forms of other threads: `rondo answer`")
+                .into());
+        }
+        let by = Answerer::Client(named(&client));
+        let handle = self.server.answered(given.thread, given.answer, by).await?;
         self.hear(handle, progress).await
     }
 
@@ -249,6 +259,11 @@ struct AnswerCall {
     answer: AnswerRequest,
 }
 
+/// Where it is kept that a client began a thread.
+fn of_thread(client: &str, thread: &str) -> Vec<u8> {
+    Digest::sha256(format!("{client}\nthread {thread}").as_bytes()).as_bytes().to_vec()
+}
+
 fn object(schema: &Value) -> Arc<JsonObject> {
     match serde_json::to_value(schema) {
         Ok(serde_json::Value::Object(members)) => Arc::new(members),
@@ -262,13 +277,12 @@ fn answer_schema() -> Arc<JsonObject> {
         "type": "object",
         "properties": {
             "thread": {"type": "string", "description": "The thread that waits."},
+            "form": {"type": "string", "description": "The form by its digest, if several are open."},
             "role": {"type": "string", "description": "The role whose form it is, if several are open."},
             "lane": {"type": "string", "description": "The lane of the form, if several are open."},
             "status": {"type": "string", "description": "One of the statuses of the form."},
             "fields": {"type": "object", "description": "The fields of that status."},
             "body": text,
-            "approve": {"type": "boolean", "description": "Whether the tool call may be made that waits for approval."},
-            "why": {"type": "string", "description": "Why not."},
         },
         "required": ["thread"],
         "additionalProperties": false,
@@ -281,13 +295,18 @@ fn answer_schema() -> Arc<JsonObject> {
 
 /// The result of a tool: its text, and `{thread, status, result}` as structured content.
 fn given(rest: &Rest) -> CallToolResult {
-    let status = if rest.is_waiting { "waiting" } else { "done" };
-    let text = if rest.is_waiting {
-        format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", rest.text, rest.thread)
-    } else {
-        rest.text.clone()
+    let status = if rest.waits_for.is_some() { "waiting" } else { "done" };
+    let text = match &rest.waits_for {
+        Some(WaitsFor { is_approval: false, .. }) => {
+            format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", rest.text, rest.thread)
+        }
+        _ => rest.text.clone(),
     };
+    let mut content = json!({"thread": rest.thread, "status": status, "result": rest.result});
+    if let Some(waits_for) = &rest.waits_for {
+        content["form"] = json!(waits_for.form);
+    }
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(json!({"thread": rest.thread, "status": status, "result": rest.result}));
+    result.structured_content = Some(content);
     result
 }

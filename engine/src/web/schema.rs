@@ -29,14 +29,6 @@ pub struct RequestObject {
     messages: Vec<BTreeMap<String, serde_json::Value>>,
 }
 
-/// A role's visit in a lane.
-#[derive(JsonSchema)]
-pub struct VisitFields {
-    role: String,
-    visit: u64,
-    lane: String,
-}
-
 /// A fault of a file.
 #[derive(JsonSchema)]
 pub struct FileFault {

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::State;
+use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::{Value, event};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::Json;
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
-use super::schema::VisitFields;
 use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::env::{Env as _, SystemEnv};
@@ -22,7 +21,8 @@ use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::origin;
 use crate::store::{Base, Parent, Read, Row, Status, rows_after};
 use crate::tell::word;
-use crate::thread::{OpenForm, Origin, Stop};
+use crate::thread::{Origin, Stop};
+use crate::views::form::FormView;
 use crate::views::lines::{ThreadLine, thread_line};
 use crate::views::since::since;
 
@@ -83,57 +83,6 @@ struct BaseView {
     seq: u64,
 }
 
-/// A form that a thread waits for.
-#[derive(Debug, Serialize, JsonSchema)]
-struct FormView {
-    /// The thread whose form it is: this one or a child.
-    #[schemars(with = "String")]
-    thread: ThreadId,
-    #[serde(flatten)]
-    #[schemars(with = "VisitFields")]
-    visit: event::Visit,
-    #[schemars(with = "serde_json::Value")]
-    form: Value,
-    /// The JSON Schema of the answer; `None` if a tool call waits for approval.
-    #[schemars(with = "Option<serde_json::Value>")]
-    schema: Option<Value>,
-}
-
-impl FormView {
-    fn new(thread: &ThreadId, open: OpenForm) -> Self {
-        let schema = open.form.get("approval").is_none().then(|| answer_schema(&open.form));
-        Self { thread: open.thread.unwrap_or_else(|| thread.clone()), visit: open.visit, form: open.form, schema }
-    }
-}
-
-/// The schema of an answer: an object for each status, with the status, the fields and the body.
-fn answer_schema(form: &Value) -> Value {
-    let list = |value: Option<&Value>| match value {
-        Some(Value::List(items)) => items.clone(),
-        _ => Vec::new(),
-    };
-    let of_status = |status: &Value| {
-        let word = status.get("status").cloned().unwrap_or(Value::Null);
-        let mut properties = vec![("status".to_owned(), Value::from_iter([("const", word)]))];
-        let mut required = vec![Value::from("status")];
-        for field in list(status.get("fields")) {
-            let name = field.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if field.get("optional") != Some(&Value::Bool(true)) {
-                required.push(Value::from(name.as_str()));
-            }
-            properties.push((name, field.get("schema").cloned().unwrap_or(Value::Null)));
-        }
-        properties.push(("body".to_owned(), Value::from_iter([("type", Value::from("string"))])));
-        Value::from_iter([
-            ("type", Value::from("object")),
-            ("properties", properties.into_iter().collect()),
-            ("required", Value::List(required)),
-            ("additionalProperties", Value::Bool(false)),
-        ])
-    };
-    Value::from_iter([("oneOf", Value::List(list(form.get("statuses")).iter().map(of_status).collect()))])
-}
-
 impl ThreadView {
     /// The view of a thread; with `input`, also its input.
     pub fn new(
@@ -164,7 +113,7 @@ impl ThreadView {
             stop: stop.filter(|_| line.status == Status::Stopped),
             result: result.filter(|result| !result.is_null()),
             is_offline: script.is_some() || recorded.is_some(),
-            forms: forms.into_iter().map(|open| FormView::new(thread, open)).collect(),
+            forms: forms.iter().map(|open| FormView::new(thread, open)).collect(),
             input,
             line,
         })

@@ -47,6 +47,8 @@ pub enum AnsweredBy {
     Loop,
     /// A person who filled in a form.
     Person,
+    /// A program that filled in a form: a chat client, or one of MCP.
+    Client,
     /// A hook in front of the port, by the name of its node.
     #[serde(untagged)]
     Hook(String),
@@ -60,6 +62,7 @@ impl AnsweredBy {
             Self::Journal => "journal",
             Self::Loop => "loop",
             Self::Person => "person",
+            Self::Client => "client",
             Self::Hook(node) => node,
         }
     }
@@ -169,6 +172,9 @@ pub struct Note {
     /// The person who answered, by the name of their account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,
+    /// The program that answered a form in place of a person, by the name that it gave itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// The resolved model of the last reply.
     pub model: Option<String>,
     /// Identifies where the role's first model is served: equal values mean equal providers and addresses.

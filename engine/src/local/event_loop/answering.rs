@@ -48,18 +48,23 @@ impl Driver<'_> {
     pub(super) fn open_form(&self, run: &mut RunState<'_>, visit: &Visit) {
         let Some(open) = lock(&self.machine).open_form(&visit.lane) else { return };
         if !run.announced.contains(&visit.lane) {
-            let OpenForm { visit, form, .. } = open.clone();
-            self.parts.sink.emit_again(What::ThreadWaiting { visit, form });
+            self.announce(&open);
         }
         run.forms.insert(visit.lane.clone(), open);
     }
 
-    /// Ends the visit that a person's answer is for; stops if its form is not open.
+    /// Reports a form of this thread.
+    pub(super) fn announce(&self, OpenForm { visit, form, .. }: &OpenForm) {
+        self.parts.sink.emit_again(What::waiting(&self.parts.thread, visit.clone(), form.clone()));
+    }
+
+    /// Ends the visit that a person's answer is for; stops if the form that they were shown is not open.
     pub(super) fn answer(&self, run: &mut RunState<'_>, answer: PersonAnswer) {
-        let PersonAnswer { visit, said, person, .. } = answer;
+        let PersonAnswer { visit, form: shown, said, by, .. } = answer;
         let PersonSaid::Form(mut form) = said else { return };
         let lane = visit.lane.clone();
-        let is_open = run.forms.get(&lane).is_some_and(|open| open.visit == visit);
+        let (thread, now_ms) = (&self.parts.thread, self.parts.env.now_ms());
+        let is_open = run.forms.get(&lane).is_some_and(|open| open.takes(shown, thread, now_ms));
         let read = if is_open {
             let redactor = self.parts.redactors.model(&visit.role);
             redactor.value(&mut form.fields);
@@ -73,7 +78,7 @@ impl Driver<'_> {
         match read {
             Ok(answered) => {
                 run.forms.remove(&lane);
-                let end = forms::end(Ok(answered), Some(person), self.parts.env.now_ms());
+                let end = forms::end(Ok(answered), Some(by), now_ms);
                 run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
             }
             Err(fault) => self.stop(run, fault),
@@ -83,7 +88,7 @@ impl Driver<'_> {
     /// Ends the visits whose forms have expired; `false` if none has.
     pub(super) fn expire(&self, run: &mut RunState<'_>) -> bool {
         let now_ms = self.parts.env.now_ms();
-        let is_over = |open: &OpenForm| forms::expires_at_ms(open).is_some_and(|at| at <= now_ms);
+        let is_over = |open: &OpenForm| open.expires_at_ms().is_some_and(|at| at <= now_ms);
         let Some(lane) = run.forms.iter().find(|(_, open)| is_over(open)).map(|(lane, _)| lane.clone()) else {
             return false;
         };

@@ -109,7 +109,7 @@ impl<'a> Driver<'a> {
                     lock(&self.lanes).remove(&visit.lane);
                 }
                 let Some(visit) = visit.or_else(event::Visit::beginning) else { return };
-                sink.emit(What::followed(&visit, status.as_ref(), followed));
+                sink.emit(What::followed(&self.parts.thread, &visit, status.as_ref(), followed));
             }
         }
     }

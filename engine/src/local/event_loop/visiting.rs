@@ -9,7 +9,7 @@ use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::What;
+use rondo_protocol::event::{self, What};
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::RunConfig;
 use super::super::child;
 use super::super::forms;
-use super::super::forms::PersonSaid;
+use super::super::forms::{Answerer, PersonSaid};
 use super::super::hook_notes::HookNotes;
 use super::super::journal::{Decided, JournalPart};
 use super::super::reply_memory::Reservation;
@@ -45,14 +45,15 @@ struct Away<'d, 'a> {
 }
 
 impl AwayPerson for Away<'_, '_> {
-    fn decision(&self, site: &Site) -> Option<Decided> {
-        let visit = visit::visit_of(site);
-        let answer = lock(&self.driver.answer).take_if(|answer| {
-            self.driver.is_own(answer) && answer.visit == visit && matches!(answer.said, PersonSaid::Approval { .. })
-        })?;
-        match answer.said {
-            PersonSaid::Approval { is_allowed, why } => Some(Decided { is_allowed, why, person: answer.person }),
-            PersonSaid::Form(_) => None,
+    fn decision(&self, site: &Site, form: &Value) -> Option<Decided> {
+        let asked = event::form_digest(&site.thread, &visit::visit_of(site), form);
+        // The visit may ask for another call by now: only the one that was shown is decided.
+        let answer = lock(&self.driver.answer).take_if(|answer| answer.form == asked)?;
+        match (answer.said, answer.by) {
+            (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
+                Some(Decided { is_allowed, why, person })
+            }
+            (PersonSaid::Form(_), _) | (_, Answerer::Client(_)) => None,
         }
     }
 

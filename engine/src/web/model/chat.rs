@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
 use rondo_protocol::id::ThreadId;
@@ -18,7 +19,7 @@ use super::super::params::invalid;
 use super::super::problem::Problem;
 use super::super::starting::{StartRequest, begin};
 use super::message::{Message, input_name};
-use super::{Heard, ModelError, OFFLINE, Rest, Tokens};
+use super::{Heard, ModelError, OFFLINE, Rest, Tokens, client_of};
 use crate::ThreadHandle;
 use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
@@ -120,16 +121,20 @@ impl Server {
 }
 
 /// `POST /v1/chat/completions`
-pub async fn complete(State(server): State<Server>, Json(request): Json<ChatRequest>) -> Result<Response, ModelError> {
+pub async fn complete(
+    State(server): State<Server>,
+    headers: HeaderMap,
+    Json(request): Json<ChatRequest>,
+) -> Result<Response, ModelError> {
     let Some((last, before)) = request.messages.split_last() else {
         return Err(invalid("messages: there is none").into());
     };
     let text = last.text();
     // The client sends the whole conversation; if a thread waits where it stood before this message, it goes on.
     let stood = place(&request.model, before).map_err(Problem::from)?;
-    let waiting = server.reading(move |server, _| server.recall_waiting(stood)).await?;
-    let handle = match waiting {
-        Some(thread) => server.answer_with(thread, text).await?,
+    let shown = server.reading(move |server, _| server.recall(stood)).await?;
+    let handle = match shown {
+        Some(shown) => server.answer_with(shown, text, client_of(&headers)).await?,
         None => server.begin_on(&request.model, text).await?,
     };
     let created = SystemEnv::default().now_ms() / 1000;
@@ -152,11 +157,11 @@ struct Reply {
 
 impl Reply {
     /// Remembers the thread for the message that answers its form, which follows what the client was told.
-    async fn remember(&self, told: &str) -> Result<(), Problem> {
+    async fn remember(&self, told: &str, rest: &Rest) -> Result<(), Problem> {
         let mut said = self.request.messages.clone();
         said.push(Message::new("assistant", told));
         let place = place(&self.request.model, &said)?;
-        self.server.remember(place, &self.thread).await
+        self.server.remember(place, rest).await
     }
 
     fn completion<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
@@ -174,7 +179,7 @@ impl Reply {
                 None => return Err(invalid("the run broke off").into()),
             }
         };
-        self.remember(&rest.text).await?;
+        self.remember(&rest.text, &rest).await?;
         let message = Delta {
             role: Some("assistant"),
             content: Some(&rest.text),
@@ -202,7 +207,7 @@ impl Reply {
                 Heard::Rest(Ok(rest)) => {
                     told += &rest.untold;
                     // What cannot be remembered is only asked anew.
-                    let _ = reply.remember(&told).await;
+                    let _ = reply.remember(&told, &rest).await;
                     (reply.last(&rest), true)
                 }
                 Heard::Rest(Err(problem)) => (vec![super::error_text(problem)], true),

@@ -86,23 +86,15 @@ pub fn statuses(form: &Value) -> Vec<(String, Vec<String>)> {
     list(form.get("statuses")).iter().map(of).collect()
 }
 
-/// What a message says to a form: JSON with a status, fields and body; a status and a text; or a text where the form
-/// has only one status.
+/// What a message says to a form: JSON with a status, fields and body; a status alone on the first line, and a text below
+/// it; or a text where the form has only one status. A word is none of these because a message begins with it.
 ///
 /// # Errors
 /// [`Code::AnswerInvalid`] if it says none of these.
 pub fn said(text: &str, open: &OpenForm, workflow: &Workflow) -> Result<PersonSaid, Failure> {
     let text = text.trim();
-    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let word = first.trim_matches(|c: char| matches!(c, '`' | '.' | ',' | ':' | '!')).to_lowercase();
-    if open.form.get("approval").is_some() {
-        let is_allowed = match word.as_str() {
-            "yes" | "y" | "approve" | "allow" => true,
-            "no" | "n" | "refuse" => false,
-            _ => return Err(Failure::new(Code::AnswerInvalid, "answer `yes`, or `no` and why not")),
-        };
-        return Ok(PersonSaid::Approval { is_allowed, why: rest.trim().to_owned() });
-    }
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let word = first.trim().trim_matches(|c: char| matches!(c, '`' | '.' | ',' | ':' | '!')).to_lowercase();
     let role = role(workflow, &open.visit)?;
     if let Ok(Value::Object(mut members)) = canonical::parse(text.as_bytes()) {
         let take = |members: &mut BTreeMap<String, Value>, key: &str| {
@@ -118,7 +110,7 @@ pub fn said(text: &str, open: &OpenForm, workflow: &Workflow) -> Result<PersonSa
         (Some((status, _)), _) => (status, rest.trim()),
         (None, [(status, _)]) => (status, text),
         (None, _) => {
-            let what = "the message does not begin with a status of the form";
+            let what = "the first line of the message is no status of the form";
             return Err(Failure::new(Code::AnswerInvalid, what).with_hint(statuses_of(role)));
         }
     };

@@ -1,6 +1,7 @@
 //! A workflow as a model: the parts of OpenAI's API that chat clients use
 //! (<https://platform.openai.com/docs/api-reference>). A message fills an input of the workflow, and what it results in
-//! answers it. A workflow that waits for a person answers with the form, and goes on with the next message.
+//! answers it. A workflow that waits for a person answers with the form, and goes on with the next message; that a tool
+//! call may be made is nothing that a client can say.
 
 pub mod chat;
 mod message;
@@ -10,7 +11,7 @@ mod speech;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{CommittedSite, Outcome, What};
@@ -27,15 +28,16 @@ use super::problem::Problem;
 use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::graph::Graph;
-use crate::host::answering::{MeantForm, by_this_person, check, meant_form};
+use crate::host::answering::{self, FormName, MeantForm, check, command_for, meant_form, only_a_person};
 use crate::host::continuing::{ContinueChoices, Meant};
 use crate::host::find_thread::{find_thread, no_threads};
-use crate::host::thread_row::origin;
 use crate::host::workflow;
 use crate::local::ForkRequest;
+use crate::shown_call::ShownCall;
 use crate::store::Status;
+use crate::tell::one_line;
 use crate::thread::{Checkpoint, OpenForm};
-use crate::{Ended, Resumed, ThreadHandle};
+use crate::{Answerer, Ended, Resumed, ThreadHandle};
 use speech::{Speakers, Speech};
 
 /// A model of this name is answered by the script beside the workflow; no model is asked.
@@ -43,6 +45,9 @@ const OFFLINE: &str = ":offline";
 
 /// How many lines wait for a client that reads slowly.
 const LINES: usize = 64;
+
+/// How much of the name is kept that a client gives itself.
+const MAX_NAME_CHARACTERS: usize = 80;
 
 /// An error as clients of this API expect it: `{error: {message, type, code, param}}`.
 pub struct ModelError(Problem);
@@ -139,9 +144,17 @@ pub struct Rest {
     /// What of it is left to tell to a client that heard it as it was written.
     untold: String,
     tokens: Tokens,
-    /// Whether it waits for a person; the text is then the form.
-    pub is_waiting: bool,
+    /// What it waits for; the text is then that form.
+    pub waits_for: Option<WaitsFor>,
     pub result: Value,
+}
+
+/// The form that a client is shown.
+pub struct WaitsFor {
+    /// Its digest.
+    pub form: Digest,
+    /// Whether a tool call waits for approval, which no client gives.
+    pub is_approval: bool,
 }
 
 /// What a client hears of a run.
@@ -250,19 +263,10 @@ impl Server {
             let usage = spent.usage;
             let tokens =
                 Tokens { prompt: usage.prompt_tokens, cached: usage.cached_tokens, output: usage.output_tokens };
-            let text = match forms.first() {
-                Some(form) => form_text(form),
-                None => result_text(&policy, &result),
-            };
-            Ok(Rest {
-                thread,
-                seq: row.seq,
-                untold: String::new(),
-                text,
-                tokens,
-                is_waiting: !forms.is_empty(),
-                result,
-            })
+            let open = for_client(&forms);
+            let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
+            let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
+            Ok(Rest { thread, seq: row.seq, untold: String::new(), text, tokens, waits_for, result })
         })
         .await
     }
@@ -282,23 +286,25 @@ impl Server {
         self.rest(thread, ended).await
     }
 
-    /// What is kept of a place in a conversation: the thread that waits there.
-    async fn remember(&self, place: Digest, thread: &ThreadId) -> Result<(), Problem> {
+    /// Keeps what waits at a place in a conversation: the thread and its form.
+    async fn remember(&self, place: Digest, rest: &Rest) -> Result<(), Problem> {
+        let Some(WaitsFor { form, .. }) = &rest.waits_for else { return Ok(()) };
         let space = self.host.engine().space(SPACE);
-        let bytes = thread.as_str().as_bytes().to_vec();
+        let bytes = format!("{} {form}", rest.thread).into_bytes();
         space.put(place.as_bytes().to_vec(), Some(bytes)).await.map_err(|error| Failure::from(error).into())
     }
 
-    /// Answers the first form of a thread with a message.
-    async fn answer_with(&self, thread: ThreadId, text: String) -> Result<ThreadHandle, Problem> {
+    /// Answers the form that a client was shown with its message.
+    async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<ThreadHandle, Problem> {
+        let (Shown { thread, form }, by) = (shown, Answerer::Client(named(client)));
         let prepared = self.reading(move |server, store| {
             let found = find_thread(store, thread.as_str())?;
-            let open = origin(&found.1).and_then(|origin| origin.forms.into_iter().next());
-            let named = open.map(|open| (open.visit.role.to_string(), open.visit.lane.to_string()));
-            let (role, lane) = named.unzip();
-            let (MeantForm { root, open, workflow }, row) =
-                meant_form(store, found, (role.as_deref(), lane.as_deref()))?;
-            let answer = by_this_person(message::said(&text, &open, &workflow)?, open);
+            let named = FormName { digest: Some(form), ..FormName::default() };
+            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
+            if open.is_approval() {
+                return Err(only_a_person(&root, &open));
+            }
+            let answer = answering::answer(message::said(&text, &open, &workflow)?, digest, open, by);
             check(&workflow, &answer)?;
             let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
             Ok((root, answer, run_spec))
@@ -307,51 +313,87 @@ impl Server {
         let run_config = self.configured(&thread, &run_spec).await?;
         match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await? {
             Resumed::Running(handle) => Ok(handle),
-            Resumed::Ended { .. } => Err(ended(&thread)),
+            Resumed::Ended { .. } => Err(ended(&thread).into()),
         }
     }
 
-    /// The thread that waits after `seq` steps: this one, or, if it has gone on since, a fork of it there.
-    async fn waiting_at(&self, thread: ThreadId, seq: u64) -> Result<ThreadId, Problem> {
+    /// What was shown when a thread waited after `seq` steps, at `place`; if it has gone on since, what a fork of it
+    /// there waits for.
+    async fn waiting_at(&self, thread: ThreadId, seq: u64, place: Digest) -> Result<Shown, Problem> {
         let found = self.reading(move |server, store| {
             let (thread, row) = find_thread(store, thread.as_str())?;
             if row.seq == seq {
-                return Ok((thread, None));
+                let shown = server.recall(place)?.filter(|shown| shown.thread == thread);
+                let shown = shown.ok_or_else(|| ended(&thread))?;
+                return Ok((thread, Err(shown)));
             }
             let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
-            Ok((thread, Some(run_spec)))
+            Ok((thread, Ok(run_spec)))
         });
-        let (thread, run_spec) = found.await?;
-        let Some(run_spec) = run_spec else { return Ok(thread) };
+        let (thread, run_spec) = match found.await? {
+            (_, Err(shown)) => return Ok(shown),
+            (thread, Ok(run_spec)) => (thread, run_spec),
+        };
         let engine = self.host.engine();
         let fork = engine.fork(&thread, seq, &ForkRequest::default()).await?;
         let run_config = self.configured(&fork, &run_spec).await?;
         match engine.resume(&fork, |_, _| Ok::<_, crate::Error>(run_config)).await? {
             // It asks again what it asked then.
             Resumed::Running(handle) => match handle.ended().await {
-                Ended::Waiting(_) => Ok(fork),
-                _ => Err(ended(&fork)),
+                Ended::Waiting(forms) => match for_client(&forms) {
+                    Some(open) => Ok(Shown { form: open.digest(&fork), thread: fork }),
+                    None => Err(ended(&fork).into()),
+                },
+                _ => Err(ended(&fork).into()),
             },
-            Resumed::Ended { .. } => Err(ended(&fork)),
+            Resumed::Ended { .. } => Err(ended(&fork).into()),
         }
     }
 }
 
-fn ended(thread: &ThreadId) -> Problem {
-    let what = format!("thread {thread} does not wait for a message");
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::NotWaiting, what)
+fn ended(thread: &ThreadId) -> Failure {
+    Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for a message"))
+}
+
+/// The form that a client is shown: the first that it can fill in, else one of which it can only tell a person.
+fn for_client(forms: &[OpenForm]) -> Option<&OpenForm> {
+    forms.iter().find(|open| !open.is_approval()).or(forms.first())
+}
+
+/// The form that a client was shown.
+struct Shown {
+    thread: ThreadId,
+    form: Digest,
+}
+
+impl Shown {
+    fn read(kept: &[u8]) -> Option<Self> {
+        let (thread, form) = std::str::from_utf8(kept).ok()?.split_once(' ')?;
+        Some(Self { thread: ThreadId::new(thread).ok()?, form: Digest::from_hex(form)? })
+    }
 }
 
 impl super::Inner {
-    /// The thread that waits at a place of a conversation.
-    fn recall_waiting(&self, place: Digest) -> Result<Option<ThreadId>, Failure> {
+    /// What waits at a place of a conversation.
+    fn recall(&self, place: Digest) -> Result<Option<Shown>, Failure> {
         let engine = self.host.engine();
-        let Some(kept) = engine.space(SPACE).get(place.as_bytes())? else { return Ok(None) };
-        let thread = std::str::from_utf8(&kept).ok().and_then(|text| ThreadId::new(text).ok());
-        let Some(thread) = thread else { return Ok(None) };
-        let row = engine.store().row(&thread)?;
-        Ok(row.filter(|row| row.status == Status::Waiting).map(|_| thread))
+        let Some(shown) = engine.space(SPACE).get(place.as_bytes())?.and_then(|kept| Shown::read(&kept)) else {
+            return Ok(None);
+        };
+        let row = engine.store().row(&shown.thread)?;
+        Ok(row.filter(|row| row.status == Status::Waiting).map(|_| shown))
     }
+}
+
+/// The name that a client of HTTP gives itself.
+fn client_of(headers: &HeaderMap) -> &str {
+    headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default()
+}
+
+/// A client's own name as a note keeps it.
+pub fn named(client: &str) -> String {
+    let name: String = one_line(client).chars().take(MAX_NAME_CHARACTERS).collect();
+    if name.trim().is_empty() { "a client without a name".to_owned() } else { name }
 }
 
 /// Where conversations are kept: a space of the store beside those of hooks.
@@ -364,11 +406,15 @@ fn result_text(policy: &Policy, result: &Value) -> String {
 }
 
 /// A form as a message: its text, and the words that answer it.
-fn form_text(open: &OpenForm) -> String {
-    let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().trim_end();
-    if open.form.get("approval").is_some() {
-        return format!("{prompt}\n\nAnswer `yes`, or `no` and why not.");
+fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
+    if let Some(call) = ShownCall::of_form(&open.form) {
+        let command = command_for(thread, open);
+        return format!(
+            "{}\n\nOnly a person can allow it, in a terminal: `{command} --approve` or `--refuse`.",
+            call.question()
+        );
     }
+    let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().trim_end();
     let statuses = message::statuses(&open.form);
     if let [(_, fields)] = statuses.as_slice()
         && fields.is_empty()
@@ -382,6 +428,7 @@ fn form_text(open: &OpenForm) -> String {
                 if fields.is_empty() { format!("`{status}`") } else { format!("`{status}` with {}", fields.join(", ")) }
             })
             .collect();
-    let how = "Begin with one of these words, then the text; fields as JSON: `{\"status\": ..., \"field\": ...}`";
+    let how = "Answer with one of these words alone on the first line, the text below it; fields as JSON: \
+               `{\"status\": ..., \"field\": ...}`";
     format!("{prompt}\n\n{how}: {}.", ways.join(", "))
 }

@@ -4,8 +4,10 @@
 use std::convert::Infallible;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
+use rondo_protocol::Digest;
 use rondo_protocol::id::ThreadId;
 use serde::Deserialize;
 use serde_json::json;
@@ -15,8 +17,9 @@ use super::super::Server;
 use super::super::body::Json;
 use super::super::events::keep_alive;
 use super::super::params::invalid;
+use super::super::problem::Problem;
 use super::message::Message;
-use super::{Heard, ModelError, Rest, Tokens, error_text};
+use super::{Heard, ModelError, Rest, Tokens, client_of, error_text};
 use crate::env::{Env as _, SystemEnv};
 
 /// The request. What else a client sends is ignored.
@@ -52,9 +55,15 @@ fn stood(id: &str) -> Option<(ThreadId, u64)> {
     Some((ThreadId::new(thread).ok()?, seq.parse().ok()?))
 }
 
+/// Where it is kept what a response showed.
+fn place(id: &str) -> Digest {
+    Digest::sha256(id.as_bytes())
+}
+
 /// `POST /v1/responses`
 pub async fn respond(
     State(server): State<Server>,
+    headers: HeaderMap,
     Json(request): Json<ResponsesRequest>,
 ) -> Result<Response, ModelError> {
     let text = request.input.text().ok_or_else(|| invalid("input: there is no message"))?;
@@ -62,12 +71,12 @@ pub async fn respond(
         None => server.begin_on(&request.model, text).await?,
         Some(id) => {
             let (thread, seq) = stood(id).ok_or_else(|| invalid(format!("{id:?} is no response of this server")))?;
-            let thread = server.waiting_at(thread, seq).await?;
-            server.answer_with(thread, text).await?
+            let shown = server.waiting_at(thread, seq, place(id)).await?;
+            server.answer_with(shown, text, client_of(&headers)).await?
         }
     };
     let created = SystemEnv::default().now_ms() / 1000;
-    let reply = Reply { model: request.model, thread: handle.thread.clone(), created };
+    let reply = Reply { server: server.clone(), model: request.model, thread: handle.thread.clone(), created };
     let mut heard = server.hear(handle);
     if request.stream {
         return Ok(reply.streamed(heard));
@@ -75,23 +84,37 @@ pub async fn respond(
     loop {
         match heard.recv().await {
             Some(Heard::Line(_) | Heard::Step(_) | Heard::Text { .. }) => {}
-            Some(Heard::Rest(rest)) => return Ok(Json(reply.whole(&*rest?)).into_response()),
+            Some(Heard::Rest(rest)) => {
+                let rest = rest?;
+                reply.remember(&rest).await?;
+                return Ok(Json(reply.whole(&rest)).into_response());
+            }
             None => return Err(invalid("the run broke off").into()),
         }
     }
 }
 
 struct Reply {
+    server: Server,
     model: String,
     thread: ThreadId,
     created: u64,
 }
 
 impl Reply {
+    fn id(&self, seq: u64) -> String {
+        format!("resp_{}_{seq}", self.thread)
+    }
+
+    /// Remembers the form for the message that answers it.
+    async fn remember(&self, rest: &Rest) -> Result<(), Problem> {
+        self.server.remember(place(&self.id(rest.seq)), rest).await
+    }
+
     /// The response after `seq` steps.
     fn response(&self, seq: u64, status: &str, output: &[serde_json::Value], tokens: Tokens) -> serde_json::Value {
         json!({
-            "id": format!("resp_{}_{seq}", self.thread),
+            "id": self.id(seq),
             "object": "response",
             "created_at": self.created,
             "status": status,
@@ -138,7 +161,11 @@ impl Reply {
             let (events, is_last) = match heard.recv().await? {
                 Heard::Line(_) | Heard::Step(_) => (Vec::new(), false),
                 Heard::Text { text, seq } => (streamed.text(seq, &text), false),
-                Heard::Rest(Ok(rest)) => (streamed.end(&rest), true),
+                Heard::Rest(Ok(rest)) => {
+                    // What cannot be remembered is only asked anew.
+                    let _ = streamed.reply.remember(&rest).await;
+                    (streamed.end(&rest), true)
+                }
                 Heard::Rest(Err(problem)) => (vec![("error", error_text(problem))], true),
             };
             Some((events, (!is_last).then_some((streamed, heard))))

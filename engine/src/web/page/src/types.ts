@@ -38,7 +38,11 @@ export interface Form {
   role: string;
   lane: string;
   visit: number;
-  form: { prompt?: string; approval?: { tool: string; call: string; arguments: string }; expires_at_ms?: number | null };
+  /** What an answer names it by. */
+  digest: string;
+  form: { prompt?: string; expires_at_ms?: number | null };
+  /** The tool call that waits for approval, in the words of the server; `word` is what allows a dangerous one. */
+  call: { tool: string; arguments: string; word: string | null } | null;
   schema: Schema | null;
 }
 

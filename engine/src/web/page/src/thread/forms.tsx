@@ -1,26 +1,44 @@
 // The forms that a thread waits for, answered in place.
 
-import { useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { ofThread, post } from "../api";
 import { Fields, beginning, collected, type Values } from "../form";
 import { moment, who } from "../format";
-import type { Form, Json, Schema, Thread } from "../types";
+import type { Form, Schema, Thread } from "../types";
 import { Action, ProblemBox } from "../ui";
 
+/** How long a form's buttons are dead when it has just come: a click that was meant for what stood there before is none. */
+const FRESH_MS = 600;
+
 export function Forms({ thread, onAnswered }: { thread: Thread; onAnswered: () => void }) {
+  // Of all forms, because one that is answered too late has gone when its problem is told.
+  const [problem, setProblem] = useState<unknown>(null);
   return (
     <div class="forms">
+      <ProblemBox problem={problem} />
       {thread.forms.map((form) => (
-        <OneForm key={`${form.thread}/${form.role}/${form.lane}/${form.visit}`} form={form} onAnswered={onAnswered} />
+        <OneForm key={form.digest} form={form} onAnswered={onAnswered} onProblem={setProblem} />
       ))}
     </div>
   );
 }
 
-function OneForm({ form, onAnswered }: { form: Form; onAnswered: () => void }) {
-  const [problem, setProblem] = useState<unknown>(null);
-  const answer = (said: object) => post(ofThread(form.thread, "/answer"), { role: form.role, lane: form.lane, ...said }).then(onAnswered);
-  const { approval, prompt, expires_at_ms: expires } = form.form;
+interface OneFormProps {
+  form: Form;
+  onAnswered: () => void;
+  onProblem: (problem: unknown) => void;
+}
+
+function OneForm({ form, onAnswered, onProblem }: OneFormProps) {
+  const [isFresh, setFresh] = useState(true);
+  useEffect(() => {
+    const timer = setTimeout(() => setFresh(false), FRESH_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  // Whatever the server says of the answer, what stands now is read again.
+  const answer = (said: object) => post(ofThread(form.thread, "/answer"), { form: form.digest, ...said }).finally(onAnswered);
+  const { prompt, expires_at_ms: expires } = form.form;
+  const { call } = form;
   const title = `${who(form.role, form.lane)} waits for you`;
   return (
     <section class="form" aria-label={title}>
@@ -28,70 +46,60 @@ function OneForm({ form, onAnswered }: { form: Form; onAnswered: () => void }) {
         {title}
         {expires && <span class="dim"> until {moment(expires)}</span>}
       </h2>
-      {approval ? (
-        <Approval approval={approval} answer={answer} onProblem={setProblem} />
+      {call ? (
+        <Approval call={call} isFresh={isFresh} answer={answer} onProblem={onProblem} />
       ) : (
         <>
           {prompt && <pre class="text">{prompt}</pre>}
-          {form.schema && <Statuses schema={form.schema} answer={answer} onProblem={setProblem} />}
+          {form.schema && <Statuses schema={form.schema} isFresh={isFresh} answer={answer} onProblem={onProblem} />}
         </>
       )}
-      <ProblemBox problem={problem} />
     </section>
   );
 }
 
 interface Answering {
+  /** Whether the form has just come. */
+  isFresh: boolean;
   answer: (said: object) => Promise<unknown>;
   onProblem: (problem: unknown) => void;
 }
 
-/** The arguments of a tool call by name, if they are an object. */
-function argumentsOf(text: string): [string, Json][] | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return value && typeof value === "object" && !Array.isArray(value) ? Object.entries(value) : null;
-  } catch {
-    return null;
-  }
-}
-
-function Approval({ approval, answer, onProblem }: { approval: NonNullable<Form["form"]["approval"]> } & Answering) {
+function Approval({ call, isFresh, answer, onProblem }: { call: NonNullable<Form["call"]> } & Answering) {
   const [why, setWhy] = useState("");
-  const named = argumentsOf(approval.arguments);
+  const [typed, setTyped] = useState("");
+  const isTyped = call.word === null || typed.trim() === call.word;
+  const base = useId();
   return (
     <>
       <p>
-        It wants to call <code>{approval.tool}</code> with
+        It wants to call <code>{call.tool}</code> {call.arguments ? "with" : "without arguments"}
       </p>
-      {named ? (
-        <dl class="fields">
-          {named.map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd class="mono">{typeof value === "string" ? value : JSON.stringify(value)}</dd>
-            </div>
-          ))}
-        </dl>
-      ) : (
-        <pre class="mono">{approval.arguments}</pre>
+      {call.arguments && <pre class="mono text">{call.arguments}</pre>}
+      {call.word && (
+        <div class="field">
+          <label for={`${base}-word`}>
+            Type <code>{call.word}</code> to allow it
+          </label>
+          <input id={`${base}-word`} type="text" autocomplete="off" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
+        </div>
       )}
       <div class="field">
-        <label for="why">
+        <label for={`${base}-why`}>
           Why not<span class="optional"> the role reads it when you refuse</span>
         </label>
-        <input id="why" type="text" value={why} onInput={(event) => setWhy(event.currentTarget.value)} />
+        <input id={`${base}-why`} type="text" value={why} onInput={(event) => setWhy(event.currentTarget.value)} />
       </div>
       <div class="buttons">
-        <Action label="Allow" kind="primary" run={() => answer({ approve: true })} onProblem={onProblem} />
-        <Action label="Refuse" kind="danger" run={() => answer({ approve: false, why })} onProblem={onProblem} />
+        <Action label="Allow" kind="primary" disabled={isFresh || !isTyped} run={() => answer({ approve: true })} onProblem={onProblem} />
+        <Action label="Refuse" kind="danger" disabled={isFresh} run={() => answer({ approve: false, why })} onProblem={onProblem} />
       </div>
     </>
   );
 }
 
 /** A status, then its fields and the text. */
-function Statuses({ schema, answer, onProblem }: { schema: Schema } & Answering) {
+function Statuses({ schema, isFresh, answer, onProblem }: { schema: Schema } & Answering) {
   const all = schema.oneOf ?? [];
   const [chosen, setChosen] = useState(0);
   const [values, setValues] = useState<Values>({});
@@ -129,7 +137,7 @@ function Statuses({ schema, answer, onProblem }: { schema: Schema } & Answering)
         </label>
         <textarea id="body" rows={3} value={body} onInput={(event) => setBody(event.currentTarget.value)} />
       </div>
-      <button type="submit" class="primary" disabled={isBusy}>
+      <button type="submit" class="primary" disabled={isBusy || isFresh}>
         Answer: {word}
       </button>
     </form>

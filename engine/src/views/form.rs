@@ -1,0 +1,95 @@
+//! The forms that a thread waits for, as `rondo show --json`, the API and the page have them.
+
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::{Digest, Value, event};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::shown_call::ShownCall;
+use crate::thread::OpenForm;
+
+/// A form that a thread waits for.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FormView {
+    /// The thread whose form it is: this one or a child.
+    #[schemars(with = "String")]
+    thread: ThreadId,
+    #[serde(flatten)]
+    #[schemars(with = "VisitFields")]
+    visit: event::Visit,
+    /// The digest by which an answer names the form.
+    #[schemars(with = "String")]
+    digest: Digest,
+    #[schemars(with = "serde_json::Value")]
+    form: Value,
+    /// The call that waits for approval, as a person reads it; `None` if none does.
+    call: Option<ShownCall>,
+    /// The JSON Schema of the answer; `None` if a tool call waits for approval.
+    #[schemars(with = "Option<serde_json::Value>")]
+    schema: Option<Value>,
+}
+
+impl FormView {
+    pub fn new(thread: &ThreadId, open: &OpenForm) -> Self {
+        let call = ShownCall::of_form(&open.form);
+        Self {
+            thread: open.thread.as_ref().unwrap_or(thread).clone(),
+            digest: open.digest(thread),
+            visit: open.visit.clone(),
+            schema: call.is_none().then(|| answer_schema(&open.form)),
+            form: open.form.clone(),
+            call,
+        }
+    }
+}
+
+/// The schema of an answer: an object for each status, with the status, the fields and the body.
+fn answer_schema(form: &Value) -> Value {
+    let list = |value: Option<&Value>| match value {
+        Some(Value::List(items)) => items.clone(),
+        _ => Vec::new(),
+    };
+    let of_status = |status: &Value| {
+        let word = status.get("status").cloned().unwrap_or(Value::Null);
+        let mut properties = vec![("status".to_owned(), Value::from_iter([("const", word)]))];
+        let mut required = vec![Value::from("status")];
+        for field in list(status.get("fields")) {
+            let name = field.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if field.get("optional") != Some(&Value::Bool(true)) {
+                required.push(Value::from(name.as_str()));
+            }
+            properties.push((name, field.get("schema").cloned().unwrap_or(Value::Null)));
+        }
+        properties.push(("body".to_owned(), Value::from_iter([("type", Value::from("string"))])));
+        Value::from_iter([
+            ("type", Value::from("object")),
+            ("properties", properties.into_iter().collect()),
+            ("required", Value::List(required)),
+            ("additionalProperties", Value::Bool(false)),
+        ])
+    };
+    Value::from_iter([("oneOf", Value::List(list(form.get("statuses")).iter().map(of_status).collect()))])
+}
+
+/// A role's visit in a lane.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct VisitFields {
+    role: String,
+    visit: u64,
+    lane: String,
+}
+
+/// The line of an open form.
+#[derive(Debug, Serialize)]
+pub struct FormLine {
+    event: &'static str,
+    #[serde(flatten)]
+    form: FormView,
+}
+
+impl FormLine {
+    pub fn new(thread: &ThreadId, open: &OpenForm) -> Self {
+        Self { event: "thread_waiting", form: FormView::new(thread, open) }
+    }
+}
