@@ -12,6 +12,7 @@
 )]
 
 mod agreement;
+mod approvals;
 mod attempt;
 mod changes;
 mod commands;
@@ -50,6 +51,7 @@ fn families() -> Vec<(&'static str, Vec<Attempt>)> {
         ("terminal", terminal::attempts()),
         ("keys", keys::attempts()),
         ("commands", commands::attempts()),
+        ("approvals", approvals::attempts()),
     ]
 }
 
@@ -119,6 +121,11 @@ fn texts_of_a_folder_do_not_speak_for_the_program() {
 #[test]
 fn keys_are_in_no_file_and_on_no_way_out() {
     attempt::hold(&keys::attempts());
+}
+
+#[test]
+fn nobody_allows_what_nobody_was_shown() {
+    attempt::hold(&approvals::attempts());
 }
 
 #[test]

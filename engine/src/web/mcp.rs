@@ -293,7 +293,7 @@ fn answer_schema() -> Arc<JsonObject> {
     }
 }
 
-/// The result of a tool: its text, and `{thread, status, result}` as structured content.
+/// The result of a tool: its text, and `{thread, status, form, result}` as structured content.
 fn given(rest: &Rest) -> CallToolResult {
     let status = if rest.waits_for.is_some() { "waiting" } else { "done" };
     let text = match &rest.waits_for {
@@ -302,11 +302,9 @@ fn given(rest: &Rest) -> CallToolResult {
         }
         _ => rest.text.clone(),
     };
-    let mut content = json!({"thread": rest.thread, "status": status, "result": rest.result});
-    if let Some(waits_for) = &rest.waits_for {
-        content["form"] = json!(waits_for.form);
-    }
+    let form = rest.waits_for.as_ref().map(|waits_for| waits_for.form);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(content);
+    result.structured_content =
+        Some(json!({"thread": rest.thread, "status": status, "form": form, "result": rest.result}));
     result
 }
