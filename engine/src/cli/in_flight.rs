@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::show::{beginning, block, seconds};
 use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
+use crate::shown_call::arguments;
 use crate::tell::plural;
 use crate::views::in_flight::{InFlightTotals, VisitLine};
 use crate::views::lines::who;
@@ -76,7 +77,7 @@ fn model_text(text: &mut String, model: &ModelInFlight) {
     let _ = writeln!(text, "     answer{refused}{spent}");
     block(text, "", &beginning(&model.reply.parts.text()));
     for tool in model.reply.parts.tool_calls() {
-        block(text, &format!("asks for {}", tool.name), &tool.arguments);
+        block(text, &format!("asks for {}", tool.name), &arguments(&tool.arguments));
     }
     match &model.repair {
         Some(repair) => block(text, "repair >", repair),

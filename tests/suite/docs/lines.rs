@@ -7,7 +7,7 @@ use rondo_protocol::event::{Event, What};
 use serde_json::{Value, json};
 
 use super::page;
-use crate::binary::Place;
+use crate::binary::{Place, fixture};
 use crate::frozen;
 
 /// What a page says under one heading.
@@ -255,6 +255,8 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     let whole = threads.iter().zip(&ids).filter(|(thread, _)| thread["name"] == "everything");
     let whole: Vec<&str> = whole.map(|(_, id)| *id).collect();
     place.file("faulty.yaml", "rondo: 1\nnme: x\n");
+    let waiting = place.run(["run", &fixture("people"), "--offline", "-i", "topic=tea", "--json"]).exits(75);
+    let waiting = waiting.event("thread_started")["thread"].as_str().unwrap().to_owned();
     // A run that stops in a visit with refused answers and a tool call.
     place.file("busy.yaml", BUSY);
     let broken = [
@@ -269,7 +271,7 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     let mut words: Vec<Vec<&str>> =
         vec![vec!["threads"], vec!["usage"], vec!["usage", "--by", "role"], vec!["validate", "faulty.yaml"]];
     words.extend(ids.iter().flat_map(|id| [vec!["show", id], vec!["messages", id]]));
-    words.extend([vec!["show", "last"], vec!["messages", "last"]]);
+    words.extend([vec!["show", "last"], vec!["messages", "last"], vec!["show", &waiting]]);
     words.push(vec!["diff", whole[0], whole[1]]);
     words.push(vec!["fork", whole[0], "--with", "edited.yaml", "--dry-run"]);
     words.push(vec!["tools", "busy.yaml"]);

@@ -101,13 +101,21 @@ fn a_form_is_answered_and_the_thread_goes_on() {
     assert_eq!(accept["properties"]["status"], json!({"const": "accept"}));
     assert_eq!(accept["required"], json!(["status", "grade"]));
     let path = format!("/threads/{thread}/answer");
-    let wrong = server.post(&path, &json!({"status": "accept", "fields": {"grade": 0}})).is(422).json();
+    let answer = |mut said: Value| {
+        said["form"] = form["digest"].clone();
+        server.post(&path, &said)
+    };
+    let nameless = server.post(&path, &json!({"status": "accept", "fields": {"grade": 2}})).is(400).json();
+    assert!(nameless["detail"].as_str().unwrap().contains("form"), "{nameless}");
+    let wrong = answer(json!({"status": "accept", "fields": {"grade": 0}})).is(422).json();
     assert_eq!(wrong["code"], "RN1414", "{wrong}");
-    assert_eq!(server.post(&path, &json!({"status": "maybe"})).is(422).json()["code"], "RN1414");
-    server.post(&path, &json!({"approve": true})).is(409);
-    server.post(&path, &json!({"status": "accept", "fields": {"grade": 2}, "body": "well"})).is(202);
+    assert_eq!(answer(json!({"status": "maybe"})).is(422).json()["code"], "RN1414");
+    answer(json!({"approve": true})).is(409);
+    let shown = place.run(["show", &thread, "--json"]).exits(0).event("thread_waiting");
+    assert_eq!((&shown["digest"], &shown["form"]), (&form["digest"], &form["form"]));
+    answer(json!({"status": "accept", "fields": {"grade": 2}, "body": "well"})).is(202);
     assert_eq!(server.wait(&thread, "done")["result"], json!({"grade": 2}));
-    assert_eq!(server.post(&path, &json!({"status": "accept"})).is(409).json()["code"], "RN1412");
+    assert_eq!(answer(json!({"status": "accept"})).is(409).json()["code"], "RN1412");
 }
 
 #[test]
