@@ -258,7 +258,7 @@ fn of_presses() -> Vec<Attempt> {
             }),
         Attempt::other("the form of one child is pressed for another")
             .set_up(|scene| {
-                waiting(scene, WORKFLOW, "");
+                waiting(scene, WORKFLOW, "{}\n");
                 scene.file("workflows/w/c.yaml", &PERSON.replace("name: w", "name: c"));
                 let parent = "rondo: 1\nname: w\nroles:\n  f: { system: x }\n  c: { kind: workflow, workflow: c.yaml }\n  \
                      d: { kind: workflow, workflow: c.yaml }\n  j: { system: x }\ngraph:\n  \
@@ -286,7 +286,7 @@ fn of_presses() -> Vec<Attempt> {
                 answer(scene, &other, &["--status", "accept"]).code == Some(75)
             }),
         Attempt::other("a form is answered after its time")
-            .set_up(|scene| waiting(scene, HURRIED, ""))
+            .set_up(|scene| waiting(scene, HURRIED, "{}\n"))
             .tried(|scene| {
                 let (thread, forms) = begin(scene);
                 let late = answer(scene, &thread, &["--form", digest(&forms[0]), "--status", "accept"]).exits(7);
@@ -361,7 +361,7 @@ fn of_clients() -> Vec<Attempt> {
             })
             .double(pressed),
         Attempt::other("a client of MCP fills in a form that another one's thread waits for")
-            .set_up(|scene| waiting(scene, PERSON, ""))
+            .set_up(|scene| waiting(scene, PERSON, "{}\n"))
             .tried(|scene| {
                 let asked = client(scene, "first", &[&mcp_run]).remove(0);
                 let thread = asked["structuredContent"]["thread"].as_str().unwrap();
@@ -416,7 +416,7 @@ fn of_clients() -> Vec<Attempt> {
             })
             .double(pressed),
         Attempt::other("a word that a message begins with is taken for an answer")
-            .set_up(|scene| waiting(scene, PERSON, ""))
+            .set_up(|scene| waiting(scene, PERSON, "{}\n"))
             .tried(move |scene| {
                 let server = Server::start(scene);
                 let mut messages = json!([{"role": "user", "content": "please"}]);

@@ -1,6 +1,8 @@
 // What a thread asks a person, answered in the page.
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close, launch, open } from "./support/browser.mjs";
 import { Server } from "./support/server.mjs";
@@ -66,6 +68,74 @@ test("a refusal reaches the model with its reason", async () => {
   await form.getByRole("button", { name: "Refuse" }).click();
   await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
   assert.match(server.rondo("show", thread), /not on a Friday/);
+  await close(page);
+});
+
+/** The server's folder has this file. */
+const isMade = (name) => existsSync(join(server.work, name));
+
+test("a form that has just come takes no click, and each click allows the call that it was made on", async () => {
+  const thread = await server.begin("sequence");
+  const page = await open(browser, server);
+  // What the buttons are like at the moment at which they come.
+  await page.evaluate(() => {
+    window.came = [];
+    new MutationObserver(() => {
+      const form = document.querySelector(".form");
+      const text = form?.querySelector("pre")?.textContent;
+      if (!text || window.came.some((known) => known.text === text)) return;
+      window.came.push({ text, areDead: [...form.querySelectorAll(".buttons button")].every((button) => button.disabled) });
+    }).observe(document, { subtree: true, childList: true });
+  });
+  await page.locator(`a[href="/t/${thread}"]`).click();
+  const form = page.getByRole("region", { name: "operator waits for you" });
+  const allow = form.getByRole("button", { name: "Allow" });
+  await form.getByText("path = one.txt").waitFor();
+  await allow.dblclick();
+  await form.getByText("path = two.txt").waitFor();
+  assert(!isMade("two.txt"));
+  await allow.click();
+  // Escapes are decoded, what is not seen is named, and only its word allows a dangerous call.
+  await form.getByText("script = true [U+202E]# [U+200B] hidden").waitFor();
+  await form.getByRole("button", { name: "Refuse" }).and(page.locator(":enabled")).waitFor();
+  assert(await allow.isDisabled());
+  await form.getByLabel("Type true to allow it").fill("yes");
+  assert(await allow.isDisabled());
+  await form.getByLabel("Type true to allow it").fill("true");
+  await allow.click();
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  const came = await page.evaluate(() => window.came);
+  assert.deepEqual(came.map(({ areDead }) => areDead), [true, true, true], JSON.stringify(came));
+  await close(page);
+});
+
+test("a click on a call that was decided meanwhile allows no other, and the page says so", async () => {
+  const thread = await server.begin("sequence");
+  await server.until(thread, "waiting");
+  const page = await open(browser, server, { path: `/t/${thread}` });
+  const form = page.getByRole("region", { name: "operator waits for you" });
+  await form.getByText("path = one.txt").waitFor();
+  // The page does not hear of what follows.
+  const [stale] = (await server.api(`/threads/${thread}`)).forms;
+  let isDeaf = true;
+  await page.route(new RegExp(`/threads/${thread}$`), async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    if (isDeaf) Object.assign(body, { status: "waiting", forms: [stale] });
+    await route.fulfill({ response, json: body });
+  });
+  const body = { form: stale.digest, approve: false };
+  await server.api(`/threads/${thread}/answer`, { method: "POST", body });
+  const [next] = (await server.until(thread, "waiting")).forms;
+  assert.notEqual(next.digest, stale.digest);
+  const [answer] = await Promise.all([
+    page.waitForResponse((response) => response.url().endsWith("/answer")),
+    form.getByRole("button", { name: "Allow" }).click(),
+  ]);
+  assert.equal(answer.status(), 409);
+  isDeaf = false;
+  await page.getByText("does not wait for that form").waitFor();
+  assert.deepEqual((await server.api(`/threads/${thread}`)).forms, [next]);
   await close(page);
 });
 

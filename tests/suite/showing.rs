@@ -241,5 +241,5 @@ fn what_lanes_were_answered_is_shown_before_their_steps_are_committed() {
     run.kill();
     assert_eq!(shown(&[]).events("in_flight"), visits, "a kill loses none of it");
     let text = place.run(["messages", "last", "--lane", "b[1]"]).exits(0).text();
-    assert!(text.contains("asks for read_file {\"path\":\"notes.txt\"}"), "{text}");
+    assert!(text.contains("asks for read_file path = notes.txt"), "{text}");
 }

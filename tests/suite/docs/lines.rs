@@ -255,7 +255,7 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     let whole = threads.iter().zip(&ids).filter(|(thread, _)| thread["name"] == "everything");
     let whole: Vec<&str> = whole.map(|(_, id)| *id).collect();
     place.file("faulty.yaml", "rondo: 1\nnme: x\n");
-    let waiting = place.run(["run", &fixture("people"), "--offline", "-i", "topic=tea", "--json"]).exits(75);
+    let waiting = place.run(["run", &fixture("people"), "--offline", "-i", "topic=tea", "--trust", "--json"]).exits(75);
     let waiting = waiting.event("thread_started")["thread"].as_str().unwrap().to_owned();
     // A run that stops in a visit with refused answers and a tool call.
     place.file("busy.yaml", BUSY);

@@ -166,6 +166,12 @@ class Follower {
     this.isReading = false;
   }
 
+  /** What is new after a change that was made here. The event of a next question has no number: a stream may miss it. */
+  async changed() {
+    this.isResting = true;
+    await this.catchUp();
+  }
+
   private hear(event: Event) {
     if (event.thread !== this.state.thread?.thread) return;
     const visits = new Map(this.state.visits);
@@ -265,5 +271,5 @@ export function useThread(id: string): [Live, () => void] {
     void current.start();
     return () => current.stop();
   }, [id]);
-  return [state, () => void follower.current?.catchUp()];
+  return [state, () => void follower.current?.changed()];
 }
