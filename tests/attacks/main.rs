@@ -20,6 +20,7 @@ mod double;
 mod files;
 mod keys;
 mod records;
+mod rewriting;
 mod scene;
 mod servers;
 mod settings;
@@ -52,6 +53,8 @@ fn families() -> Vec<(&'static str, Vec<Attempt>)> {
         ("keys", keys::attempts()),
         ("commands", commands::attempts()),
         ("approvals", approvals::attempts()),
+        ("money", money::attempts()),
+        ("rewriting", rewriting::attempts()),
     ]
 }
 
@@ -131,4 +134,9 @@ fn nobody_allows_what_nobody_was_shown() {
 #[test]
 fn denied_commands_are_known_in_disguise() {
     attempt::hold(&commands::attempts());
+}
+
+#[test]
+fn tools_do_not_rewrite_a_workflow_that_the_user_agreed_to() {
+    attempt::hold(&rewriting::attempts());
 }

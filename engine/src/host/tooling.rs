@@ -17,6 +17,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 
+use super::workflow;
 use crate::config::program;
 use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
@@ -394,10 +395,39 @@ fn protected_names(settings: &Settings) -> Vec<String> {
     settings.sandbox.protected.clone().unwrap_or_else(protected)
 }
 
-/// What tools may read and not write: the running workflow, and the files of declared programs.
+/// What tools may read and not write: the running workflow, those agreed to, and the files of declared programs.
 fn read_only(settings: &Settings) -> Vec<PathBuf> {
     let words = settings.tools.values().flat_map(|tool| &tool.argv);
     files_among(words, &settings.workspace).chain(settings.held.iter().cloned()).collect()
+}
+
+/// The files of workflows that the user agreed to, and the folders `workflows` above them: a tool that wrote them would
+/// act in the place of their roles. A `write` of `[grant]` that names one of them leaves that one writable.
+pub fn agreed_workflows(settings: &Settings) -> Vec<PathBuf> {
+    // Of records that cannot be read nothing counts as agreed; who needs them reports it.
+    let records = Records::read(settings.trust.as_deref()).unwrap_or_default();
+    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    let workspace = real(settings.workspace.clone());
+    let writable: Vec<PathBuf> = writable(settings).into_iter().map(real).collect();
+    let agreed = records.all_workflows().map(|(file, _)| PathBuf::from(file)).filter(|file| file.is_absolute());
+    let mut held = Vec::new();
+    // A link on the way could be replaced, and its target rewritten.
+    for file in reached(agreed, &writable).into_iter().flat_map(|file| [real(file.clone()), file]) {
+        let above = file.ancestors().skip(1).filter(|folder| folder.ends_with(workflow::FOLDER));
+        let above =
+            above.filter(|folder| !workspace.starts_with(real(folder.to_path_buf()))).last().map(Path::to_path_buf);
+        let is_of = |granted: &&PathBuf| {
+            let mut folders = file.parent().into_iter().chain(above.as_deref());
+            !workspace.starts_with(granted) && folders.any(|folder| granted.starts_with(folder))
+        };
+        let named: Vec<&PathBuf> = writable.iter().filter(is_of).collect();
+        // One that cannot be read any more is still not rewritten.
+        let sources = workflow::read(file.clone()).map(|loaded| loaded.sources).unwrap_or_default();
+        let files = sources.into_keys().map(PathBuf::from).chain([file.clone()]);
+        let files = files.chain(above.clone().filter(|_| named.is_empty()));
+        held.extend(files.filter(|path| !named.iter().any(|granted| path.starts_with(granted))));
+    }
+    held
 }
 
 /// What no tool may access: this includes the code of hooks, which decide what tools may do, where a tool could write

@@ -16,7 +16,7 @@ use crate::shipped;
 const FILE_NAMES: [&str; 2] = ["workflow.yaml", "workflow.json"];
 
 /// The folder whose subfolders are workflows, which can be named directly.
-const FOLDER: &str = "workflows";
+pub const FOLDER: &str = "workflows";
 
 /// The folder of scenarios next to a workflow.
 const TESTS: &str = "tests";

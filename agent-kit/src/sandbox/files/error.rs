@@ -33,8 +33,9 @@ pub enum Error {
     Hidden(String),
     /// It is read-only.
     #[error(
-        "{0:?} may be read but not written, because other programs take commands from it or this run is made of it; \
-         leave it as it is and say what should be changed there"
+        "{0:?} may be read but not written, because other programs take commands from it, or it is part of this run or of \
+         a workflow that the user agreed to; leave it as it is and say what should be changed there. The user can name \
+         the folder of another workflow in `write` of [grant]"
     )]
     ReadOnly(String),
     /// It has the wrong kind.
