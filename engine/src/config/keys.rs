@@ -108,7 +108,20 @@ pub fn in_words(words: &[String]) -> Vec<Secret> {
         let option = if before.is_empty() { words.get(at.wrapping_sub(1)).map_or("", String::as_str) } else { before };
         option.trim_matches(|c| matches!(c, '-' | '=' | ':' | ' ')).to_uppercase().replace('-', "_")
     };
-    places(words).into_iter().map(|(at, before, value)| Secret { name: name(at, &before), value }).collect()
+    let places = places(words).into_iter();
+    let mut found: Vec<Secret> = places.map(|(at, before, value)| Secret { name: name(at, &before), value }).collect();
+    // The text of a program is shown whole, but a server may echo it.
+    let texts = words.windows(2).filter_map(|pair| match pair {
+        [option, text] if PROGRAM_TEXTS.contains(&option.as_str()) => Some(text),
+        _ => None,
+    });
+    for text in texts {
+        let unquoted = text.replace(['\'', '"'], "");
+        let parts = unquoted.split(|c: char| c.is_whitespace() || "();|&".contains(c));
+        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        found.extend(in_words(&parts).into_iter().filter(|key| looks_like_a_key(&key.value)));
+    }
+    found
 }
 
 /// The keys in a command: the word, the part of it before the key, and the key. `--token KEY`, `--token=KEY`,
@@ -226,6 +239,11 @@ mod tests {
         let shown = masked_words(&command).join(" ");
         assert!(["abc", "def", "ghi", "jkl"].iter().all(|key| !shown.contains(key)), "{shown}");
         assert!(shown.contains("--port 80") && shown.contains("--verbose"), "{shown}");
+
+        let program =
+            words("sh|-c|MODE=a1b2c3d4e5f6 TOKEN='t0k3n-0815-4711'; exec x --api-key k3y0123456789 --session live");
+        let found: Vec<String> = in_words(&program).into_iter().map(|key| key.value).collect();
+        assert_eq!(found, ["t0k3n-0815-4711", "k3y0123456789"]);
 
         let address = "https://host/sse?team=7&api_key=0123456789";
         assert_eq!(in_address(address).len(), 1);
