@@ -71,6 +71,28 @@ async fn whichever_entry_is_gone_the_repaired_store_is_whole() {
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["Hooks", "Journal", "Note", "Parent", "Step", "Thread"]);
 }
 
+/// The lines of a batch have the numbers of their file, with gaps.
+#[tokio::test]
+async fn a_batch_is_kept_if_it_has_as_many_lines_as_it_says() {
+    let folder = fixture();
+    let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    let batch = BatchId::new("01arz3ndektsv4rrffq69g5fav").unwrap();
+    put(&store, Family::Threads, &keys::batch(&batch), Some(&codec::write_bytes(codec::BATCH, b"{}"))).await;
+    for line in [2, 5, 9] {
+        let value = codec::write_bytes(codec::BATCH_LINE, b"{}");
+        put(&store, Family::Threads, &keys::batch_line(&batch, line), Some(&value)).await;
+    }
+    drop(store);
+    for (says, is_kept) in [(3, true), (4, false)] {
+        let opaque = Opaque { stopped: &|row, _| row.origin.clone(), batch_lines: &|_| Some(says) };
+        let (to, mut losses) = (tempfile::tempdir().unwrap(), Vec::new());
+        repair(folder.path(), to.path(), &opaque, &mut |_| {}, &mut |loss| losses.push(loss.kind)).unwrap();
+        assert_eq!(losses.contains(&LossKind::Batch), !is_kept, "{losses:?}");
+        let lines = entries(to.path()).into_iter().filter(|(_, key, _)| keys::batch_of_line(key).is_some());
+        assert_eq!(lines.count(), if is_kept { 3 } else { 0 });
+    }
+}
+
 #[tokio::test]
 async fn a_row_that_is_older_than_its_steps_is_followed_by_them() {
     let folder = fixture();
