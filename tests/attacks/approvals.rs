@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ const PERSON: &str = "rondo: 1\nname: w\ninput: { text?: string }\nroles:\n  p: 
     graph:\n  start: { to: p, prompt: Go on? }\n  p: { accept: { to: end }, refuse: { to: fail, reason: x } }\n";
 
 /// The same with little time.
-const HURRIED: &str = "rondo: 1\nname: w\nroles:\n  p: { kind: human, timeout: 1ms, output: { accept: {} } }\n\
+const HURRIED: &str = "rondo: 1\nname: w\nroles:\n  p: { kind: human, timeout: 3s, output: { accept: {} } }\n\
     graph:\n  start: { to: p, prompt: Go on? }\n  p: { accept: { to: end }, on_timeout: { to: fail, reason: late } }\n";
 
 /// A workflow whose calls each wait for the user.
@@ -289,13 +290,17 @@ fn of_presses() -> Vec<Attempt> {
             .set_up(|scene| waiting(scene, HURRIED, "{}\n"))
             .tried(|scene| {
                 let (thread, forms) = begin(scene);
+                let expires_at_ms = u128::from(forms[0]["form"]["expires_at_ms"].as_u64().unwrap());
+                while SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() < expires_at_ms {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
                 let late = answer(scene, &thread, &["--form", digest(&forms[0]), "--status", "accept"]).exits(7);
                 assert_eq!(late.event("error")["code"], "RN1412");
                 answer(scene, &thread, &["--status", "accept"]).exits(7);
                 scene.run(&["resume", &thread, "--trust"]).exits(1);
             })
             .double(|scene| {
-                fs::write(scene.work().join("workflows/w/workflow.yaml"), HURRIED.replace("1ms", "1h")).unwrap();
+                fs::write(scene.work().join("workflows/w/workflow.yaml"), HURRIED.replace("3s", "1h")).unwrap();
                 let (thread, _) = begin(scene);
                 answer(scene, &thread, &["--status", "accept"]).code == Some(0)
             }),

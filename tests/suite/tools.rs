@@ -9,9 +9,9 @@ use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
 use rondo_engine::conversation::rebuild;
 use rondo_engine::grant::{Approver, Grants, Rule};
-use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Ended, Engine, Resumed, RunConfig, SystemEnv};
-use rondo_protocol::Value;
+use rondo_engine::store::{Commit, MemoryStore, Read, StepStore as _};
+use rondo_engine::thread::OpenForm;
+use rondo_engine::{Answerer, Ended, Engine, PersonAnswer, PersonSaid, Resumed, RunConfig, SystemEnv};
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, ToolCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
@@ -19,6 +19,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
 use rondo_protocol::object::{AnsweredBy, ModelReply};
 use rondo_protocol::workflow::Checked;
+use rondo_protocol::{Digest, Value, canonical};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 const DONE: &str = "---\nstatus: done\n---\n\nfine";
@@ -514,6 +515,61 @@ fn an_unattended_approval_waits_with_its_name() {
     });
     let Ended::Waiting(forms) = ended else { panic!("it must wait") };
     assert!(forms[0].form.get("prompt").unwrap().to_text().contains("look"));
+}
+
+/// Asks `engine` for one call, which waits for approval. Gives the thread with its form, and what answers it.
+async fn waits_for(engine: &Engine, calls: &Calls) -> (ThreadId, OpenForm, RunConfig) {
+    let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", r#"{"at":"this"}"#)]));
+    let checked = one_role("condensed");
+    let tools = vec![noting("look", Effect::External, calls)];
+    let grants = Grants { approve: vec![Rule::everything()], ..Grants::everything() };
+    let run_config = RunConfig { grants, ..equipped(&checked.workflow, &model, tools) };
+    let handle = start_with(engine, &checked, Value::empty_object(), run_config.clone()).await;
+    let thread = handle.thread.clone();
+    let Ended::Waiting(mut forms) = follow(handle).await.1 else { panic!("it must wait") };
+    (thread, forms.remove(0), run_config)
+}
+
+fn allows(form: Digest, open: &OpenForm, by: Answerer) -> PersonAnswer {
+    let said = PersonSaid::Approval { is_allowed: true, why: String::new() };
+    PersonAnswer { thread: None, visit: open.visit.clone(), form, said, by }
+}
+
+#[tokio::test]
+async fn a_call_is_made_only_if_it_is_the_one_that_the_form_showed() {
+    let ((store, engine), calls) = (engine(), Calls::default());
+    let (thread, open, run_config) = waits_for(&engine, &calls).await;
+    let person = || Answerer::Person("ada".to_owned());
+    let other = allows(Digest::sha256(b"another form"), &open, person());
+    let config = run_config.clone();
+    let refused = engine.answer(&thread, other, |_, _| Ok::<_, rondo_engine::Error>(config)).await;
+    let Err(rondo_engine::Error::Fault(fault)) = refused else { panic!("it is no form of the thread") };
+    assert_eq!(fault.code, Code::NotWaiting);
+
+    // A row that shows another call than the one that the journal holds.
+    let mut row = store.row(&thread).unwrap().unwrap();
+    let mut origin = rondo_engine::thread::Origin::from_bytes(&row.origin).unwrap();
+    let harmless = origin.forms[0].form.to_text().replace("this", "that");
+    origin.forms[0].form = canonical::parse(harmless.as_bytes()).unwrap();
+    let shown = origin.forms[0].digest(&thread);
+    (row.origin, row.version) = (origin.to_bytes().unwrap(), row.version + 1);
+    store.commit(Commit::of_row(thread.clone(), row)).await.unwrap();
+    let answer = allows(shown, &open, person());
+    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo_engine::Error>(run_config)).await.unwrap();
+    let Resumed::Running(handle) = resumed else { panic!("the thread has not ended") };
+    let Ended::Stopped(fault) = follow(handle).await.1 else { panic!("nobody allowed that call") };
+    assert_eq!((fault.code, calls.lock().unwrap().len()), (Code::NotWaiting, 0));
+}
+
+#[tokio::test]
+async fn a_client_allows_no_call_even_by_the_library() {
+    let ((_, engine), calls) = (engine(), Calls::default());
+    let (thread, open, run_config) = waits_for(&engine, &calls).await;
+    let answer = allows(open.digest(&thread), &open, Answerer::Client("eager".to_owned()));
+    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo_engine::Error>(run_config)).await.unwrap();
+    let Resumed::Running(handle) = resumed else { panic!("the thread has not ended") };
+    assert!(matches!(follow(handle).await.1, Ended::Waiting(forms) if forms == [open]));
+    assert!(calls.lock().unwrap().is_empty());
 }
 
 /// A person who takes longer than every limit on time.
