@@ -165,7 +165,9 @@ fn mcp_run(_: &Value) -> Value {
 
 pub fn attempts() -> Vec<Attempt> {
     let mut attempts = of_presses();
+    attempts.extend(of_other_forms());
     attempts.extend(of_clients());
+    attempts.extend(of_chats());
     attempts.extend(of_words());
     attempts
 }
@@ -222,6 +224,11 @@ fn of_presses() -> Vec<Attempt> {
                 presses_blindly(scene, &thread, "a");
                 is_made(scene, "two.txt")
             }),
+    ]
+}
+
+fn of_other_forms() -> Vec<Attempt> {
+    vec![
         Attempt::other("the form of one lane is pressed for the call of another")
             .set_up(|scene| waiting(scene, LANES, LANES_SCRIPT))
             .tried(|scene| {
@@ -307,16 +314,20 @@ fn of_presses() -> Vec<Attempt> {
     ]
 }
 
+const CALL: &str = "{ path: one.txt, text: x }";
+
+/// Whether a press that names no call makes one.
+fn pressed(scene: &Scene<'_>) -> bool {
+    let (thread, _) = begin(scene);
+    presses_blindly(scene, &thread, "a");
+    is_made(scene, "one.txt")
+}
+
+fn chat(server: &Server, messages: &Value) -> (u16, Value) {
+    server.ask("POST", "/v1/chat/completions", &json!({"model": "w:offline", "messages": messages}))
+}
+
 fn of_clients() -> Vec<Attempt> {
-    const CALL: &str = "{ path: one.txt, text: x }";
-    let pressed = |scene: &Scene<'_>| {
-        let (thread, _) = begin(scene);
-        presses_blindly(scene, &thread, "a");
-        is_made(scene, "one.txt")
-    };
-    let chat = |server: &Server, messages: &Value| {
-        server.ask("POST", "/v1/chat/completions", &json!({"model": "w:offline", "messages": messages}))
-    };
     vec![
         Attempt::named("a client of MCP allows the call of a thread that a person began")
             .set_up(|scene| waiting(scene, WORKFLOW, &calling("write_file", CALL)))
@@ -383,6 +394,11 @@ fn of_clients() -> Vec<Attempt> {
                 let (thread, _) = begin(scene);
                 answer(scene, &thread, &["--status", "accept"]).code == Some(0)
             }),
+    ]
+}
+
+fn of_chats() -> Vec<Attempt> {
+    vec![
         Attempt::named("a chat client says yes to a call")
             .set_up(|scene| waiting(scene, WORKFLOW, &calling("write_file", CALL)))
             .tried(move |scene| {

@@ -125,6 +125,7 @@ pub fn attempts() -> Vec<Attempt> {
     attempts.extend(of_hidden_words());
     if has_python() {
         attempts.extend(of_answers());
+        attempts.extend(of_waiting_calls());
     }
     attempts
 }
@@ -134,6 +135,47 @@ const ASKING: &str = "[mcp.a]\ncommand = \"sh\"\nargs = [\"-c\", \"touch {marker
 fn asking(scene: &Scene<'_>) {
     verbs::plain(scene);
     scene.file("rondo.toml", ASKING);
+}
+
+fn approving(scene: &Scene<'_>) {
+    scene.user("[grant]\ntools = [\"write_file\", \"shell\"]\napprove = [\"write_file\", \"shell\"]\n");
+    scene.file("w/workflow.yaml", &with_tools("w", "write_file, shell"));
+    scene.file("w/script.yaml", &calling("write_file", "{ path: note.txt, text: x }"));
+}
+
+fn waiting(scene: &Scene<'_>) {
+    approving(scene);
+    // As a model writes it: the bytes of the arguments hold an escape.
+    let call = r#"'{"script": "\u0074ouch note.txt"}'"#;
+    scene.file("w/script.yaml", &calling("shell", call));
+}
+
+fn of_waiting_calls() -> Vec<Attempt> {
+    const YES: Typed<'static> = Typed { before: "", steps: &[("Type touch", "y\n")], is_raw: false };
+    const TOUCH: Typed<'static> = Typed { before: "", steps: &[("Type touch", "touch\n")], is_raw: false };
+    vec![
+        Attempt::named("yes at `answer` allows a dangerous call, whose command an escape hides")
+            .set_up(waiting)
+            .tried(|scene| {
+                scene.run(&["run", "w", "--offline", "--trust"]).exits(75);
+                let done = YES.run(scene, &["answer", "last", "--trust"]).exits(75);
+                assert!(done.text().contains("script = touch note.txt"), "{done:?}");
+                YES.run(scene, &["answer", "last", "--trust", "--approve"]).exits(75);
+                assert!(!scene.work().join("note.txt").exists());
+                TOUCH.run(scene, &["answer", "last", "--trust"]).exits(0);
+            })
+            .double(|scene| Typed { before: "y\n", steps: &[], ..YES }.careless(scene, 1)),
+        Attempt::other("the word of a dangerous call was typed before `answer` showed it")
+            .set_up(waiting)
+            .tried(|scene| {
+                scene.run(&["run", "w", "--offline", "--trust"]).exits(75);
+                Typed { before: "touch\n", steps: &[("Type touch", "\n")], ..YES }
+                    .run(scene, &["answer", "last", "--trust"])
+                    .exits(75);
+                assert!(!scene.work().join("note.txt").exists());
+            })
+            .double(|scene| Typed { before: "y\n", steps: &[], ..YES }.careless(scene, 1)),
+    ]
 }
 
 fn of_answers() -> Vec<Attempt> {
@@ -146,8 +188,6 @@ fn of_answers() -> Vec<Attempt> {
         Typed { before: "", steps: &[("Allow this?", "y\ny\n"), ("Use it?", "\n")], is_raw: true };
     const APPROVAL: Typed<'static> = Typed { before: "y\na\n", steps: &[("Allow it?", "n\n")], is_raw: false };
     const WORD: Typed<'static> = Typed { before: "touch\n", steps: &[("Type touch", "y\n")], is_raw: false };
-    const YES: Typed<'static> = Typed { before: "", steps: &[("Type touch", "y\n")], is_raw: false };
-    const TOUCH: Typed<'static> = Typed { before: "", steps: &[("Type touch", "touch\n")], is_raw: false };
     let records = |scene: &Scene<'_>| scene.home().join(".local/share/rondo/trust.json");
     let two_questions = |scene: &Scene<'_>| {
         asking(scene);
@@ -156,17 +196,6 @@ fn of_answers() -> Vec<Attempt> {
         command.env("HOME", scene.home().join("none"));
         Running::of(command).finish().exits(0);
         let _ = fs::remove_dir_all(scene.home().join("none"));
-    };
-    let approving = |scene: &Scene<'_>| {
-        scene.user("[grant]\ntools = [\"write_file\", \"shell\"]\napprove = [\"write_file\", \"shell\"]\n");
-        scene.file("w/workflow.yaml", &with_tools("w", "write_file, shell"));
-        scene.file("w/script.yaml", &calling("write_file", "{ path: note.txt, text: x }"));
-    };
-    let waiting = move |scene: &Scene<'_>| {
-        approving(scene);
-        // As a model writes it: the bytes of the arguments hold an escape.
-        let call = r#"'{"script": "\u0074ouch note.txt"}'"#;
-        scene.file("w/script.yaml", &calling("shell", call));
     };
     vec![
         Attempt::named("yes was typed before the question")
@@ -216,27 +245,6 @@ fn of_answers() -> Vec<Attempt> {
                 assert!(!scene.work().join("note.txt").exists());
             })
             .double(|scene| Typed { before: "y\n", ..WORD }.careless(scene, 1)),
-        Attempt::named("yes at `answer` allows a dangerous call, whose command an escape hides")
-            .set_up(waiting)
-            .tried(|scene| {
-                scene.run(&["run", "w", "--offline", "--trust"]).exits(75);
-                let done = YES.run(scene, &["answer", "last", "--trust"]).exits(75);
-                assert!(done.text().contains("script = touch note.txt"), "{done:?}");
-                YES.run(scene, &["answer", "last", "--trust", "--approve"]).exits(75);
-                assert!(!scene.work().join("note.txt").exists());
-                TOUCH.run(scene, &["answer", "last", "--trust"]).exits(0);
-            })
-            .double(|scene| Typed { before: "y\n", steps: &[], ..YES }.careless(scene, 1)),
-        Attempt::other("the word of a dangerous call was typed before `answer` showed it")
-            .set_up(waiting)
-            .tried(|scene| {
-                scene.run(&["run", "w", "--offline", "--trust"]).exits(75);
-                Typed { before: "touch\n", steps: &[("Type touch", "\n")], ..YES }
-                    .run(scene, &["answer", "last", "--trust"])
-                    .exits(75);
-                assert!(!scene.work().join("note.txt").exists());
-            })
-            .double(|scene| Typed { before: "y\n", steps: &[], ..YES }.careless(scene, 1)),
         Attempt::other("a call forges a question of its own")
             .set_up(move |scene| {
                 approving(scene);
