@@ -330,6 +330,9 @@ fn models(user: BTreeMap<String, Model>, project: BTreeMap<String, Model>) -> BT
     for (name, stated) in project {
         let model = models.entry(name).or_default();
         let Model { provider, model: id, price } = std::mem::take(model);
+        // A price is that of the id beside it, and says nothing of another one.
+        let is_same = id.as_ref().zip(stated.model.as_ref()).is_none_or(|(own, other)| own.value == other.value);
+        let price = price.filter(|_| is_same);
         *model =
             Model { provider: stated.provider.or(provider), model: stated.model.or(id), price: stated.price.or(price) };
     }
@@ -436,6 +439,13 @@ mod tests {
         assert_eq!(asked.iter().map(|ask| ask.kind).collect::<Vec<_>>(), [Kind::Model]);
         let stated = merged(priced.clone(), without_asking(&project(text), &priced));
         assert_eq!(stated.models["default"].price.as_ref().map(|price| price.input), Some(9.0));
+        // The user's price is not that of another model.
+        let own = user("[model.default]\nmodel = \"small\"\nprice = { input = 1, output = 1 }\n");
+        for (id, price) in [("small", Some(1.0)), ("large", None)] {
+            let named = project(&format!("[model.default]\nmodel = \"{id}\"\n"));
+            let stated = merged(own.clone(), without_asking(&named, &own));
+            assert_eq!(stated.models["default"].price.as_ref().map(|price| price.input), price, "{id}");
+        }
     }
 
     #[test]
