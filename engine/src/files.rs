@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::read::{FileError, Files};
@@ -16,6 +17,11 @@ use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 use crate::shipped;
+
+/// How long the writer of a pipe is waited for.
+const WRITER: Duration = Duration::from_secs(5);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Reads a text file that the command line names, or one of a shipped workflow.
 ///
@@ -38,17 +44,40 @@ pub fn read_argument(path: &Path, max_bytes: usize) -> Result<String, Failure> {
         return Ok(text.to_owned());
     }
     let is_stdin = path == Path::new(STDIN);
-    let read = if is_stdin {
-        read_all(&mut io::stdin().lock(), max_bytes)
-    } else {
-        // The user named it: to wait for the writer of a pipe is what was asked for.
-        File::open(path).map_err(|error| refused(&error)).and_then(|mut file| {
-            let is_folder = file.metadata().map_err(|error| refused(&error))?.is_dir();
-            if is_folder { Err(is_a_folder()) } else { read_all(&mut file, max_bytes) }
-        })
-    };
+    let read = if is_stdin { read_all(&mut io::stdin().lock(), max_bytes) } else { read_named(path, max_bytes) };
     let named = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
     read.map_err(|error| Failure::new(Code::FileRefused, format!("{named}: {error}")))
+}
+
+/// Reads a file, a pipe or a device. For the writer of a pipe it waits a while.
+fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
+    let file = open_at_once(path)?;
+    let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
+    if kind.is_dir() {
+        return Err(is_a_folder());
+    }
+    let (mut first, begun) = ([0], Instant::now());
+    let read = loop {
+        match (&file).read(&mut first) {
+            // A pipe without a writer is at its end.
+            Ok(0) if kind.is_fifo() && begun.elapsed() < WRITER => std::thread::sleep(LOOK),
+            Ok(0) if kind.is_fifo() => {
+                return Err(FileError::Refused("it is a pipe, and nobody writes to it".to_owned()));
+            }
+            Ok(read) => break read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(refused(&error)),
+        }
+    };
+    rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|error| refused(&error.into()))?;
+    read_all(&mut first.get(..read).unwrap_or_default().chain(file), max_bytes)
+}
+
+/// Opens a file without waiting for the writer of a pipe. Reading does not wait either.
+fn open_at_once(path: &Path) -> Result<File, FileError> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
+    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))
 }
 
 /// The argument that means standard input.
@@ -68,9 +97,7 @@ pub fn absolute(path: &Path, here: &Path) -> String {
 /// # Errors
 /// [`FileError`], also for a folder, a pipe or a device.
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
-    // Without NONBLOCK opening a pipe would wait for its writer.
-    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))?;
+    let mut file = open_at_once(path)?;
     let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
     if kind.is_dir() {
         return Err(is_a_folder());
@@ -185,6 +212,23 @@ mod tests {
         assert_eq!(read_bounded(&pipe, 10), Err(refused.clone()));
         assert_eq!(read_bounded(Path::new("/dev/zero"), 10), Err(refused.clone()));
         assert_eq!(FolderFiles::new(folder.path()).read("pipe", 10), Err(refused));
+    }
+
+    #[test]
+    fn a_pipe_that_is_named_is_read_if_somebody_writes_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let written = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::write(pipe, "text"))
+        };
+        assert_eq!(read_named(&pipe, 10), Ok("text".to_owned()));
+        written.join().unwrap().unwrap();
+        assert_eq!(read_named(&pipe, 10), Err(FileError::Refused("it is a pipe, and nobody writes to it".to_owned())));
+        assert_eq!(read_named(Path::new("/dev/null"), 10), Ok(String::new()));
+        assert_eq!(read_named(folder.path(), 10), Err(is_a_folder()));
     }
 
     #[test]

@@ -53,7 +53,6 @@ fn families() -> Vec<(&'static str, Vec<Attempt>)> {
         ("keys", keys::attempts()),
         ("commands", commands::attempts()),
         ("approvals", approvals::attempts()),
-        ("money", money::attempts()),
         ("rewriting", rewriting::attempts()),
     ]
 }

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::model::script::Script;
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
+use rondo_protocol::workflow::read::Files as _;
 
 use super::known_keys::KnownKeys;
 use super::recording::Recording;
 use super::run_config::scripted_cast;
 use crate::failure::{Failure, Faulty};
-use crate::files::{STDIN, absolute, read_argument};
+use crate::files::{FolderFiles, STDIN, absolute, read_argument, read_text};
 
 /// The most bytes of a script; the reader's own limit is lower and has better messages.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -53,24 +55,36 @@ impl AnswersFrom {
     /// If it cannot be read, or does not fit the workflow's roles.
     pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<Played, Failure> {
         let script = match (self, folder) {
-            (Self::Script(file), _) => Some(file.clone()),
-            (Self::ScriptBeside, Some(folder)) => Some(folder.join(SCRIPT_NAME)),
+            (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
+            (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
             _ => None,
         };
         let recorded = match self {
             Self::Recording(file) => Some(Recording::read(file, here)?),
             _ => None,
         };
-        Ok(Played { script: script.map(|file| read_script(&file, workflow, here)).transpose()?, recorded })
+        let script = script.map(|(file, text)| checked_script(&file, text, workflow, here)).transpose()?;
+        Ok(Played { script, recorded })
     }
 }
 
-/// Reads a script and checks it against the roles of a workflow. Also returns its file as an absolute path.
+/// The script in the folder of a workflow, whoever put it there: no pipe, and no link out of the folder.
+fn script_beside(folder: &Path) -> Result<String, Failure> {
+    FolderFiles::new(folder)
+        .read(SCRIPT_NAME, MAX_SCRIPT_BYTES)
+        .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", folder.join(SCRIPT_NAME).display())))
+}
+
+/// Reads a script that a thread names, as [`checked_script`].
 ///
 /// # Errors
 /// If it cannot be read, or does not fit the roles.
 pub fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    let text = read_argument(file, MAX_SCRIPT_BYTES)?;
+    checked_script(file, read_text(file, MAX_SCRIPT_BYTES)?, workflow, here)
+}
+
+/// A script, checked against the roles of a workflow. Also returns its file as an absolute path.
+fn checked_script(file: &Path, text: String, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
     let name = file.to_string_lossy().into_owned();
     KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
     let source = Source::new(name.clone(), text.clone());

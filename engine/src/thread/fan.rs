@@ -115,6 +115,14 @@ impl Fan {
         lane.end(how);
     }
 
+    /// Takes back the lanes that steps were replayed with if there are too few of them: then none is opened.
+    pub fn take_back_too_few(&mut self) {
+        if self.counted() == Some(FanOutcome::Unmet) && self.lanes.values().all(|lane| lane.last.is_none()) {
+            self.to_open.extend(std::mem::take(&mut self.lanes).into_keys());
+            self.count();
+        }
+    }
+
     /// Recomputes the number of open lanes.
     pub fn count(&mut self) {
         self.open = self.lanes.values().filter(|lane| lane.is_open()).count();

@@ -427,6 +427,7 @@ pub(super) fn stay(lane: &mut Lane) {
         }
         LanePhase::Fanned(fan) => {
             fan.then = None;
+            fan.take_back_too_few();
             fan.lanes.values_mut().for_each(stay);
         }
         _ => {}

@@ -259,8 +259,11 @@ impl Machine {
                     self.dispatch(&path, dispatch, &mut after)?;
                 }
                 LanePhase::Fanned(fan) => {
-                    // The lane that decided the transition made no room for another.
-                    let most = fan.parallel() - usize::from(fan.decided().is_some());
+                    // The lane that decided the transition made no room for another; without one none was opened.
+                    let most = match fan.decided() {
+                        Some(_) if fan.lanes.is_empty() => 0,
+                        decided => fan.parallel() - usize::from(decided.is_some()),
+                    };
                     self.open_up_to(&path, most, world, &mut after)?;
                 }
                 _ => {}

@@ -87,6 +87,16 @@ pub enum Error {
         /// The defect.
         what: String,
     },
+    /// What would be recorded is too much.
+    #[error(
+        "the trust records {} would be larger than {} MiB; `rondo trust --list` shows what can be revoked",
+        path.display(),
+        MAX_BYTES >> 20
+    )]
+    Full {
+        /// The path.
+        path: PathBuf,
+    },
     /// Other users can write the file.
     #[error("the trust records {} are not believed: {what}", path.display())]
     Unsafe {
@@ -152,6 +162,10 @@ impl Records {
         let mut records = Self::read(Some(path))?;
         let result = change(&mut records);
         let text = serde_json::to_vec_pretty(&records).map_err(|error| fault(error.into()))?;
+        // They could not be read again, and every agreement would be lost.
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) >= MAX_BYTES {
+            return Err(Error::Full { path: path.to_owned() });
+        }
         // Only the user can read and write it.
         let mut new = NamedTempFile::new_in(folder).map_err(fault)?;
         new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(fault)?;
