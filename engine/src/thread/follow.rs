@@ -97,7 +97,12 @@ impl Machine {
                 let then = if is_joined { FanOutcome::Join } else { FanOutcome::Unmet };
                 self.follow_with(&path, Some(then), &mut Consequences::default())?;
             }
-            self.fan_mut(&path)?.lanes.values_mut().for_each(end_leaving);
+            let fan = self.fan_mut(&path)?;
+            fan.lanes.values_mut().for_each(end_leaving);
+            fan.count();
+            if !fan.have_all_ended() {
+                return Ok(None);
+            }
             self.complete_if_ended(&path, world, &mut Consequences::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };

@@ -186,8 +186,12 @@ fn any_and_a_number_of_lanes_cancel_the_rest() {
     assert_eq!(thread.machine.budget().spent.usage.prompt_tokens, 10 * (steps + 1));
     is_clean(&thread);
 
+    let whole = thread.remade(How::Follow);
+    assert_eq!(whole.trunk().last, thread.machine.trunk().last);
+
     let thread = run(EACH_ROLES, &EACH.replace("FAN", &fan.replace("any", "2")), &[ITEMS]);
     assert_eq!(thread.lanes_ended(), ["a[0] arrived", "a[1] arrived", "a[2] cancelled"]);
+    thread.remade(How::Follow);
 }
 
 /// A need is a promise: without as many lanes there is no join, whatever `failed` says.
