@@ -342,6 +342,23 @@ fn a_person_reviews_line_by_line() {
 }
 
 #[test]
+fn a_scenario_ends_in_which_a_join_is_entered_while_a_lane_works() {
+    let place = Place::new();
+    place.file(
+        "flow/workflow.yaml",
+        "rondo: 1\nname: flow\ninput: { list: { type: array, default: [1, 2, 3] } }\n\
+         roles: { a: { system: x }, b: { system: x } }\ngraph:\n  \
+         start: { each: input.list, to: a, prompt: go, join: { to: b, need: 2 } }\n  \
+         a: { done: { to: b } }\n  b: { done: { to: end } }\n",
+    );
+    place.file(
+        "flow/tests/a.yaml",
+        "script: { a: [ {} ], b: [ {} ] }\nexpect: { route: [\"a[0].done\", \"a[1].done\", b.done] }\n",
+    );
+    place.start(["test", "flow", "--accept"]).finish().exits(0);
+}
+
+#[test]
 fn a_tool_is_never_really_run() {
     let place = Place::new();
     place.file(

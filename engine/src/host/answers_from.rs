@@ -63,7 +63,7 @@ impl AnswersFrom {
             Self::Recording(file) => Some(Recording::read(file, here)?),
             _ => None,
         };
-        let script = script.map(|(file, text)| checked_script(&file, text, workflow, here)).transpose()?;
+        let script = script.map(|(file, text)| checked_script(&file, &text, workflow, here)).transpose()?;
         Ok(Played { script, recorded })
     }
 }
@@ -80,15 +80,15 @@ fn script_beside(folder: &Path) -> Result<String, Failure> {
 /// # Errors
 /// If it cannot be read, or does not fit the roles.
 pub fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    checked_script(file, read_text(file, MAX_SCRIPT_BYTES)?, workflow, here)
+    checked_script(file, &read_text(file, MAX_SCRIPT_BYTES)?, workflow, here)
 }
 
 /// A script, checked against the roles of a workflow. Also returns its file as an absolute path.
-fn checked_script(file: &Path, text: String, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
+fn checked_script(file: &Path, text: &str, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
     let name = file.to_string_lossy().into_owned();
-    KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
-    let source = Source::new(name.clone(), text.clone());
-    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.clone())].into() });
+    KnownKeys::here().refuse(&[(name.clone(), text.to_owned())].into())?;
+    let source = Source::new(name.clone(), text.to_owned());
+    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.to_owned())].into() });
     let script = Script::read(&source).map_err(refuse)?;
     let faults = script.check(&source, &scripted_cast(workflow)?);
     if !faults.is_empty() {

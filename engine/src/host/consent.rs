@@ -219,7 +219,9 @@ impl ConsentRequest {
                     let _ = writeln!(text, "  {:<10} {} more; --json shows them", ask.kind, asks.len() - shown);
                 }
             }
-            loud.iter().for_each(|ask| line(&mut text, ask, width));
+            for ask in loud {
+                line(&mut text, ask, width);
+            }
         }
         text
     }

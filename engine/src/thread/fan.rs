@@ -164,15 +164,12 @@ impl Fan {
             (LanePhase::Failed(error), Some(last)) => Some((last.seq, *index, error)),
             _ => None,
         });
-        match failed.min_by_key(|(seq, ..)| *seq) {
-            Some((_, index, error)) => (error.clone(), Some(index)),
-            None => {
-                let (needed, lanes) = (self.needed().unwrap_or_default(), self.lanes.len() + self.to_open.len());
-                let message =
-                    format!("the fan-out from {} needs {needed} lanes to arrive, and has {lanes}", self.from());
-                (LaneError { code: UNMET.to_owned(), message }, None)
-            }
+        if let Some((_, index, error)) = failed.min_by_key(|(seq, ..)| *seq) {
+            return (error.clone(), Some(index));
         }
+        let (needed, lanes) = (self.needed().unwrap_or_default(), self.lanes.len() + self.to_open.len());
+        let message = format!("the fan-out from {} needs {needed} lanes to arrive, and has {lanes}", self.from());
+        (LaneError { code: UNMET.to_owned(), message }, None)
     }
 
     /// What follows according to the state of all lanes, in a process that did not see them end.
