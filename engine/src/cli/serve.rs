@@ -1,11 +1,16 @@
 //! `rondo serve`: the API, the event streams and the page, over HTTP on this machine.
 
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tempfile::TempDir;
 
 use super::StoreArgs;
 use super::consent::{ConsentRequest, ConsentSource};
@@ -17,14 +22,12 @@ use super::signals::Signals;
 use super::store_access::{OwnStore, own_store};
 use super::{JsonArgs, runtime, working_folder};
 use crate::SystemEnv;
-use crate::config::Settings;
+use crate::config::{Settings, TOKEN_FILE};
 use crate::host::{Host, Opening};
 use crate::tell::tell;
+use crate::temporary_folder::temporary_folder;
 use crate::web::access::Token;
 use crate::web::{Parts, Server, listen};
-
-/// The name of the token's file, beside the user's secret.
-const TOKEN_FILE: &str = "serve-token";
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
@@ -119,9 +122,8 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let names = args.names.clone();
         let (ending, durable) = (signals.stop.clone(), host.clone());
         let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
-        if args.open {
-            open(&page).await;
-        }
+        // The file that leads the browser here stays as long as the server.
+        let _leading = if args.open { open(&page).await } else { None };
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         let serving = listening.serve(server.router(), connections, ending.clone());
         let closing = async {
@@ -141,13 +143,54 @@ fn token_file(settings: &Settings) -> Option<PathBuf> {
     settings.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
 }
 
-/// Opens an address in the person's browser.
-async fn open(address: &str) {
+/// Opens an address in the person's browser: by a file of theirs that leads there, because every user of the machine can
+/// read the words of a command, and without the variables that a browser has no use for, such as keys. Returns the folder
+/// of the file.
+async fn open(address: &str) -> Option<TempDir> {
+    let written = temporary_folder("serve").and_then(|folder| {
+        let file = folder.path().join("open.html");
+        let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
+        new.write_all(leading_to(address).as_bytes()).map(|()| (folder, file))
+    });
+    let Ok((folder, file)) = written else {
+        tell("no browser could be opened; open the address above\n");
+        return None;
+    };
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
-    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(&file).env_clear().envs(std::env::vars_os().filter(|(name, _)| is_for_browsers(name)));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let opened = tokio::time::timeout(OPENING, tokio::process::Command::from(command).status()).await;
     if !matches!(opened, Ok(Ok(status)) if status.success()) {
         tell("no browser could be opened; open the address above\n");
     }
+    Some(folder)
+}
+
+/// A page that leads to an address of this server, which has no character that HTML or a script reads otherwise.
+fn leading_to(address: &str) -> String {
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>rondo</title><meta name=\"referrer\" content=\"no-referrer\">\
+         <script>location.replace({address:?})</script>\n"
+    )
+}
+
+/// Whether a browser, or what starts it, needs a variable.
+fn is_for_browsers(name: &OsStr) -> bool {
+    const NAMES: [&str; 13] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TMPDIR",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XAUTHORITY",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "BROWSER",
+    ];
+    name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_"))
 }

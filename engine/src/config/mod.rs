@@ -199,6 +199,12 @@ impl Provider {
     }
 }
 
+/// The variable with the token of `rondo serve`.
+pub const TOKEN_VARIABLE: &str = "RONDO_TOKEN";
+
+/// The file with the token of `rondo serve`, beside the user's secret.
+pub const TOKEN_FILE: &str = "serve-token";
+
 /// The operator's settings for a logical model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {

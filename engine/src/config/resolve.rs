@@ -10,8 +10,8 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME,
-    keys, list_price,
+    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, TOKEN_VARIABLE,
+    USER_FILE_NAME, keys, list_price,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -151,7 +151,7 @@ pub fn resolve(
     let mcp_keys = servers().flat_map(|mcp| mcp.key_env.iter().chain(mcp.headers_env.values()).cloned());
     let key_variables = providers.values().map(|provider| provider.key_env.value.clone()).chain(mcp_keys);
     let mut secrets: Vec<Secret> = key_variables
-        .chain([DEFAULT_KEY_ENV.to_owned()])
+        .chain([DEFAULT_KEY_ENV.to_owned(), TOKEN_VARIABLE.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
     let set_by_hand = servers().flat_map(|mcp| &mcp.env).filter(|(name, value)| keys::holds_a_key(name, value));

@@ -8,14 +8,15 @@ use rondo_protocol::diagnostic::Code;
 use super::consent::{self, named_files};
 use super::process::working_folder;
 use crate::config::folder_of;
-use crate::config::{self, Files, Flags, Layer, SET, Settings, Stated, layers};
+use crate::config::{self, Files, Flags, Layer, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
 use crate::failure::{Failure, Faulty};
-use crate::files::read_text;
+use crate::files::{read_bounded, read_text};
 use crate::tell::tell;
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::{Ask, Kind};
 
 const MAX_FILE_BYTES: usize = 1 << 20;
+const MAX_TOKEN_FILE_BYTES: usize = 1 << 10;
 
 /// The settings files, read once: what a person is shown is what runs.
 #[derive(Clone)]
@@ -142,10 +143,13 @@ impl SettingsFiles {
         let stated = layers::set(layers::merged(user, project.unwrap_or_default()), self.set.clone());
         let path = |file: &Option<SettingsFile>| file.as_ref().map(|file| file.path.clone());
         let files = Files { project: path(&self.project), user: path(&self.user) };
-        config::resolve(&self.folder, &files, stated, &self.flags, &variable).map_err(|faults| {
+        let resolved = config::resolve(&self.folder, &files, stated, &self.flags, &variable);
+        let mut settings = resolved.map_err(|faults| {
             let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             Failure::new(Code::SettingsVariable, message)
-        })
+        })?;
+        settings.secrets.extend(server_token(&settings));
+        Ok(settings)
     }
 
     /// What the project's settings ask for, with the files below their folder that a command names.
@@ -204,6 +208,13 @@ impl SettingsFiles {
         let harmless = files.without_asking()?;
         if consent::counts(&files, &harmless) { files.whole() } else { Ok(harmless) }
     }
+}
+
+/// The token of `rondo serve` in its file: a key like others, which no text may carry.
+fn server_token(settings: &Settings) -> Option<Secret> {
+    let file = settings.secret_file.as_ref()?.with_file_name(TOKEN_FILE);
+    let token = read_bounded(&file, MAX_TOKEN_FILE_BYTES).ok()?;
+    Some(Secret { name: TOKEN_FILE.to_owned(), value: token.trim().to_owned() })
 }
 
 pub fn settings(flags: &Flags) -> Result<Settings, Failure> {

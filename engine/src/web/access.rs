@@ -21,8 +21,9 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Server;
-use super::body::Json;
+use super::body;
 use super::problem::Problem;
+use crate::config::TOKEN_VARIABLE;
 use crate::failure::Failure;
 use crate::trust::owner::{self, User};
 
@@ -33,7 +34,7 @@ const COOKIE: &str = "rondo_session";
 const SESSION: &[u8] = b"rondo/session/v1";
 
 /// The variable with a token, in place of the file's.
-pub const VARIABLE: &str = "RONDO_TOKEN";
+pub const VARIABLE: &str = TOKEN_VARIABLE;
 
 const TOKEN_BYTES: usize = 32;
 const MIN_CHARS: usize = 16;
@@ -229,7 +230,11 @@ pub struct SessionRequest {
 }
 
 /// `POST /api/v1/session`: exchanges the token for a cookie.
-pub async fn open_session(State(server): State<Server>, Json(request): Json<SessionRequest>) -> Response {
+pub async fn open_session(State(server): State<Server>, request: Request) -> Response {
+    let request: SessionRequest = match body::json(request, body::MAX_OPEN_BODY_BYTES).await {
+        Ok(request) => request,
+        Err(problem) => return problem.into_response(),
+    };
     if !is_same(&request.token, server.token.as_str()) {
         return unauthorized().into_response();
     }

@@ -2,18 +2,29 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt as _;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
+use crate::tell::size;
 
 /// The most bytes of a request's body.
 const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// The most bytes of the body of a request that needs no token.
+pub const MAX_OPEN_BODY_BYTES: usize = 1 << 10;
+
+/// What all bodies that arrive may hold together, in KiB.
+const ALL_BODIES_KIB: usize = 64 << 10;
+
+static ARRIVING: Semaphore = Semaphore::const_new(ALL_BODIES_KIB);
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,34 +38,54 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        let stated =
-            parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if stated.is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > MAX_BODY_BYTES)) {
-            return Err(too_large());
-        }
-        let bytes = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await;
-        let bytes = match bytes {
-            Err(_) => return Err(unreadable(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds")),
-            Ok(Err(error)) => {
-                let source = std::error::Error::source(&error);
-                let is_limit = source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-                return Err(if is_limit {
-                    too_large()
-                } else {
-                    unreadable(StatusCode::BAD_REQUEST, &error.to_string())
-                });
-            }
-            Ok(Ok(bytes)) => bytes,
-        };
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        if !bytes.is_empty() && !is_json(&parts.headers) {
-            return Err(unreadable(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json"));
-        }
-        serde_json::from_slice(text)
-            .map(Json)
-            .map_err(|error| unreadable(StatusCode::BAD_REQUEST, &format!("the body: {error}")))
+        json(request, MAX_BODY_BYTES).await.map(Json)
     }
+}
+
+/// The JSON value in the body of a request, of at most `max_bytes`.
+///
+/// # Errors
+/// A problem that says what is wrong with it; 503 if too many bodies arrive at once.
+pub async fn json<T: DeserializeOwned>(request: Request, max_bytes: usize) -> Result<T, Problem> {
+    let (parts, body) = request.into_parts();
+    let stated = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if stated.is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > max_bytes)) {
+        return Err(too_large(max_bytes));
+    }
+    let read = tokio::time::timeout(BODY_TIMEOUT, read(body, max_bytes)).await;
+    let late = |_| unreadable(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds");
+    let (bytes, _held) = read.map_err(late)??;
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+    if !bytes.is_empty() && !is_json(&parts.headers) {
+        return Err(unreadable(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json"));
+    }
+    serde_json::from_slice(text).map_err(|error| unreadable(StatusCode::BAD_REQUEST, &format!("the body: {error}")))
+}
+
+/// Reads a body, with its share of what all bodies may hold. The share grows with what has arrived: a length that is
+/// only stated holds nothing.
+async fn read(mut body: Body, max_bytes: usize) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), Problem> {
+    let (mut bytes, mut held): (Vec<u8>, Option<SemaphorePermit<'static>>) = (Vec::new(), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unreadable(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        let Ok(part) = frame.into_data() else { continue };
+        let length = bytes.len() + part.len();
+        if length > max_bytes {
+            return Err(too_large(max_bytes));
+        }
+        let has = held.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let more = u32::try_from(length.div_ceil(1 << 10).saturating_sub(has)).unwrap_or(u32::MAX);
+        let share = ARRIVING.try_acquire_many(more).map_err(|_| {
+            let what = "the bodies of too many requests arrive at once";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::ServerFull, what)
+        })?;
+        match &mut held {
+            Some(held) => held.merge(share),
+            None => held = Some(share),
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok((bytes, held))
 }
 
 /// A form of a page of another site cannot have this type, so the check is part of the protection of writes.
@@ -64,8 +95,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     media.eq_ignore_ascii_case("application/json")
 }
 
-fn too_large() -> Problem {
-    let what = format!("the body is larger than {} MiB", MAX_BODY_BYTES >> 20);
+fn too_large(max_bytes: usize) -> Problem {
+    let what = format!("the body is larger than {}", size(u64::try_from(max_bytes).unwrap_or(u64::MAX)));
     unreadable(StatusCode::PAYLOAD_TOO_LARGE, &what)
 }
 

@@ -18,6 +18,7 @@ use rmcp::transport::io::stdio;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::text::plain;
 use rondo_protocol::{Digest, Value, canonical};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -37,6 +38,10 @@ use crate::{Answerer, ThreadHandle};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";
+
+/// The most bytes of a tool's name.
+/// Source: <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names>.
+const MAX_NAME_BYTES: usize = 128;
 
 /// The member of `_meta` with the key of a call.
 const KEY: &str = "rondo/key";
@@ -104,9 +109,11 @@ impl ServerHandler for Tools {
             let mut tools = Vec::new();
             for found in workflow::all(&server.here) {
                 // What has faults cannot be called; `rondo validate` names them.
-                let Ok(loaded) = workflow::read(found.file) else { continue };
-                let about = loaded.checked.policy.description.trim().to_owned();
-                tools.push(Tool::new(found.name, about, object(&input_schema(&loaded.checked.workflow))));
+                let Ok(loaded) = workflow::read(found.file).map(|loaded| loaded.checked) else { continue };
+                if is_tool_name(&found.name) {
+                    let about = plain(loaded.policy.description.trim()).into_owned();
+                    tools.push(Tool::new(found.name, about, object(&cleaned(input_schema(&loaded.workflow)))));
+                }
             }
             Ok(tools)
         });
@@ -264,6 +271,24 @@ fn of_thread(client: &str, thread: &str) -> Vec<u8> {
     Digest::sha256(format!("{client}\nthread {thread}").as_bytes()).as_bytes().to_vec()
 }
 
+/// Whether a workflow is a tool by its name: clients take no other characters, and one name is that of our own tool.
+fn is_tool_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    name != ANSWER && (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_plain)
+}
+
+/// A schema whose texts contain only characters that a person can see.
+fn cleaned(schema: Value) -> Value {
+    match schema {
+        Value::Str(text) => Value::Str(plain(&text).into_owned()),
+        Value::List(items) => Value::List(items.into_iter().map(cleaned).collect()),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(key, value)| (plain(&key).into_owned(), cleaned(value))).collect())
+        }
+        other => other,
+    }
+}
+
 fn object(schema: &Value) -> Arc<JsonObject> {
     match serde_json::to_value(schema) {
         Ok(serde_json::Value::Object(members)) => Arc::new(members),
@@ -307,4 +332,20 @@ fn given(rest: &Rest) -> CallToolResult {
     result.structured_content =
         Some(json!({"thread": rest.thread, "status": status, "form": form, "result": rest.result}));
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_is_no_second_tool_for_answers_and_says_nothing_unseen() {
+        for (name, is_tool) in [("review-loop", true), ("a.b_c", true), ("answer", false), ("", false), ("a b", false)]
+        {
+            assert_eq!(is_tool_name(name), is_tool, "{name}");
+        }
+        assert!(!is_tool_name("re\u{202e}view") && !is_tool_name(&"x".repeat(129)));
+        let schema = Value::from_iter([("description", Value::from("a\u{e0041}b\u{202e}c"))]);
+        assert_eq!(cleaned(schema).to_text(), r#"{"description":"abc"}"#);
+    }
 }

@@ -138,6 +138,83 @@ fn bodies_heads_and_paths_that_are_too_much_get_problems() {
 }
 
 #[test]
+fn what_needs_no_token_takes_little_and_all_bodies_have_one_ceiling() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let json = ["Content-Type: application/json"];
+    let long = json!({ "token": "x".repeat(2_000) }).to_string();
+    assert!(
+        server.request("POST", "/api/v1/session", &json, &long).is(413).json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("1 KiB")
+    );
+
+    let length = 8 << 20;
+    let head = format!(
+        "POST /api/v1/threads HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n{}\r\nContent-Length: {length}\r\n\r\n",
+        server.address, json[0]
+    );
+    // Eight bodies that never end.
+    let unfinished: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(format!("{head}{}", " ".repeat(length - 100_000)).as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let whole = format!("{head}{}", " ".repeat(length));
+    let until = |status: u16| {
+        let end = Instant::now() + crate::binary::PATIENCE;
+        loop {
+            let answer = server.send(whole.as_bytes());
+            if answer.status == status {
+                return answer;
+            }
+            assert!(Instant::now() < end, "{answer:?}");
+        }
+    };
+    let full = until(503);
+    assert_eq!((full.header("retry-after"), &full.json()["code"]), (Some("1"), &json!("RN2006")));
+    server.request("POST", "/api/v1/threads", &json, "{}").is(400);
+    drop(unfinished);
+    until(400);
+}
+
+#[test]
+fn a_browser_is_led_to_the_page_by_a_file_and_gets_no_key() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = place();
+    let seen = place.path().join("seen");
+    let about = "printf '%s\\n' \"$@\"; stat -c %a \"$1\" \"$(dirname \"$1\")\"; cat \"$1\"; env";
+    let opener = place.file(
+        "bin/xdg-open",
+        format!("#!/bin/sh\n{{ {about}; }} > '{0}.part' && mv '{0}.part' '{0}'\n", seen.display()),
+    );
+    std::fs::set_permissions(place.path().join(&opener), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command(["serve", "--port", "0", "--json", "--open"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", place.path().join("bin").display()));
+    command.env("RONDO_TOKEN", TOKEN).env("OPENAI_API_KEY", "sk-none-0815-4711").env("DISPLAY", ":7");
+    let mut server = Running::of(command);
+    server.event("serving");
+    let end = Instant::now() + crate::binary::PATIENCE;
+    while !seen.exists() {
+        assert!(Instant::now() < end, "nothing was opened");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let told = std::fs::read_to_string(&seen).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].ends_with("/open.html") && lines[1..3] == ["600", "700"], "{told}");
+    assert!(lines[3].contains("location.replace(\"http://127.0.0.1:") && lines[3].contains(TOKEN), "{told}");
+    let variables = lines[4..].join("\n");
+    assert!(variables.contains("DISPLAY=:7"), "{told}");
+    assert!(!variables.contains(TOKEN) && !variables.contains("sk-none"), "{told}");
+    server.signal(rustix::process::Signal::TERM);
+    server.finish().exits(0);
+    assert!(!std::path::Path::new(lines[0]).exists(), "the file is gone");
+}
+
+#[test]
 fn connections_beyond_the_ceiling_are_told_so_and_silent_ones_end() {
     let place = place();
     let server = Server::start(&place, &["--connections", "3"]);
