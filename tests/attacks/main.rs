@@ -37,7 +37,7 @@ mod binary;
 use attempt::Attempt;
 
 /// Attempts that there must be, and how many of them in shapes that nobody had named before.
-const LEAST: (usize, usize) = (80, 40);
+const LEAST: (usize, usize) = (320, 250);
 
 fn families() -> Vec<(&'static str, Vec<Attempt>)> {
     vec![

@@ -353,7 +353,7 @@ fn a_scenario_ends_in_which_a_join_is_entered_while_a_lane_works() {
     );
     place.file(
         "flow/tests/a.yaml",
-        "script: { a: [ {} ], b: [ {} ] }\nexpect: { route: [\"a[0].done\", \"a[1].done\", b.done] }\n",
+        "script: { a: [ { body: x } ], b: [ { body: y } ] }\nexpect: { route: [\"a[0].done\", \"a[1].done\", b.done] }\n",
     );
     place.start(["test", "flow", "--accept"]).finish().exits(0);
 }

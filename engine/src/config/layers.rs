@@ -36,7 +36,7 @@ pub struct Clash {
 pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     Stated {
         durability: project.durability.clone().filter(is_sync),
-        models: models_without_asking(project, user),
+        models: models_without_asking(&project.models, user),
         limits: project.limits.clone(),
         ..Stated::default()
     }
@@ -44,12 +44,12 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
 
 /// A project's file with its prices that nobody is asked about as claims.
 pub fn with_claims(project: Stated, user: &Stated) -> Stated {
-    let harmless = models_without_asking(&project, user);
-    let claims = harmless.into_iter().filter_map(|(name, model)| Some((name, model.price?)));
+    let is_claim = |(name, _): &(&String, &Model)| !is_price_asked(&project, user, name);
+    let claims: Vec<String> = project.models.iter().filter(is_claim).map(|(name, _)| name.clone()).collect();
     let mut project = project;
-    for (name, claim) in claims {
-        if let Some(model) = project.models.get_mut(&name) {
-            model.price = Some(claim);
+    for (name, model) in &mut project.models {
+        if let Some(price) = model.price.as_mut().filter(|_| claims.contains(name)) {
+            price.is_claim = true;
         }
     }
     project
@@ -175,14 +175,15 @@ fn is_sync(durability: &Sourced<Durability>) -> bool {
     durability.value == Durability::Sync
 }
 
-/// The id of each model, and its price as a claim.
-fn models_without_asking(project: &Stated, user: &Stated) -> BTreeMap<String, Model> {
+/// The id of each model, and its price as a claim if the user has none.
+fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
     let harmless = |(name, stated): (&String, &Model)| {
-        let price = stated.price.clone().filter(|_| !is_price_asked(project, user, name));
+        let has_price = user.models.get(name).is_some_and(|model| model.price.is_some());
+        let price = stated.price.clone().filter(|_| !has_price);
         let price = price.map(|price| Price { is_claim: true, ..price });
         (name.clone(), Model { provider: None, model: stated.model.clone(), price })
     };
-    project.models.iter().map(harmless).collect()
+    project.iter().map(harmless).collect()
 }
 
 fn of_provider(provider: &StatedProvider) -> Value {

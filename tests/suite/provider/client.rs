@@ -51,6 +51,13 @@ impl Client {
         self.place.settings(text);
     }
 
+    /// Writes the user's own settings.
+    pub fn own_settings(&self, text: &str) {
+        let folder = self.place.home().join(".config/rondo");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("config.toml"), text).unwrap();
+    }
+
     /// The folder of the store.
     pub fn store(&self) -> PathBuf {
         self.place.store()

@@ -33,7 +33,7 @@ fn uncounted(text: &str) -> Act {
 
 fn client(server: &Server, workflow: &str) -> Client {
     let client = server.client(workflow);
-    client.settings(PRICES);
+    client.own_settings(PRICES);
     client
 }
 

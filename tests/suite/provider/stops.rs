@@ -96,7 +96,7 @@ fn tokens_and_money_that_a_call_needs_are_offered() {
     ] {
         let server = Server::new(|_| counted());
         let client = server.client(&limited(workflow, limits));
-        client.settings(priced);
+        client.own_settings(priced);
         let stopped = client.run(&["run", "workflow.yaml", "--json"]).exits(4);
         assert!(hint(&stopped).contains(&format!("--limit {key}=")), "{limits}: {}", hint(&stopped));
         goes_on(&stopped, |words| client.run(words));
