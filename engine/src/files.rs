@@ -4,7 +4,7 @@
 //! refused before anything is read from them, unless the command line names them as an argument.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -51,11 +51,7 @@ pub fn read_argument(path: &Path, max_bytes: usize) -> Result<String, Failure> {
 
 /// Reads a file, a pipe or a device. For the writer of a pipe it waits a while.
 fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
-    let file = open_at_once(path)?;
-    let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
-    if kind.is_dir() {
-        return Err(is_a_folder());
-    }
+    let (file, kind) = open_at_once(path)?;
     let (mut first, begun) = ([0], Instant::now());
     let read = loop {
         match (&file).read(&mut first) {
@@ -74,10 +70,13 @@ fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     read_all(&mut first.get(..read).unwrap_or_default().chain(file), max_bytes)
 }
 
-/// Opens a file without waiting for the writer of a pipe. Reading does not wait either.
-fn open_at_once(path: &Path) -> Result<File, FileError> {
+/// Opens what is no folder, without waiting for the writer of a pipe. Reading does not wait either.
+fn open_at_once(path: &Path) -> Result<(File, FileType), FileError> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
-    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let opened = opened.and_then(|file| file.metadata().map(|about| (file, about.file_type())));
+    let (file, kind) = opened.map_err(|error| refused(&error))?;
+    if kind.is_dir() { Err(is_a_folder()) } else { Ok((file, kind)) }
 }
 
 /// The argument that means standard input.
@@ -97,11 +96,7 @@ pub fn absolute(path: &Path, here: &Path) -> String {
 /// # Errors
 /// [`FileError`], also for a folder, a pipe or a device.
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
-    let mut file = open_at_once(path)?;
-    let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
-    if kind.is_dir() {
-        return Err(is_a_folder());
-    }
+    let (mut file, kind) = open_at_once(path)?;
     if !kind.is_file() {
         return Err(FileError::Refused("it is a pipe or a device, not a plain file".to_owned()));
     }

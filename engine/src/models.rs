@@ -59,8 +59,8 @@ pub struct ResolvedModel {
 }
 
 impl ResolvedModel {
-    /// Whether calls cost an amount that is not known for sure. A script costs nothing and a recording what was recorded; an in-process
-    /// model without a provider costs nothing.
+    /// Whether calls cost an amount that is not known for sure. A script costs nothing and a recording what was recorded;
+    /// an in-process model without a provider costs nothing.
     pub fn is_unpriced(&self) -> bool {
         let provider = self.served_by.provider.as_str();
         (self.price.is_none() || self.is_price_claimed)

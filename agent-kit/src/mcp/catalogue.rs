@@ -123,8 +123,7 @@ impl Catalogue {
 /// Pins a tool, or returns why it is left out.
 fn pin(tool: Tool) -> Result<Pin, String> {
     let name = tool.name.as_ref();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
+    if !is_tool_name(name) {
         return Err("its name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
     }
     let given = Value::from_serialize(&*tool.input_schema);
@@ -139,8 +138,17 @@ fn pin(tool: Tool) -> Result<Pin, String> {
     Ok(Pin::new(name, &words, &given, shown, parameters))
 }
 
+/// Whether a tool can have this name.
+pub fn is_tool_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(is_plain)
+}
+
 /// Cleans a schema for a model: its texts contain only characters that a person can see.
-fn cleaned(schema: Value) -> Result<Value, String> {
+///
+/// # Errors
+/// A name in it has other characters.
+pub fn cleaned(schema: Value) -> Result<Value, String> {
     Ok(match schema {
         Value::Str(words) => Value::Str(text::plain(&words).into_owned()),
         Value::List(items) => Value::List(items.into_iter().map(cleaned).collect::<Result<_, _>>()?),

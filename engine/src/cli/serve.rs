@@ -22,7 +22,7 @@ use super::signals::Signals;
 use super::store_access::{OwnStore, own_store};
 use super::{JsonArgs, runtime, working_folder};
 use crate::SystemEnv;
-use crate::config::{Settings, TOKEN_FILE};
+use crate::config::Settings;
 use crate::host::{Host, Opening};
 use crate::tell::tell;
 use crate::temporary_folder::temporary_folder;
@@ -102,7 +102,7 @@ impl Beginning {
 
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let beginning = Beginning::read(&args.store, args.trust)?;
-    let (token, token_file) = Token::find(token_file(&beginning.settings))?;
+    let (token, token_file) = Token::find(beginning.settings.token_file())?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
@@ -137,10 +137,6 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     exit
-}
-
-fn token_file(settings: &Settings) -> Option<PathBuf> {
-    settings.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
 }
 
 /// Opens an address in the person's browser: by a file of theirs that leads there, because every user of the machine can

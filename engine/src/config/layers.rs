@@ -44,12 +44,11 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
 
 /// A project's file with its prices that nobody is asked about as claims.
 pub fn with_claims(project: Stated, user: &Stated) -> Stated {
-    let is_claim = |(name, _): &(&String, &Model)| !is_price_asked(&project, user, name);
-    let claims: Vec<String> = project.models.iter().filter(is_claim).map(|(name, _)| name.clone()).collect();
+    let are_all_asked = are_prices_asked(&project, user);
     let mut project = project;
     for (name, model) in &mut project.models {
-        if let Some(price) = model.price.as_mut().filter(|_| claims.contains(name)) {
-            price.is_claim = true;
+        if let Some(price) = &mut model.price {
+            price.is_claim = !(are_all_asked || has_price(user, name));
         }
     }
     project
@@ -57,16 +56,18 @@ pub fn with_claims(project: Stated, user: &Stated) -> Stated {
 
 /// The parts of a project's file that need consent, one entry per value. Empty if all of it applies anyway.
 pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
-    asks_with(project, |name| is_price_asked(project, user, name))
+    let are_all_asked = are_prices_asked(project, user);
+    asks_with(project, |name| are_all_asked || has_price(user, name))
 }
 
-/// Whether a price of the project counts only once a person agreed: in place of the user's, under a limit on money,
-/// which a price of zero would lift, and with whatever else is asked for.
-fn is_price_asked(project: &Stated, user: &Stated, name: &str) -> bool {
+/// Whether all prices of the project count only once a person agreed: under a limit on money, which a price of zero would
+/// lift, and with whatever else is asked for. One in place of the user's always does.
+fn are_prices_asked(project: &Stated, user: &Stated) -> bool {
+    user.limits.cost_usd.is_some() || project.limits.cost_usd.is_some() || !asks_with(project, |_| false).is_empty()
+}
+
+fn has_price(user: &Stated, name: &str) -> bool {
     user.models.get(name).is_some_and(|model| model.price.is_some())
-        || user.limits.cost_usd.is_some()
-        || project.limits.cost_usd.is_some()
-        || !asks_with(project, |_| false).is_empty()
 }
 
 fn asks_with(project: &Stated, is_price_asked: impl Fn(&str) -> bool) -> Vec<Ask> {
@@ -178,8 +179,7 @@ fn is_sync(durability: &Sourced<Durability>) -> bool {
 /// The id of each model, and its price as a claim if the user has none.
 fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
     let harmless = |(name, stated): (&String, &Model)| {
-        let has_price = user.models.get(name).is_some_and(|model| model.price.is_some());
-        let price = stated.price.clone().filter(|_| !has_price);
+        let price = stated.price.clone().filter(|_| !has_price(user, name));
         let price = price.map(|price| Price { is_claim: true, ..price });
         (name.clone(), Model { provider: None, model: stated.model.clone(), price })
     };

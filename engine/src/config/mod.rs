@@ -202,7 +202,7 @@ impl Provider {
 /// The variable with the token of `rondo serve`.
 pub const TOKEN_VARIABLE: &str = "RONDO_TOKEN";
 
-/// The file with the token of `rondo serve`, beside the user's secret.
+/// The name of the file with it.
 pub const TOKEN_FILE: &str = "serve-token";
 
 /// The operator's settings for a logical model.

@@ -10,8 +10,8 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, TOKEN_VARIABLE,
-    USER_FILE_NAME, keys, list_price,
+    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, TOKEN_FILE,
+    TOKEN_VARIABLE, USER_FILE_NAME, keys, list_price,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -258,6 +258,11 @@ impl Settings {
         }
         let price = stated.and_then(|stated| self.price(stated, &model));
         Ok(Resolved { provider, model, price })
+    }
+
+    /// The file with the token of `rondo serve`, beside the user's secret.
+    pub fn token_file(&self) -> Option<PathBuf> {
+        self.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
     }
 
     /// The stated price of a model with this id at its provider. A claim counts only if nothing else is known of that id.

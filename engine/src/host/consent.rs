@@ -213,7 +213,7 @@ impl ConsentRequest {
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
             let (quiet, loud): (Vec<&Ask>, Vec<&Ask>) = part.asks.iter().partition(|ask| is_quiet(ask));
             for asks in quiet.chunk_by(|a, b| a.kind == b.kind) {
-                let shown = if asks.len() > MAX_QUIET { MAX_QUIET } else { asks.len() };
+                let shown = asks.len().min(MAX_QUIET);
                 asks.iter().take(shown).for_each(|ask| line(&mut text, ask, width));
                 if let Some(ask) = asks.get(shown) {
                     let _ = writeln!(text, "  {:<10} {} more; --json shows them", ask.kind, asks.len() - shown);
@@ -241,7 +241,7 @@ impl ConsentRequest {
         } else {
             return Ok(());
         };
-        let target = if self.workflow.is_some() { format!(" {}", shell_argument(shown)) } else { String::new() };
+        let target = self.missing_target(shown);
         let hint = format!("`rondo trust{target} --json` shows all of it, and `--yes DIGEST` agrees to that");
         Err(Failure::new(Code::NotTrusted, message).with_hint(hint))
     }
@@ -373,13 +373,15 @@ impl ConsentRequest {
         } else {
             format!("nobody agreed to what {files} asks for: {asks}")
         };
-        let target = if missing.iter().all(|part| self.settings.as_ref().is_some_and(|own| own.file == part.file)) {
-            String::new()
-        } else {
-            format!(" {}", shell_argument(shown))
-        };
+        let target = self.missing_target(shown);
         Failure::new(Code::NotTrusted, message)
             .with_hint(format!("`rondo trust{target}` shows it in full and agrees; `--trust` agrees for one run"))
+    }
+
+    /// What `rondo trust` is to be given for what is missing: the workflow, or nothing if only settings are.
+    fn missing_target(&self, shown: &str) -> String {
+        let is_missing = self.workflow.as_ref().is_some_and(|part| !part.is_agreed);
+        if is_missing { format!(" {}", shell_argument(shown)) } else { String::new() }
     }
 }
 

@@ -15,7 +15,7 @@ use super::recording::Recording;
 use super::run_config::{Approvers, Resources, RunSpec};
 use super::settings_files::SettingsFiles;
 use super::starting::of_plain_http;
-use super::tooling::agreed_workflows;
+use super::tooling::hold;
 use super::{thread_row, workflow};
 use crate::config::Settings;
 use crate::conversation::rebuild;
@@ -163,8 +163,8 @@ pub fn continued(
     // If the file is gone, there is nothing to protect.
     let loaded = current.filter(|_| !shipped::is_one(file));
     let script_file = played.script.as_ref().map(|(_, file)| file.as_str());
-    settings.held = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
-    settings.held.extend(agreed_workflows(&settings));
+    let own = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
+    hold(&mut settings, own, workflow);
     let mut notices = Vec::new();
     if !played.is_any() {
         settings = with_keys(settings, workflow)?;

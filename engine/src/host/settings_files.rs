@@ -125,16 +125,20 @@ impl SettingsFiles {
                 return Err(Failure::new(Code::SettingsClash, told).with_hint("give one of the two another name"));
             }
         }
-        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let user = self.stated_by_user();
         let placed = |project: &SettingsFile| {
             layers::with_claims(project.stated.clone(), &user).placed(folder_of(&project.path))
         };
         self.with_project(self.project.as_ref().map(placed))
     }
 
+    fn stated_by_user(&self) -> Stated {
+        self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default()
+    }
+
     /// The settings with the parts of the project's file that apply without consent.
     pub fn without_asking(&self) -> Result<Settings, Failure> {
-        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let user = self.stated_by_user();
         self.with_project(self.project.as_ref().map(|project| layers::without_asking(&project.stated, &user)))
     }
 
@@ -155,7 +159,7 @@ impl SettingsFiles {
     /// What the project's settings ask for, with the files below their folder that a command names.
     pub fn asks(&self) -> Vec<Ask> {
         let Some(project) = &self.project else { return Vec::new() };
-        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let user = self.stated_by_user();
         let mut asks = layers::asks(&project.stated, &user);
         let owners = project.faults.iter().filter_map(|fault| match fault {
             Unsafe::Owner { path, uid } => Some(Ask::new(Kind::Owner, path.to_string_lossy(), format!("user {uid}"))),
@@ -212,8 +216,7 @@ impl SettingsFiles {
 
 /// The token of `rondo serve` in its file: a key like others, which no text may carry.
 fn server_token(settings: &Settings) -> Option<Secret> {
-    let file = settings.secret_file.as_ref()?.with_file_name(TOKEN_FILE);
-    let token = read_bounded(&file, MAX_TOKEN_FILE_BYTES).ok()?;
+    let token = read_bounded(&settings.token_file()?, MAX_TOKEN_FILE_BYTES).ok()?;
     Some(Secret { name: TOKEN_FILE.to_owned(), value: token.trim().to_owned() })
 }
 

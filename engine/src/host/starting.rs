@@ -67,8 +67,7 @@ impl Draft {
         let played = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
         let script_file = played.script.as_ref().map(|(_, file)| file.clone());
         let mut settings = files.whole()?;
-        settings.held = loaded.files(script_file.as_deref(), here);
-        settings.held.extend(tooling::agreed_workflows(&settings));
+        tooling::hold(&mut settings, loaded.files(script_file.as_deref(), here), &checked.workflow);
         let mut workflow = checked.workflow.clone();
         set_models(&models, &mut workflow, &mut settings)?;
         let new = NewThread {

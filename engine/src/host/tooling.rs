@@ -401,9 +401,18 @@ fn read_only(settings: &Settings) -> Vec<PathBuf> {
     files_among(words, &settings.workspace).chain(settings.held.iter().cloned()).collect()
 }
 
+/// Has the tools of a workflow leave alone its own files and those of the workflows that the user agreed to.
+pub fn hold(settings: &mut Settings, own: Vec<PathBuf>, workflow: &Workflow) {
+    settings.held = own;
+    // Without tools nothing is written, and the records need not be read.
+    if !named(workflow).is_empty() {
+        settings.held.extend(agreed_workflows(settings));
+    }
+}
+
 /// The files of workflows that the user agreed to, and the folders `workflows` above them: a tool that wrote them would
 /// act in the place of their roles. A `write` of `[grant]` that names one of them leaves that one writable.
-pub fn agreed_workflows(settings: &Settings) -> Vec<PathBuf> {
+fn agreed_workflows(settings: &Settings) -> Vec<PathBuf> {
     // Of records that cannot be read nothing counts as agreed; who needs them reports it.
     let records = Records::read(settings.trust.as_deref()).unwrap_or_default();
     let real = |path: PathBuf| path.canonicalize().unwrap_or(path);

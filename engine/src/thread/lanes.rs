@@ -330,10 +330,11 @@ impl Machine {
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let LanePhase::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
-        let edge = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
+        let (from, status) = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
             Some(last) => (last.role.to_string(), Some(last.status.clone())),
             None => (fan.from().to_owned(), fan.status()),
         };
+        let edge = EdgeTaken { from, prompt: String::new(), status };
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
             return match path.parent() {
                 None => {
@@ -350,7 +351,7 @@ impl Machine {
         let (arrived, cancelled) = fan.arrived_and_cancelled();
         let dispatch = Dispatch {
             role: source.role.clone(),
-            edge: EdgeTaken { from: edge.0, prompt: String::new(), status: edge.1 },
+            edge,
             part: Arc::from(key(&fan.edge.part, "join")),
             task: Task::Model,
             prev: fan.last_steps(),

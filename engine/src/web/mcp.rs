@@ -16,6 +16,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use rmcp::transport::io::stdio;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rondo_agent_kit::mcp::{cleaned, is_tool_name};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::plain;
@@ -38,10 +39,6 @@ use crate::{Answerer, ThreadHandle};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";
-
-/// The most bytes of a tool's name.
-/// Source: <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names>.
-const MAX_NAME_BYTES: usize = 128;
 
 /// The member of `_meta` with the key of a call.
 const KEY: &str = "rondo/key";
@@ -110,9 +107,10 @@ impl ServerHandler for Tools {
             for found in workflow::all(&server.here) {
                 // What has faults cannot be called; `rondo validate` names them.
                 let Ok(loaded) = workflow::read(found.file).map(|loaded| loaded.checked) else { continue };
-                if is_tool_name(&found.name) {
+                let Ok(schema) = cleaned(input_schema(&loaded.workflow)) else { continue };
+                if is_listed(&found.name) {
                     let about = plain(loaded.policy.description.trim()).into_owned();
-                    tools.push(Tool::new(found.name, about, object(&cleaned(input_schema(&loaded.workflow)))));
+                    tools.push(Tool::new(found.name, about, object(&schema)));
                 }
             }
             Ok(tools)
@@ -271,22 +269,9 @@ fn of_thread(client: &str, thread: &str) -> Vec<u8> {
     Digest::sha256(format!("{client}\nthread {thread}").as_bytes()).as_bytes().to_vec()
 }
 
-/// Whether a workflow is a tool by its name: clients take no other characters, and one name is that of our own tool.
-fn is_tool_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    name != ANSWER && (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_plain)
-}
-
-/// A schema whose texts contain only characters that a person can see.
-fn cleaned(schema: Value) -> Value {
-    match schema {
-        Value::Str(text) => Value::Str(plain(&text).into_owned()),
-        Value::List(items) => Value::List(items.into_iter().map(cleaned).collect()),
-        Value::Object(members) => {
-            Value::Object(members.into_iter().map(|(key, value)| (plain(&key).into_owned(), cleaned(value))).collect())
-        }
-        other => other,
-    }
+/// Whether a workflow is a tool by its name: one name is that of our own tool.
+fn is_listed(name: &str) -> bool {
+    name != ANSWER && is_tool_name(name)
 }
 
 fn object(schema: &Value) -> Arc<JsonObject> {
@@ -342,10 +327,10 @@ mod tests {
     fn a_workflow_is_no_second_tool_for_answers_and_says_nothing_unseen() {
         for (name, is_tool) in [("review-loop", true), ("a.b_c", true), ("answer", false), ("", false), ("a b", false)]
         {
-            assert_eq!(is_tool_name(name), is_tool, "{name}");
+            assert_eq!(is_listed(name), is_tool, "{name}");
         }
-        assert!(!is_tool_name("re\u{202e}view") && !is_tool_name(&"x".repeat(129)));
+        assert!(!is_listed("re\u{202e}view") && !is_listed(&"x".repeat(129)));
         let schema = Value::from_iter([("description", Value::from("a\u{e0041}b\u{202e}c"))]);
-        assert_eq!(cleaned(schema).to_text(), r#"{"description":"abc"}"#);
+        assert_eq!(cleaned(schema).unwrap().to_text(), r#"{"description":"abc"}"#);
     }
 }
