@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::StoreArgs;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, no_threads};
 use super::output::Output;
+use super::store_access::{seal_of, view_store_at};
+use super::{StoreArgs, settings_files};
 use crate::upkeep::{self, Chosen};
 
 /// How many bytes are written to stdout at a time.
@@ -27,7 +28,9 @@ pub struct ExportArgs {
 }
 
 pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let view = args.store.view()?.ok_or_else(no_threads)?;
+    let settings = settings_files::settings(&args.store.flags())?;
+    let seal = seal_of(&settings)?;
+    let view = view_store_at(&settings.store.value)?.ok_or_else(no_threads)?;
     let store = view.store.as_ref();
     let chosen = if args.all {
         Chosen::All
@@ -36,7 +39,7 @@ pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
         Chosen::These(found.collect::<Result<BTreeSet<_>, _>>()?)
     };
     let mut waiting = Vec::with_capacity(WRITE_BYTES);
-    upkeep::export(store, &chosen, &mut |line| {
+    upkeep::export(store, &chosen, seal.as_ref(), &mut |line| {
         waiting.extend_from_slice(line);
         if waiting.len() >= WRITE_BYTES {
             output.write(&waiting)?;

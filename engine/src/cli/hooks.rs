@@ -29,14 +29,17 @@ use crate::hook::{
     Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
 use crate::host::answers_from::read_script;
+use crate::host::consent::ConsentRequest;
 use crate::local::RaisedLimits;
 use crate::store::Read;
+use crate::thread::Origin;
 use crate::{Engine, SystemEnv};
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";
 const STORE: &str = "store";
 const JSON: &str = "json";
+const TRUST: &str = "trust";
 
 /// The verbs that get the flags of kinds.
 const WITH_FLAGS: [&str; 4] = ["run", "resume", "answer", "fork"];
@@ -79,7 +82,12 @@ fn with_action(mut verb: Command, action: &Action) -> Command {
             .long(STORE)
             .value_name("DIR")
             .help("The folder of the store [default: .rondo beside the nearest rondo.toml, else here]");
-        verb = verb.subcommand(Command::new(action.name).about(action.about).arg(store).arg(json));
+        let mut command = Command::new(action.name).about(action.about).arg(store).arg(json);
+        if action.name == LEARNING {
+            let trust = Arg::new(TRUST).long(TRUST).action(clap::ArgAction::SetTrue);
+            command = command.arg(trust.help("Consent, for this run, to learn from what was imported"));
+        }
+        verb = verb.subcommand(command);
     }
     verb.mut_subcommand(action.name, |command| {
         let add = |command: Command, argument: &Argument| {
@@ -114,6 +122,8 @@ pub struct Called {
     action: String,
     asked: subcommand::Arguments,
     store: Option<std::path::PathBuf>,
+    /// Whether everything is consented to for this run.
+    trust: bool,
     pub is_json: bool,
 }
 
@@ -129,6 +139,7 @@ pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
         action: action.to_owned(),
         asked: names.filter_map(value).collect(),
         store: given.get_one::<String>(STORE).map(Into::into),
+        trust: action == LEARNING && given.get_flag(TRUST),
         is_json: given.get_flag(JSON),
     })
 }
@@ -148,7 +159,12 @@ fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r 
 const LEARNING: &str = "warm";
 
 /// Lets every kind that can learn the answers of a thread.
-pub fn learn(thread: &ThreadId, store: &Path, registry: &Registry, output: &mut Output) -> Result<(), Failure> {
+pub fn learn(
+    thread: &ThreadId,
+    (store, trust): (&Path, bool),
+    registry: &Registry,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let verbs = registry.kinds().flat_map(|kind| kind.subcommands());
     let learning = |verb: &Subcommand| verb.actions.iter().any(|action| action.name == LEARNING);
     let verbs: BTreeSet<&str> = verbs.filter(learning).map(|verb| verb.name).collect();
@@ -158,6 +174,7 @@ pub fn learn(thread: &ThreadId, store: &Path, registry: &Registry, output: &mut 
             action: LEARNING.to_owned(),
             asked: [(THREAD.to_owned(), thread.to_string())].into(),
             store: Some(store.to_owned()),
+            trust,
             is_json: output.is_json(),
         };
         run(called, registry, output)?;
@@ -166,6 +183,7 @@ pub fn learn(thread: &ThreadId, store: &Path, registry: &Registry, output: &mut 
 }
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
+    let trust = called.trust;
     let files = settings_files::read(&Flags { store: called.store, ..Flags::default() })?;
     let settings = files.in_force()?;
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);
@@ -186,13 +204,15 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     }
     let durability = settings.durability.value;
     files.refuse_unsafe()?;
-    let own = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    let by = consent_by(trust, !output.is_json() && is_attended());
+    let own = own_store(&settings, by)?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;
         *word = id.to_string();
-        let (script, recorded) =
-            thread_row::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
+        let Origin { script, recorded, imported, .. } = thread_row::origin(&row).unwrap_or_default();
+        // What is learned answers other threads.
+        ConsentRequest::of_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
         let script = script.map(read).transpose()?.map(|(script, _)| script);

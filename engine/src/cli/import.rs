@@ -29,6 +29,9 @@ pub struct ImportArgs {
     /// Also keep the answers of the threads as their hooks would have, so that an equal run pays nothing for them
     #[arg(long)]
     warm: bool,
+    /// Consent, for this run, to what `--warm` would learn from threads of others, and to a store that is not known as yours
+    #[arg(long)]
+    trust: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -42,6 +45,8 @@ struct ImportLine {
     present: u64,
     steps: u64,
     batches: u64,
+    /// Whether a store of the user wrote the file, by its seal.
+    own: bool,
 }
 
 pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -50,20 +55,26 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = files.in_force()?;
     let staged = staged(&args.file)?;
     let folder = settings.store.value.clone();
-    let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    let store = own_store(&settings, consent_by(args.trust, !output.is_json() && is_attended()))?;
+    let own = staged.is_sealed_by(&store.secret);
     let Imported { threads, present, steps, batches } =
         super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
-    output.show(&ImportLine { threads, present, steps, batches }, || {
+    output.show(&ImportLine { threads, present, steps, batches, own }, || {
         let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
         let already =
             if present == 0 { String::new() } else { format!("; {} there already", plural(present, "thread")) };
-        format!("imported {} with {}{batches}{already}\n", plural(threads, "thread"), plural(steps, "step"))
+        let claims = if own || threads == 0 {
+            ""
+        } else {
+            "No store of yours wrote this file: only what the steps prove was taken, and to go on from them asks first.\n"
+        };
+        format!("imported {} with {}{batches}{already}\n{claims}", plural(threads, "thread"), plural(steps, "step"))
     })?;
     let registry = crate::registry();
     let mut learned = Ok(());
     for thread in staged.threads.iter().filter(|_| args.warm) {
         // One thread that cannot be learned, such as one whose script is gone, is no reason to leave out the others.
-        learned = learned.and(hooks::learn(thread, &folder, &registry, output));
+        learned = learned.and(hooks::learn(thread, (&folder, args.trust), &registry, output));
     }
     learned.map(|()| Exit::Done)
 }

@@ -54,7 +54,7 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
     let follower = args.follow.then(|| Follower::new(folder, thread.clone())).transpose()?;
     let mut uncommitted = visits(store, &thread, &row)?;
-    let line = thread_line_with(&view.driven, &thread, &row, &uncommitted);
+    let line = thread_line_with((store, &view.driven), &thread, &row, &uncommitted)?;
     output.show(&line, || thread_text(&line))?;
     let next = *filter.seqs(store, &thread, row.seq, &|_| Ok(true))?.start();
     let (follower, hooks) = (follower.as_ref(), HookFigures::default());
@@ -107,7 +107,7 @@ fn followed(
     while !is_over && !output.is_closed() {
         let Some((view, newer)) = follower.next()? else { break };
         *uncommitted = visits(view.store.as_ref(), &line.thread, &newer)?;
-        line = thread_line_with(&view.driven, &line.thread, &newer, uncommitted);
+        line = thread_line_with((view.store.as_ref(), &view.driven), &line.thread, &newer, uncommitted)?;
         shown.print(&view, &line, &newer, output)?;
         let is_unchanged = newer.version == row.version;
         if line.status == Status::Stopped && !is_unchanged && !is_ended(newer.status) {
@@ -263,6 +263,9 @@ pub(super) fn thread_text(line: &ThreadLine) -> String {
     let _ = writeln!(text, "  {}{}", plural(totals.steps, "step"), Spending::from(totals).text());
     if let Some(in_flight) = &line.in_flight {
         let _ = writeln!(text, "  not committed: {}", in_flight.text());
+    }
+    if line.imported {
+        text.push_str("  imported: its steps are consistent, and nothing shows who made them\n");
     }
     if let Some(head) = line.head {
         let _ = writeln!(text, "head {head}");

@@ -172,7 +172,7 @@ pub(super) fn cells(line: &ThreadLine, age_ms: u64) -> Cells {
         line.thread.to_string(),
         line.label.clone().unwrap_or_default(),
         line.name.clone(),
-        word(&line.status),
+        if line.imported { format!("{}, imported", word(&line.status)) } else { word(&line.status) },
         line.totals.steps.to_string(),
         age(age_ms),
         line.in_flight.map_or_else(String::new, |of| of.cell()),

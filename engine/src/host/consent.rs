@@ -29,7 +29,8 @@ use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::grant::{Grants, Rule};
 use crate::shipped;
-use crate::tell::one_line;
+use crate::tell::{one_line, plural};
+use crate::thread::ImportedPast;
 use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.
@@ -41,6 +42,9 @@ const FOR_ROLES: &str = "for ";
 const MAX_FOLDER_FILES: usize = 2_000;
 
 const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// What stands before the id of an imported thread in the trust records, where others have a path.
+const THREAD: &str = "thread ";
 
 /// How many harmless asks of a kind are shown; the others are counted.
 const MAX_QUIET: usize = 10;
@@ -76,6 +80,8 @@ pub struct ConsentRequest {
     pub workflow: Option<Part>,
     /// A workflow that asks for nothing: a person can still say that it is theirs.
     pub harmless: Option<Part>,
+    /// The past that a thread would go on from, if it was imported.
+    pub past: Option<Part>,
 }
 
 /// What one file asks for.
@@ -151,11 +157,35 @@ impl ConsentRequest {
             Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &consent))
         });
         let (workflow, harmless) = if has_asks { (workflow, None) } else { (None, workflow) };
-        Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()?, harmless: harmless.transpose()? })
+        let (settings, workflow, harmless) = (settings.transpose()?, workflow.transpose()?, harmless.transpose()?);
+        Ok(Self { settings, workflow, harmless, past: None })
+    }
+
+    /// Adds the past that a thread goes on from, if it was imported.
+    ///
+    /// # Errors
+    /// Any error of the records.
+    pub fn with_past(self, imported: Option<&ImportedPast>, whole: &Settings) -> Result<Self, Failure> {
+        let Some(ImportedPast { thread, seq, step }) = imported else { return Ok(self) };
+        let last = step.map_or_else(String::new, |step| format!("the last of them {step}"));
+        let asks = vec![Ask::new(Kind::Import, plural(*seq, "step"), last)];
+        let (file, digest) = (format!("{THREAD}{thread}"), digest(&asks)?);
+        let records = Records::read(whole.trust.as_deref())?;
+        let consent = records.workflow(&file, digest, digest, false);
+        let past = Part::new(file, asks, digest, digest, &consent);
+        Ok(Self { past: Some(past), ..self })
+    }
+
+    /// The imported past that is to be used, and nothing else.
+    ///
+    /// # Errors
+    /// Any error of the records.
+    pub fn of_past(imported: Option<&ImportedPast>, whole: &Settings) -> Result<Self, Failure> {
+        Self { settings: None, workflow: None, harmless: None, past: None }.with_past(imported, whole)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.settings.iter().chain(&self.workflow)
+        self.settings.iter().chain(&self.workflow).chain(&self.past)
     }
 
     pub fn asks(&self) -> Vec<Ask> {
@@ -209,7 +239,11 @@ impl ConsentRequest {
                 (false, Some(_)) => ", and has changed since you agreed",
                 (false, None) => "",
             };
-            let _ = writeln!(text, "{} asks for{consent}:", one_line(&part.file));
+            let _ = match (one_line(&part.file), part.is_past()) {
+                (file, true) => writeln!(text, "{file} was imported{consent}; who made it is not known:"),
+                (file, false) if file.is_empty() => writeln!(text, "the workflow asks for{consent}:"),
+                (file, false) => writeln!(text, "{file} asks for{consent}:"),
+            };
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
             let (quiet, loud): (Vec<&Ask>, Vec<&Ask>) = part.asks.iter().partition(|ask| is_quiet(ask));
             for asks in quiet.chunk_by(|a, b| a.kind == b.kind) {
@@ -323,6 +357,10 @@ impl ConsentRequest {
                     Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms },
                 );
             }
+            if let Some(part) = &self.past {
+                let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
+                records.agree_to_workflow(part.file.clone(), agreement);
+            }
         })
         .map_err(Failure::from)
     }
@@ -331,7 +369,7 @@ impl ConsentRequest {
     pub fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
         let folders: Vec<PathBuf> = self
             .parts()
-            .filter(|part| !shipped::is_one(&part.file))
+            .filter(|part| !shipped::is_one(&part.file) && !part.is_past())
             .map(|part| folder_name(&part.file).into())
             .collect();
         let kept = [("trust records", &whole.trust), ("secret", &whole.secret_file)];
@@ -355,6 +393,11 @@ impl ConsentRequest {
 
     /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
+        if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
+            let message = format!("{} was imported, and nobody agreed to go on from it", past.file);
+            let hint = "on a terminal this asks; `--trust` agrees for one run";
+            return Failure::new(Code::NotTrusted, message).with_hint(hint);
+        }
         let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
         let files = missing.iter().map(|part| one_line(&part.file)).collect::<Vec<_>>().join(" and ");
         let has_changed = missing.iter().any(|part| part.agreed.is_some());
@@ -386,6 +429,10 @@ impl ConsentRequest {
 }
 
 impl Part {
+    fn is_past(&self) -> bool {
+        self.asks.iter().any(|ask| ask.kind == Kind::Import)
+    }
+
     fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, consent: &Consent<'_>) -> Self {
         let is_agreed = matches!(consent, Consent::Agreed(_));
         let agreed = match consent {

@@ -25,6 +25,7 @@ use crate::grant::Grants;
 use crate::local::{RaisedLimit, RaisedLimits};
 use crate::shipped;
 use crate::store::{Read, Row};
+use crate::thread::{ImportedPast, Origin};
 
 /// What somebody chose for a thread that goes on.
 #[derive(Default)]
@@ -73,6 +74,8 @@ pub struct Begun {
     pub script: Option<String>,
     pub recorded: Option<String>,
     pub workspace: Option<String>,
+    /// The past that came with somebody else's export.
+    pub imported: Option<ImportedPast>,
 }
 
 impl Begun {
@@ -96,9 +99,8 @@ impl Begun {
             let file = origin.as_ref().and_then(|origin| origin.file.clone());
             (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
         };
-        let (script, recorded, workspace) =
-            origin.map_or((None, None, None), |origin| (origin.script, origin.recorded, origin.workspace));
-        Ok(Some(Self { workflow, policy, file, script, recorded, workspace }))
+        let Origin { script, recorded, workspace, imported, .. } = origin.unwrap_or_default();
+        Ok(Some(Self { workflow, policy, file, script, recorded, workspace, imported }))
     }
 
     /// Where answers come from unless somebody chooses otherwise: the file of the run's script or recording.
@@ -140,9 +142,11 @@ pub fn continued(
         return Ok((choices.run_spec(settings, Grants::default(), Played::default()), Vec::new()));
     };
     let played = begun.played(&choices.answers, here)?;
-    let Begun { workflow, policy, file, workspace, .. } = &begun;
+    let Begun { workflow, policy, file, workspace, imported, .. } = &begun;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
-    if !named(workflow).is_empty() && Path::new(begun_in) != settings.workspace {
+    // Where an imported thread worked is not believed, and it goes on wherever somebody agrees to that.
+    let is_elsewhere = Path::new(begun_in) != settings.workspace && (imported.is_none() || workspace.is_some());
+    if !named(workflow).is_empty() && is_elsewhere {
         let here = settings.workspace.display();
         let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
         return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
@@ -159,6 +163,7 @@ pub fn continued(
     let named = if shipped::is_one(file) && !is_current { "" } else { file };
     let subject = Subject { workflow, policy: &policy, file: named, is_current };
     let asked = ConsentRequest { settings: None, ..ConsentRequest::of(files, &settings, Some(subject))? };
+    let asked = asked.with_past(imported.as_ref(), &settings)?;
     let grants = asked.permitted(named, by, &settings)?;
     // If the file is gone, there is nothing to protect.
     let loaded = current.filter(|_| !shipped::is_one(file));

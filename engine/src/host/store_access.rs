@@ -142,6 +142,15 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
     }
 }
 
+/// The secret that seals what is exported from the settings' store; `None` if the store is not known as the user's own.
+///
+/// # Errors
+/// If the store's folder is unsafe, or the secret cannot be read.
+pub fn seal_of(settings: &Settings) -> Result<Option<Secret>, Failure> {
+    let FolderState::Store(signed) = folder::look(&settings.store.value)? else { return Ok(None) };
+    Ok(if is_own(signed, settings)? { read_secret(settings)? } else { None })
+}
+
 pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
     let secret = read_secret(settings)?;
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))

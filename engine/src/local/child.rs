@@ -15,6 +15,7 @@ use super::account::Account;
 use super::event_loop::{Ended, Parts, VisitOutcome};
 use super::forms::PersonAnswer;
 use super::journal::Record;
+use super::past::spent;
 use super::stop::cancelled;
 use super::thread_handle::StopKind;
 use super::tool_calls::ToolRunner;
@@ -22,7 +23,7 @@ use super::visit::{VisitContext, store_fault};
 use super::{Error, NewThread, Resumed, RunConfig, ThreadHandle};
 use crate::resolved_roles;
 use crate::store::{self, Parent, Read};
-use crate::thread::{Answered, Checkpoint, Ending, OpenForm, Origin, Spent, VisitEnd};
+use crate::thread::{Answered, Ending, OpenForm, Origin, Spent, VisitEnd};
 
 /// The visit that runs a thread as a child.
 #[derive(Clone)]
@@ -84,6 +85,12 @@ async fn identity(
     let mut tool_runner = ToolRunner::new(context, site)?;
     if let Some(known) = tool_runner.journal.child.clone() {
         let row = parts.store.row(&known).map_err(|error| store_fault(&error))?;
+        // One that was imported under this id is none of its children.
+        let is_child = |row: &store::Row| row.parent.as_ref().is_some_and(|parent| parent.thread == site.thread);
+        if row.as_ref().is_some_and(|row| !is_child(row)) {
+            let what = format!("thread {known} is not the child of {} that it should be", site.role);
+            return Err(store_fault(&store::Damage::new(what).of_thread(&known).into()));
+        }
         return Ok((known, row));
     }
     // Readers look for children among the threads after their parent.
@@ -102,7 +109,7 @@ async fn begin(
 ) -> Result<Resumed, Error> {
     let engine = &parts.engine;
     if let Some(row) = row {
-        let spent = spent_of(&row);
+        let spent = spent(&*parts.store, &thread, &row).map_err(Error::Store)?;
         above.account.count(Some(spent.usage), spent.cost_usd);
         return Box::pin(engine.resume_child(&thread, above, answer, run_config)).await;
     }
@@ -184,7 +191,8 @@ fn ended(
         }
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
-    let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } = spent_of(&row);
+    let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } =
+        spent(&*parts.store, thread, &row).map_err(damaged)?;
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
     let usage = (usage != rondo_protocol::object::Usage::default()).then_some(usage);
     let unpriced_calls = cost_usd.map_or(0, |_| unpriced_calls);
@@ -203,10 +211,6 @@ pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> 
         thread = parent.thread;
     }
     None
-}
-
-fn spent_of(row: &store::Row) -> Spent {
-    Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default()
 }
 
 fn named(status: &str) -> Result<Status, Fault> {

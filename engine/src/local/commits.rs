@@ -8,8 +8,8 @@ use crate::thread::{self, Commit, NewEpoch};
 
 /// A commit of the machine. `row` has everything that the machine does not decide.
 pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<NewStep>) -> store::Commit {
-    let Commit { version, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
-    let lanes = closed.into_iter().map(|lane| (lane, None)).chain(lane.map(|(path, state)| {
+    let Commit { version, seq, head, checkpoint, lanes, closed, lists, closed_list, objects, .. } = commit;
+    let rows = closed.into_iter().map(|lane| (lane, None)).chain(lanes.into_iter().map(|(path, state)| {
         let row = LaneRow {
             frontier: state.frontier,
             fold: state.fold,
@@ -18,12 +18,12 @@ pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<
         };
         (path, Some(row))
     }));
-    let opened = list.map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
+    let opened = lists.into_iter().map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
     store::Commit {
         thread,
         expected: version.saturating_sub(1),
         row: Row { version, seq, head, checkpoint, ..row },
-        lanes: lanes.collect(),
+        lanes: rows.collect(),
         lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
         clear_journal: commit.clear_journal,
         objects,

@@ -427,7 +427,8 @@ impl Engine {
     /// If the thread cannot be read, or `run_config` does not fit it.
     pub async fn replay(&self, thread: &ThreadId, run_config: RunConfig, kind: &str) -> Result<u64, Error> {
         let store = &self.parts.store;
-        let (row, _) = self.row(thread)?;
+        let (row, origin) = self.row(thread)?;
+        let is_imported = origin.imported.is_some();
         let beginning = rebuild::beginning(&**store, &row)?;
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
         let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
@@ -444,7 +445,8 @@ impl Engine {
         let served_by = resolved_roles.model_roles.iter();
         let served_by = served_by.filter_map(|(role, runtime)| Some((role.clone(), runtime.served_by.clone()?)));
         let served_by = served_by.collect();
-        let replay = Replay { store: Arc::clone(store), thread: thread.clone(), row, paths, views, served_by, then };
+        let (store, thread) = (Arc::clone(store), thread.clone());
+        let replay = Replay { store, thread, row, is_imported, paths, views, served_by, then };
         replay.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
             rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),

@@ -142,12 +142,12 @@ pub fn plan(store: &dyn Read, thread: &ThreadId, request: &ForkRequest) -> Resul
 }
 
 /// A thread with everything that its records name.
-struct Past<'a> {
+pub(super) struct Past<'a> {
     store: &'a dyn Read,
     thread: ThreadId,
     row: Row,
     workflow: Workflow,
-    first: Digest,
+    pub(super) first: Digest,
     definitions: Definitions,
 }
 
@@ -168,27 +168,42 @@ struct Compared {
 }
 
 impl<'a> Past<'a> {
-    fn of(store: &'a dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Error> {
+    pub(super) fn of(store: &'a dyn Read, thread: &ThreadId, row: &Row) -> Result<Self, Error> {
         let (first, definitions) = definitions(store, row)?;
         let workflow = rebuild::beginning(store, row)?.workflow;
         Ok(Self { store, thread: thread.clone(), row: row.clone(), workflow, first, definitions })
     }
 
-    fn steps(&self) -> Result<Steps<'a>, Error> {
+    pub(super) fn steps(&self) -> Result<Steps<'a>, Error> {
         Ok(Steps::new(self.store, self.thread.clone(), self.row.start, &self.workflow)?)
+    }
+
+    /// A machine in front of its first step.
+    pub(super) fn follower(&self) -> Result<Machine, Error> {
+        follower(self.first, &self.definitions)
+    }
+
+    /// Has a machine follow a record.
+    pub(super) fn goes_on(
+        &self,
+        machine: &mut Machine,
+        stored: &StoredRecord,
+        of: PastStep,
+        steps: &Steps<'_>,
+    ) -> Result<bool, Error> {
+        let follows = machine.follow_record(&stored.record, of, &self.definitions, steps).map_err(Error::Fault)?;
+        if follows { Ok(true) } else { Err(unfit(stored.seq)) }
     }
 
     /// The machine after step `at`.
     fn machine(&self, steps: &Steps<'_>, at: u64) -> Result<Machine, Error> {
-        let mut machine = follower(self.first, &self.definitions)?;
-        self.follow(at, &mut |stored, past| {
-            let goes_on = machine.follow_record(&stored.record, past, &self.definitions, steps);
-            goes_on.map_err(Error::Fault).and_then(|follows| follows.then_some(true).ok_or_else(|| unfit(stored.seq)))
-        })?;
+        let mut machine = self.follower()?;
+        self.follow(at, &mut |stored, past| self.goes_on(&mut machine, stored, past, steps))?;
         Ok(machine)
     }
 
-    fn follow(
+    /// Passes every record up to `at` to `each`, until it returns `false`.
+    pub(super) fn follow(
         &self,
         at: u64,
         each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<bool, Error>,
@@ -217,7 +232,7 @@ impl<'a> Past<'a> {
         let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
         let to = definition(self.row.start, &edited.workflow, &edited.policy, input)?;
         let mut candidate = Some(Machine::new(to.clone(), 0));
-        let mut machine = follower(self.first, &self.definitions)?;
+        let mut machine = self.follower()?;
         let mut compared = Compared { changed: None, shared: 0, closed: Vec::new() };
         self.follow(self.row.seq, &mut |stored, past| {
             if let Some(other) = &mut candidate
@@ -228,10 +243,7 @@ impl<'a> Past<'a> {
                 compared.shared = compared.closed.last().copied().unwrap_or(0);
                 candidate = None;
             }
-            let follows = machine.follow_record(&stored.record, past, &self.definitions, &steps);
-            if !follows.map_err(Error::Fault)? {
-                return Err(unfit(stored.seq));
-            }
+            self.goes_on(&mut machine, stored, past, &steps)?;
             if matches!(stored.record, Record::Rebind(_)) {
                 // What was kept when the thread moved is kept again: only later steps are compared.
                 candidate = machine.moved(to.clone(), &steps).ok();
@@ -418,7 +430,7 @@ fn refused(why: String) -> Error {
     Error::Fault(Fault::new(Code::ForkRefused, FaultClass::Denied, why))
 }
 
-fn unfit(seq: u64) -> Error {
+pub(super) fn unfit(seq: u64) -> Error {
     Error::Fault(Fault::new(Code::UnfitThread, FaultClass::Store, format!("step {seq} does not follow")))
 }
 

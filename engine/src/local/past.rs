@@ -11,8 +11,8 @@ use super::journal::{Journal, JournalPart};
 use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
-use crate::store::{Error, Read, StepStore};
-use crate::thread::InFlight;
+use crate::store::{Error, Read, Row, StepStore};
+use crate::thread::{Checkpoint, Clock, InFlight, Spent};
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
@@ -57,6 +57,25 @@ impl Past for StoredPast {
         }
         Ok(answered)
     }
+}
+
+/// What a thread has spent: by its checkpoint, or if there is none that this version can read, by its steps.
+///
+/// # Errors
+/// If a step is missing or damaged.
+pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Error> {
+    if let Some(checkpoint) = Checkpoint::from_bytes(&row.checkpoint) {
+        return Ok(checkpoint.spent());
+    }
+    let (mut spent, mut clock) = (Spent::default(), Clock::default());
+    if row.seq > 0 {
+        store.scan(thread, 1..=row.seq, &mut |_, note| {
+            spent.add(&note);
+            clock.follow(&note);
+            true
+        })?;
+    }
+    Ok(Spent { active_ms: clock.active_ms, ..spent })
 }
 
 /// The state that an earlier process left of the visit in flight in a lane. `asks` says whether calls in doubt need a

@@ -30,6 +30,8 @@ pub(crate) struct Replay {
     pub(crate) store: Arc<dyn StepStore>,
     pub(crate) thread: ThreadId,
     pub(crate) row: Row,
+    /// Whether its past came with somebody else's export.
+    pub(crate) is_imported: bool,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
     /// Where the first model of each role is served now, in the form used in notes.
@@ -96,7 +98,9 @@ impl Replay {
     async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
         let served_by = self.served_by.get(&stored.step.role);
-        if served_by.is_some() && note.served_by.as_ref() != served_by {
+        // Who answered in an imported past is not known: somebody agreed to learn from it as it is.
+        let is_imported = note.served_by.is_none() && self.is_imported;
+        if served_by.is_some() && note.served_by.as_ref() != served_by && !is_imported {
             // Answered by another model than the current one, or by an unknown one.
             return Ok(0);
         }

@@ -5,6 +5,7 @@
 //! objects and steps, the chain of each thread, and that everything named was added before. What is not hashed (rows,
 //! notes, journals) is checked for its form. A thread is complete when [`Staging::end_thread`] returns `Ok`.
 
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use rondo_protocol::canonical;
@@ -99,10 +100,57 @@ impl Staging {
         &self.store
     }
 
-    fn put(&mut self, Change { family, key, value }: &Change) -> Result<(), Refused> {
-        self.store.put(*family, key, value.as_deref().unwrap_or_default())?;
-        // The next part may name it.
-        Ok(self.store.write()?)
+    fn put(&self, change: &Change) -> Result<(), Refused> {
+        // At once, because the next part may name it.
+        Ok(self.store.change(vec![change.clone()])?)
+    }
+
+    /// Replaces the row of a thread that is complete.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn replace_row(&self, thread: &ThreadId, row: &Row) -> Result<(), Error> {
+        let value = Some(codec::write_row(row));
+        self.store.change(vec![Change { family: Family::Threads, key: keys::row(thread), value }])
+    }
+
+    /// Replaces the note of a step.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Malformed`] if it has no JSON form.
+    pub fn replace_note(&self, thread: &ThreadId, seq: u64, note: &Note) -> Result<(), Error> {
+        let value = Some(codec::write_note(note)?);
+        self.store.change(vec![Change { family: Family::Notes, key: keys::note(thread, seq), value }])
+    }
+
+    /// Removes what no step proves: the open lanes, lists and journals of a thread.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_state(&self, thread: &ThreadId) -> Result<(), Error> {
+        let lanes = (Family::Threads, keys::lanes(thread, None));
+        let lists = (Family::Threads, keys::lists(thread));
+        [lanes, lists, (Family::Journal, keys::records_of(thread))].into_iter().try_for_each(|range| self.remove(range))
+    }
+
+    /// Removes all batches.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_batches(&self) -> Result<(), Error> {
+        for batch in self.store.batches(None, usize::MAX)? {
+            self.remove((Family::Threads, keys::batch_lines(&batch, 0)))?;
+        }
+        self.remove((Family::Threads, keys::batches(None)))
+    }
+
+    fn remove(&self, (family, keys): (Family, Range<Vec<u8>>)) -> Result<(), Error> {
+        let mut changes = Vec::new();
+        self.store.range(family, keys, &mut |key, _| {
+            changes.push(Change { family, key: key.to_vec(), value: None });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.store.change(changes)
     }
 
     /// Adds an object.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::call::{Fault, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::{CancelledLane, Dollars, KnownCost, Note, Usage};
+use rondo_protocol::object::{Dollars, KnownCost, Note, Usage};
 use rondo_protocol::workflow::{Limits, RoleLimits};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,26 @@ impl Spent {
     /// The cost of its model replies.
     pub fn cost(&self) -> KnownCost {
         KnownCost::new(self.cost_usd, self.unpriced_calls)
+    }
+
+    /// Adds a step and the visits that were cancelled with it, but for their time.
+    pub fn add(&mut self, note: &Note) {
+        let calls = (note.model_calls, note.tool_calls, note.cost().unpriced_calls());
+        self.add_visit(calls, note.usage, note.cost_usd);
+        for lost in &note.cancelled {
+            let calls = (lost.model_calls, lost.tool_calls, lost.cost().unpriced_calls());
+            self.add_visit(calls, lost.usage, lost.cost_usd);
+        }
+    }
+
+    fn add_visit(&mut self, (models, tools, unpriced): (u64, u64, u64), usage: Option<Usage>, cost_usd: Option<f64>) {
+        self.model_calls += models;
+        self.tool_calls += tools;
+        self.unpriced_calls += unpriced;
+        self.usage += usage.unwrap_or_default();
+        if let Some(cost) = cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
     }
 }
 
@@ -104,32 +124,16 @@ const MARGIN: f64 = 1.25;
 impl Budget {
     /// Adds the usage of a step.
     pub fn commit(&mut self, lane: &LanePath, role: &RoleName, note: &Note) {
+        self.spent.add(note);
         self.under_way.remove(lane);
-        self.spent.model_calls += note.model_calls;
-        self.spent.tool_calls += note.tool_calls;
-        self.spent.unpriced_calls += note.cost().unpriced_calls();
         self.add(role, note.usage, note.cost_usd);
         for lost in &note.cancelled {
-            self.lose(lost);
+            self.under_way.remove(&lost.lane);
+            self.add(&lost.role, lost.usage, lost.cost_usd);
         }
-    }
-
-    /// Adds the usage of a cancelled visit. `commit` calls it for those in a note.
-    fn lose(&mut self, lost: &CancelledLane) {
-        self.under_way.remove(&lost.lane);
-        self.spent.model_calls += lost.model_calls;
-        self.spent.tool_calls += lost.tool_calls;
-        self.spent.unpriced_calls += lost.cost().unpriced_calls();
-        self.add(&lost.role, lost.usage, lost.cost_usd);
     }
 
     fn add(&mut self, role: &RoleName, usage: Option<Usage>, cost_usd: Option<f64>) {
-        if let Some(usage) = usage {
-            self.spent.usage += usage;
-        }
-        if let Some(cost) = cost_usd {
-            *self.spent.cost_usd.get_or_insert_default() += cost;
-        }
         let of_role = self.roles.entry(role.clone()).or_default();
         *of_role = of_role.plus(Amount::of(usage, cost_usd));
     }

@@ -94,12 +94,19 @@ pub struct Stored<'a> {
 }
 
 impl Lane {
-    /// The bytes of its row.
+    /// Its row; the trunk has none.
     ///
     /// # Errors
     /// If a number or name has no JSON form, which is a bug.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
-        serde_json::to_vec(&LaneFold::of(self)).map_err(|error| unwritable(&error))
+    pub(super) fn row(&self) -> Result<Option<(LanePath, LaneState)>, Fault> {
+        let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
+        let state = LaneState {
+            frontier: self.last.as_ref().map(|last| last.digest),
+            fold: serde_json::to_vec(&LaneFold::of(self)).map_err(|error| unwritable(&error))?,
+            opened_by: *opened_by,
+            index: self.path.last_index().unwrap_or(0),
+        };
+        Ok(Some((self.path.clone(), state)))
     }
 }
 

@@ -128,11 +128,12 @@ impl Machine {
         let seq = self.seq + 1;
         let place = self.add_compaction(path, (seq, digest), compaction, &mut note)?;
         let at_ms = note.ended_at_ms;
-        let (row, checkpoint) = (self.lane_row(path)?, self.checkpoint()?);
+        let ((lanes, lists), checkpoint) = (self.rows(path, &[])?, self.checkpoint()?);
         self.version += 1;
         let commit = Commit {
             checkpoint,
-            lane: row,
+            lanes,
+            lists,
             objects,
             clear_journal: vec![path.clone()],
             epoch: Some(NewEpoch { seq, digest, bytes, record, place, note }),

@@ -24,7 +24,7 @@ impl Machine {
     /// # Errors
     /// If an earlier step cannot be recalled, or a template has no value.
     pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Fault> {
-        self.is_replaying = true;
+        (self.is_replaying, self.lacks_rows) = (true, true);
         if self.seq == 0
             && self.trunk.last.is_none()
             && matches!(self.trunk.doing, LanePhase::Deciding)
@@ -110,11 +110,13 @@ impl Machine {
         if dispatch.role != step.role || self.seq + 1 != of.seq {
             return Ok(None);
         }
-        let came = ReachedBy {
+        let mut came = ReachedBy {
             part: Arc::clone(&dispatch.part),
             prompt: dispatch.edge.prompt.clone(),
             opened_by: lane.opened_by.clone(),
             first_opened_by: lane.first_opened_by.clone(),
+            after: Vec::new(),
+            left_by: None,
         };
         let mut note = of.note;
         let is_join = dispatch.joins.is_some();
@@ -123,11 +125,8 @@ impl Machine {
         }
         let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
         self.version += 1;
-        match self.decide(
-            &step.lane,
-            DecisionInput { fresh: Some(&added.episode), ..world },
-            &mut Consequences::default(),
-        ) {
+        let mut after = Consequences::default();
+        match self.decide(&step.lane, DecisionInput { fresh: Some(&added.episode), ..world }, &mut after) {
             Ok(()) => {}
             // Nothing followed it originally either.
             Err(halt) => {
@@ -139,6 +138,7 @@ impl Machine {
         }
         self.ending = self.pending.ending.take();
         self.pending.list = None;
+        (came.after, came.left_by) = (after.notices, self.left_by(&step.lane));
         Ok(Some(came))
     }
 

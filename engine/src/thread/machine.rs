@@ -54,6 +54,8 @@ pub struct Machine {
     pub(super) ending: Option<Ending>,
     pub(super) end: Option<Arc<str>>,
     pub(super) is_replaying: bool,
+    /// Whether its lanes were made from steps, so that their rows may be missing.
+    pub(super) lacks_rows: bool,
     /// Whether the consequences of its last step have been reported before.
     pub(super) is_resumed: bool,
     /// Whether the caller checks limits itself, with [`broken`](Self::broken).
@@ -63,6 +65,9 @@ pub struct Machine {
     /// The last decision that failed.
     pub(super) undecided: Option<Undecided>,
 }
+
+/// Rows of lanes, and lists of fan-outs by the step that opened them.
+type Rows = (Vec<(LanePath, LaneState)>, Vec<(u64, Arc<Value>)>);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pending {
@@ -91,6 +96,7 @@ impl Machine {
             ending: None,
             end: None,
             is_replaying: false,
+            lacks_rows: false,
             is_resumed: false,
             ignores_limits: false,
             chosen: Vec::new(),
@@ -432,7 +438,6 @@ impl Machine {
         actions.extend(after.actions);
         note.after = after.notices;
         note.left_by = self.left_by(path);
-        let row = self.lane_row(path)?;
         let (closed, closed_list) =
             added.joins.map_or((Vec::new(), None), |joins| (joins.lanes, Some(joins.opened_by)));
         let mut clear_journal = vec![path.clone()];
@@ -440,11 +445,13 @@ impl Machine {
         self.version += 1;
         let ending = self.pending.ending.take();
         self.ending.clone_from(&ending);
+        let (lanes, mut lists) = self.rows(path, &closed)?;
+        lists.extend(self.pending.list.take());
         let commit = Commit {
             checkpoint: self.checkpoint()?,
-            lane: row,
+            lanes,
             closed,
-            list: self.pending.list.take(),
+            lists,
             closed_list,
             objects,
             clear_journal,
@@ -473,17 +480,27 @@ impl Machine {
         Ok(())
     }
 
-    /// The row of a lane; the trunk has none.
-    pub(super) fn lane_row(&self, path: &LanePath) -> Result<Option<(LanePath, LaneState)>, Halt> {
-        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let Some(opened_by) = lane.opened_by.last() else { return Ok(None) };
-        let state = LaneState {
-            frontier: lane.last.as_ref().map(|last| last.digest),
-            fold: lane.to_bytes()?,
-            opened_by: *opened_by,
-            index: path.last_index().unwrap_or(0),
-        };
-        Ok(Some((path.clone(), state)))
+    /// The rows and lists of lanes that a commit in the lane `path` writes. After steps were followed it is all
+    /// that have steps, but those that the commit closes.
+    pub(super) fn rows(&mut self, path: &LanePath, closed: &[LanePath]) -> Result<Rows, Halt> {
+        if !std::mem::take(&mut self.lacks_rows) {
+            let row = self.lane(path).ok_or_else(|| no_lane(path))?.row()?;
+            return Ok((row.into_iter().collect(), Vec::new()));
+        }
+        let (mut rows, mut lists, mut open) = (Vec::new(), Vec::new(), vec![&self.trunk]);
+        while let Some(lane) = open.pop() {
+            let is_kept = |(path, row): &(LanePath, LaneState)| row.frontier.is_some() && !closed.contains(path);
+            rows.extend(lane.row()?.filter(is_kept));
+            let fan = match &lane.doing {
+                LanePhase::Fanned(fan) => Some(&**fan),
+                _ => lane.joining(),
+            };
+            open.extend(fan.iter().flat_map(|fan| fan.lanes.values()));
+            lists.extend(fan.filter(|fan| fan.out.each.is_some()).map(|fan| (fan.opened_by(), Arc::clone(&fan.list))));
+        }
+        let is_pending = |opened_by| self.pending.list.as_ref().is_some_and(|(pending, _)| *pending == opened_by);
+        lists.retain(|(opened_by, _)| !is_pending(*opened_by));
+        Ok((rows, lists))
     }
 
     /// A commit of nothing but the row, without its checkpoint.
@@ -495,9 +512,9 @@ impl Machine {
             seq: self.seq,
             head: self.head(),
             checkpoint: Vec::new(),
-            lane: None,
+            lanes: Vec::new(),
             closed: Vec::new(),
-            list: None,
+            lists: Vec::new(),
             closed_list: None,
             objects: Vec::new(),
             clear_journal: Vec::new(),

@@ -8,7 +8,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, CommittedSite};
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{Followed, Note, Observation, Record, Step, Usage};
+use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Step, Usage};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
 use std::sync::Arc;
@@ -167,12 +167,14 @@ pub struct Commit {
     pub head: Option<Digest>,
     /// The trunk's fold and the thread's usage.
     pub checkpoint: Vec<u8>,
-    /// The lane of the step, unless it is the trunk.
-    pub lane: Option<(LanePath, LaneState)>,
+    /// The lane of the step, unless it is the trunk; after steps were followed every open lane, because its row may be
+    /// missing.
+    pub lanes: Vec<(LanePath, LaneState)>,
     /// Lanes whose rows are deleted.
     pub closed: Vec<LanePath>,
-    /// The list of an `each` that this step opens, with the number of the step.
-    pub list: Option<(u64, Arc<Value>)>,
+    /// The list of an `each` that this step opens, with the number of the step; after steps were followed every list of an
+    /// open fan-out.
+    pub lists: Vec<(u64, Arc<Value>)>,
     /// The list that is no longer needed, by the step that opened it.
     pub closed_list: Option<u64>,
     /// Objects that the step names.
@@ -290,7 +292,7 @@ pub struct PastStep {
 }
 
 /// How a machine reached a step that it followed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReachedBy {
     /// The part of the workflow that led there.
     pub part: Arc<str>,
@@ -300,4 +302,8 @@ pub struct ReachedBy {
     pub opened_by: Vec<u64>,
     /// For each part of the step's lane the step that opened the first round.
     pub first_opened_by: Vec<u64>,
+    /// What followed from the step, in the order of its events.
+    pub after: Vec<Followed>,
+    /// The bounded edge that leaves the step.
+    pub left_by: Option<BoundedEdge>,
 }

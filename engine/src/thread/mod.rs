@@ -29,6 +29,7 @@ mod tests;
 
 pub use budget::{Amount, Budget, CallEstimate, Reservation, Spent};
 pub use checkpoint::{Checkpoint, Stored};
+pub use clock::Clock;
 pub use follow::Definitions;
 pub use form::OpenForm;
 pub use lane::{EdgeCount, Lane, LaneError, Last, OwnVisits, VisibleVisits};
@@ -37,7 +38,7 @@ pub use message::{
     Action, Answered, Commit, CompactOffer, Definition, InFlight, Input, LaneState, NewEpoch, NewStep, Notice, Object,
     PastStep, ReachedBy, Visit, VisitEnd,
 };
-pub use origin::{Ending, MAX_FORMS, Origin, Stop};
+pub use origin::{Ending, ImportedPast, MAX_FORMS, Origin, Stop};
 pub use recall::{PastLane, StepLookup};
 pub use route::{Dispatch, MAX_RENDERED_BYTES, Undecided, routed};
 pub use task::Task;

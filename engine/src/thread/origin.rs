@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rondo_protocol::Value;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::event::Outcome;
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Followed;
+use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
 use super::form::OpenForm;
@@ -35,6 +36,9 @@ pub struct Origin {
     /// The forms that it waits for; at most [`MAX_FORMS`] are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forms: Vec<OpenForm>,
+    /// The past that came with somebody else's export, if any: of this thread, or of one that it was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<ImportedPast>,
     /// What followed from the start, in the order of its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
@@ -42,6 +46,17 @@ pub struct Origin {
 
 /// The most forms that a thread's row lists.
 pub const MAX_FORMS: usize = 1000;
+
+/// A past that nobody of this machine saw: its steps are consistent, and may be invented.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedPast {
+    /// The thread that was imported.
+    pub thread: ThreadId,
+    /// How many steps it had.
+    pub seq: u64,
+    /// The last of these.
+    pub step: Option<Digest>,
+}
 
 /// How a thread ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -48,6 +48,8 @@ pub enum Kind {
     Limits,
     /// A file or folder that belongs to another user and would be trusted.
     Owner,
+    /// The past of a thread that came with somebody else's export.
+    Import,
 }
 
 impl fmt::Display for Kind {

@@ -14,7 +14,7 @@ pub fn import(input: &[u8]) {
     let exported = |file: &[u8]| {
         let staged = stage(file).ok()?;
         let mut lines = Vec::new();
-        let written = export(staged.store(), &Chosen::All, &mut |line| {
+        let written = export(staged.store(), &Chosen::All, None, &mut |line| {
             lines.extend_from_slice(line);
             Ok(true)
         });

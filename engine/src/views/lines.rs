@@ -16,10 +16,9 @@ use super::spending::CostFields;
 use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
-use crate::host::thread_row::{name, status};
-use crate::local::VisitInFlight;
+use crate::host::thread_row::{origin, status};
+use crate::local::{VisitInFlight, spent};
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
-use crate::thread::Checkpoint;
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ThreadLine {
@@ -29,6 +28,8 @@ pub struct ThreadLine {
     #[schemars(with = "String")]
     pub workflow: Digest,
     pub name: String,
+    /// Whether its past, or a part of it, came with somebody else's export.
+    pub imported: bool,
     pub label: Option<String>,
     pub tags: Vec<String>,
     #[schemars(with = "Option<String>")]
@@ -76,17 +77,27 @@ pub fn thread_line(
     row: &Row,
 ) -> Result<ThreadLine, Failure> {
     let visits = in_flight::visits(store, thread, row)?;
-    Ok(thread_line_with(driven, thread, row, &visits))
+    thread_line_with((store, driven), thread, row, &visits)
 }
 
 /// Like [`thread_line`], with the visits that are not committed.
-pub fn thread_line_with(driven: &DrivenThreads, thread: &ThreadId, row: &Row, visits: &[VisitInFlight]) -> ThreadLine {
-    let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
-    ThreadLine {
+///
+/// # Errors
+/// If a step is damaged.
+pub fn thread_line_with(
+    (store, driven): (&dyn Read, &DrivenThreads),
+    thread: &ThreadId,
+    row: &Row,
+    visits: &[VisitInFlight],
+) -> Result<ThreadLine, Failure> {
+    let spent = spent(store, thread, row)?;
+    let origin = origin(row).unwrap_or_default();
+    Ok(ThreadLine {
         event: "thread",
         thread: thread.clone(),
         workflow: row.workflow,
-        name: name(row),
+        name: origin.name,
+        imported: origin.imported.is_some(),
         label: row.label.clone(),
         tags: row.tags.clone(),
         head: row.head,
@@ -101,7 +112,7 @@ pub fn thread_line_with(driven: &DrivenThreads, thread: &ThreadId, row: &Row, vi
             cost: spent.cost(),
         },
         in_flight: InFlightTotals::of(visits),
-    }
+    })
 }
 
 /// The speaker for people: `judge`; `critic[0]` in the lane that starts with that role; `checker in critic[0]` in

@@ -13,6 +13,7 @@ use super::super::resume::resume_thread;
 use super::super::run::configured;
 use super::super::runner::{Task, TaskContext};
 use super::super::stored_batch::{Batch, Line};
+use super::super::thread_row;
 use crate::host::run_config::RunSpec;
 use crate::store::StepStore;
 use crate::{Labels, NewThread};
@@ -81,6 +82,10 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
         Line::Invalid { message, .. } => return Err(Failure::new(Code::InvalidInput, message)),
     };
     match context.engine.store().row(&thread)? {
+        Some(row) if thread_row::origin(&row).is_some_and(|origin| origin.imported.is_some()) => {
+            let what = format!("thread {thread} was imported, and this line did not begin it");
+            Err(Failure::new(Code::NotTrusted, what).with_hint("`rondo rm` deletes it, and the line begins anew"))
+        }
         Some(_) => resume_thread(context, thread, common.run_spec.clone()).await,
         None => begin(context, thread, input, common).await,
     }

@@ -103,6 +103,7 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
             script: batch.script.clone(),
             recorded: batch.recorded.clone(),
             workspace: batch.workspace.clone(),
+            imported: None,
         };
         Ok(((id, batch), Some(begun)))
     };

@@ -55,11 +55,19 @@ impl NewStore {
     /// # Errors
     /// [`Error::Io`].
     pub(in super::super) fn write(&mut self) -> Result<(), Error> {
+        self.batch_bytes = 0;
+        let changes = std::mem::take(&mut self.batch);
+        self.change(changes)
+    }
+
+    /// Writes changes at once.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in super::super) fn change(&self, changes: Vec<Change>) -> Result<(), Error> {
         let mut options = WriteOptions::default();
         // Nothing of it counts before it is finished.
         options.disable_wal(true);
-        self.batch_bytes = 0;
-        let changes = std::mem::take(&mut self.batch);
         let written = self.tables.write_with(changes, &options);
         written.map_err(|what| Error::Io { path: self.tables.path.display().to_string(), what })
     }

@@ -130,11 +130,11 @@ impl Rows {
         for path in commit.closed {
             self.lanes.remove(&path);
         }
-        self.lanes.extend(commit.lane);
+        self.lanes.extend(commit.lanes);
         if let Some(opened_by) = commit.closed_list {
             self.lists.remove(&opened_by);
         }
-        self.lists.extend(commit.list);
+        self.lists.extend(commit.lists);
         for path in commit.clear_journal {
             self.journals.remove(&path);
         }
@@ -548,7 +548,10 @@ pub fn in_words(action: &Action) -> String {
     match action {
         Action::Commit(commit) => {
             let step = commit.step.as_ref().map(|step| format!("{} {}", step.seq, step.digest));
-            let lanes: Vec<_> = commit.lane.iter().map(|(path, state)| (path.to_string(), state.clone())).collect();
+            // The first commit after steps were followed has the rows of other lanes too.
+            let is_own = |path: &LanePath| commit.step.as_ref().is_some_and(|made| made.step.lane == *path);
+            let lanes = commit.lanes.iter().filter(|(path, _)| is_own(path));
+            let lanes: Vec<_> = lanes.map(|(path, state)| (path.to_string(), state.clone())).collect();
             format!("commit {step:?} {lanes:?} closed {:?} {:?}", commit.closed, commit.ending)
         }
         other => format!("{other:?}"),

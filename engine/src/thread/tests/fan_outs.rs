@@ -274,6 +274,42 @@ fn crashes_change_nothing(graph: &str, lines: Lines<'_>) {
     }
 }
 
+/// A fork, an import and a repaired store have the steps alone. Their first commit writes the rows of every open lane:
+/// otherwise a later process would begin those lanes again.
+#[test]
+fn lanes_that_only_steps_show_are_there_after_the_next_commit() {
+    let two =
+        TWO.replace("FAN", "j").replace("a: { done: { to: j,", "a: { done: { to: c,") + "  c: { done: { to: j } }\n";
+    let each = EACH.replace("FAN", "j");
+    let cases: [(&str, &str, &str, Lines<'_>); 2] =
+        [("s a:done,bad b c j", "", &two, &[]), (EACH_ROLES, PLAN, &each, &[ITEMS])];
+    for (roles_of, plan, graph, lines) in cases {
+        let text = workflow(&(roles(roles_of) + plan), graph);
+        let undisturbed = run(roles_of, graph, lines);
+        let mut open = 0;
+        for at in 0..undisturbed.rows.steps.len() {
+            let mut thread = Thread::new(&text, script(lines));
+            thread.begin();
+            while thread.rows.steps.len() < at {
+                let event = thread.next(&mut |_| 0).unwrap();
+                thread.happens(&event);
+            }
+            (thread.rows.lanes, thread.rows.lists, thread.rows.checkpoint) = Default::default();
+            thread.crash(0, How::Follow);
+            while thread.rows.steps.len() == at {
+                let event = thread.next(&mut |_| 0).unwrap();
+                thread.happens(&event);
+            }
+            thread.crash(0, How::Restore);
+            open += thread.rows.lanes.len();
+            thread.go(&mut |_| 0);
+            assert_eq!(thread.text(), undisturbed.text(), "after step {at}");
+            is_clean(&thread);
+        }
+        assert!(open > 3, "lanes were open");
+    }
+}
+
 const ALL_OF_BRANCHES: &str = "prompt: '{% for b in branches %}{{ b.index }} {{ b.item }} {{ b.role }} {{ b.status }} {{ b.body }} {{ b.part }}{% if b.error %} {{ b.error.code }} {{ b.error.message }}{% endif %};{% endfor %}'";
 
 #[test]

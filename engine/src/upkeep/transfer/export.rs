@@ -10,11 +10,12 @@ use rondo_protocol::object::Note;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::line::{Line, ThreadLine};
+use super::line::{Line, ThreadLine, seal_message};
 use super::{FORMAT, MAX_LINE_BYTES};
 use crate::failure::Failure;
 use crate::host::batch;
 use crate::store::{self, Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
+use crate::trust::secret::Secret;
 
 /// How many lanes or lines of a batch are read at a time.
 const PAGE: usize = 256;
@@ -46,14 +47,20 @@ pub struct Exported {
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<bool, Failure> + 'a;
 
 /// Writes threads of a store, verified, as JSON Lines to `sink`. A batch is written with the last of its threads that
-/// began, and without any only if all are. Memory grows with the number of threads and objects, not with their size.
-/// Returns `None` if `sink` stopped it.
+/// began, and without any only if all are. `seal` is the secret of the user whose own store it is. Memory grows with the
+/// number of threads and objects, not with their size. Returns `None` if `sink` stopped it.
 ///
 /// # Errors
 /// [`Code::StoreDamaged`]; [`Code::WriteFailed`] if a value is too large for a line; any error of the store or of `sink`.
-pub fn export(store: &dyn Read, chosen: &Chosen, sink: &mut Sink<'_>) -> Result<Option<Exported>, Failure> {
+pub fn export(
+    store: &dyn Read,
+    chosen: &Chosen,
+    seal: Option<&Secret>,
+    sink: &mut Sink<'_>,
+) -> Result<Option<Exported>, Failure> {
     let threads = in_order(store, chosen)?;
-    let mut writer = Writer { store, sink, hash: Sha256::new(), written: HashSet::new(), sum: Exported::default() };
+    let mut writer =
+        Writer { store, seal, sink, hash: Sha256::new(), written: HashSet::new(), sum: Exported::default() };
     match writer.write_all(&threads, chosen) {
         Ok(()) => Ok(Some(writer.sum)),
         Err(Stop::Sink) => Ok(None),
@@ -121,6 +128,7 @@ impl<E: Into<Failure>> From<E> for Stop {
 
 struct Writer<'a, 's> {
     store: &'a dyn Read,
+    seal: Option<&'a Secret>,
     sink: &'a mut Sink<'s>,
     hash: Sha256,
     /// The objects that stand in the file already.
@@ -145,7 +153,8 @@ impl Writer<'_, '_> {
         }
         let sha256 = Digest(self.hash.clone().finalize().into());
         let Exported { threads, steps, objects, batches } = self.sum;
-        self.line(&Line::End { threads, steps, objects, batches, sha256 })
+        let seal = self.seal.map(|secret| Digest(secret.tag(&seal_message(sha256))));
+        self.line(&Line::End { threads, steps, objects, batches, sha256, seal })
     }
 
     fn line(&mut self, line: &Line<'_>) -> Result<(), Stop> {

@@ -13,9 +13,10 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::super::own::with_store;
+use super::claim;
 use super::export::Exported;
-use super::line::{Line, ThreadLine};
-use super::{FORMAT, MAX_LINE_BYTES};
+use super::line::{Line, ThreadLine, seal_message};
+use super::{FORMAT, MAX_LINE_BYTES, OLDEST_FORMAT};
 use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::batch;
@@ -23,13 +24,36 @@ use crate::host::store_access::OwnStore;
 use crate::host::thread_row;
 use crate::store::import::{self, ImportError, Imported};
 use crate::store::staging::{Refused, Staging};
-use crate::store::{JournalRecord, LaneRow, Row};
+use crate::store::{JournalRecord, LaneRow, Read, Row};
+use crate::trust::secret::Secret;
 
 /// Verified threads and batches that can be taken into a store.
 pub struct Staged {
-    staging: Staging,
+    pub(super) staging: Staging,
     /// The threads, each after those that it needs.
     pub threads: Vec<ThreadId>,
+    sha256: Digest,
+    seal: Option<Digest>,
+}
+
+impl Staged {
+    /// Whether a store of the user with this secret was exported.
+    pub fn is_sealed_by(&self, secret: &Secret) -> bool {
+        self.seal.is_some_and(|seal| secret.verifies(&seal_message(self.sha256), seal.as_bytes()))
+    }
+
+    /// Checks that no new thread would stand for the child of one that is there.
+    fn adds_no_child(&self, store: &dyn Read) -> Result<(), Failure> {
+        for thread in &self.threads {
+            let parent = self.staging.store().row(thread)?.and_then(|row| row.parent);
+            let Some(parent) = parent.filter(|_| matches!(store.row(thread), Ok(None))) else { continue };
+            if store.row(&parent.thread)?.is_some() {
+                let what = format!("thread {thread} would be a child of {}, which is in the store", parent.thread);
+                return Err(claim::refused(&what));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(any(test, fuzzing))]
@@ -54,7 +78,7 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
         threads: Vec::new(),
         thread_line: 0,
         batch: None,
-        has_ended: false,
+        end: None,
     };
     let mut bytes = Vec::new();
     loop {
@@ -70,28 +94,37 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
             Some(line) => reader.line(line, &bytes)?,
         }
     }
-    if !reader.has_ended {
+    let Some((sha256, seal)) = reader.end else {
         return reader.fault("the file was cut: its last line is missing");
-    }
-    Ok(Staged { staging: reader.staging, threads: reader.threads })
+    };
+    Ok(Staged { staging: reader.staging, threads: reader.threads, sha256, seal })
 }
 
-/// Takes everything that was staged into a store, or nothing: see [`import::import`]. Blocks.
+/// Takes everything that was staged into a store, or nothing: see [`import::import`]. Of a file without the seal of this
+/// user it is what its steps prove. Blocks.
 ///
 /// # Errors
-/// [`Code::ImportDiffers`], and any error of the store.
+/// [`Code::ImportDiffers`], and any error of the store or of [`claim::claim`].
 pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) -> Result<Imported, Failure> {
     let env = SystemEnv::default();
+    let is_own = staged.is_sealed_by(&store.secret);
+    if !is_own {
+        claim::claim(&staged.staging, &staged.threads, env.now_ms())?;
+    }
     let imported = with_store(store, durability, async |shared| {
-        import::import(&staged.staging, shared, || env.random().to_le_bytes()).await
-    });
-    imported.await?.map_err(|error| match error {
-        ImportError::Differs { .. } => {
-            let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
-            failure.with_hint("`--store DIR` imports into another store; `rondo rm` deletes the thread that is here")
+        if !is_own {
+            staged.adds_no_child(shared)?;
         }
-        ImportError::Store(error) => error.into(),
-    })
+        import::import(&staged.staging, shared, || env.random().to_le_bytes()).await.map_err(|error| match error {
+            ImportError::Differs { .. } => {
+                let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
+                failure
+                    .with_hint("`--store DIR` imports into another store; `rondo rm` deletes the thread that is here")
+            }
+            ImportError::Store(error) => error.into(),
+        })
+    });
+    imported.await?
 }
 
 #[derive(Deserialize)]
@@ -114,7 +147,8 @@ struct Reader {
     /// Where the current thread began.
     thread_line: u64,
     batch: Option<OpenBatch>,
-    has_ended: bool,
+    /// What the last line says: the digest of those before it, and the seal.
+    end: Option<(Digest, Option<Digest>)>,
 }
 
 /// A batch whose lines are being read.
@@ -140,7 +174,7 @@ impl Reader {
     }
 
     fn line(&mut self, line: &[u8], whole: &[u8]) -> Result<(), Failure> {
-        if self.has_ended {
+        if self.end.is_some() {
             return self.fault("something stands behind the last line");
         }
         let before = self.hash.clone();
@@ -187,14 +221,14 @@ impl Reader {
             }
             Line::Batch { batch, value } => self.batch(batch, value),
             Line::BatchInput { line, value } => self.batch_line(line, value),
-            Line::End { threads, steps, objects, batches, sha256 } => {
+            Line::End { threads, steps, objects, batches, sha256, seal } => {
                 self.end_thread()?;
                 self.end_batch()?;
                 let counted = Exported { threads, steps, objects, batches };
                 if Digest(before.finalize().into()) != sha256 || counted != self.sum {
                     return self.fault("the lines before it are not those that were exported");
                 }
-                self.has_ended = true;
+                self.end = Some((sha256, seal));
                 Ok(())
             }
         }
@@ -203,9 +237,11 @@ impl Reader {
     fn first(&self, line: &[u8]) -> Result<(), Failure> {
         // A newer format may say more in its first line.
         match serde_json::from_slice(line) {
-            Ok(First { export: FirstLine { format: FORMAT } }) => Ok(()),
+            Ok(First { export: FirstLine { format: OLDEST_FORMAT..=FORMAT } }) => Ok(()),
             Ok(First { export: FirstLine { format } }) => {
-                let message = format!("line 1: the file has format {format}, and this rondo reads format {FORMAT}");
+                let message = format!(
+                    "line 1: the file has format {format}, and this rondo reads formats {OLDEST_FORMAT} to {FORMAT}"
+                );
                 Err(Failure::new(Code::ImportVersion, message).with_hint("import it with the version that wrote it"))
             }
             _ => self.fault("this is no export: `rondo export` writes one"),

@@ -79,7 +79,15 @@ pub(super) enum Line<'a> {
         batches: u64,
         /// SHA-256 of all bytes before this line.
         sha256: Digest,
+        /// Its tag by the secret of the user whose store it is: see [`seal_message`].
+        #[serde(default)]
+        seal: Option<Digest>,
     },
+}
+
+/// What the seal of an export is a tag of.
+pub(super) fn seal_message(sha256: Digest) -> Vec<u8> {
+    [b"rondo/export/v2\n", sha256.as_bytes().as_slice()].concat()
 }
 
 /// The row of a thread.

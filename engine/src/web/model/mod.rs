@@ -32,11 +32,11 @@ use crate::host::answering::{self, FormName, MeantForm, check, command_for, mean
 use crate::host::continuing::{ContinueChoices, Meant};
 use crate::host::find_thread::{find_thread, no_threads};
 use crate::host::workflow;
-use crate::local::ForkRequest;
+use crate::local::{ForkRequest, spent};
 use crate::shown_call::ShownCall;
 use crate::store::Status;
 use crate::tell::one_line;
-use crate::thread::{Checkpoint, OpenForm};
+use crate::thread::OpenForm;
 use crate::{Answerer, Ended, Resumed, ThreadHandle};
 use speech::{Speakers, Speech};
 
@@ -258,9 +258,7 @@ impl Server {
         self.reading(move |_, store| {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
             let policy = rebuild::policy(store, &row)?;
-            let spent =
-                Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
-            let usage = spent.usage;
+            let usage = spent(store, &thread, &row)?.usage;
             let tokens =
                 Tokens { prompt: usage.prompt_tokens, cached: usage.cached_tokens, output: usage.output_tokens };
             let open = for_client(&forms);

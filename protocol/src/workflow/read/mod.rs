@@ -41,6 +41,16 @@ pub use scalar::{duration_ms, size_bytes};
 
 const MAX_FAULTS: usize = 1_000;
 
+/// The most characters of a workflow's name.
+const LONGEST_NAME: usize = 100;
+
+/// Whether a workflow can have this name.
+pub fn is_workflow_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
 /// Reads and checks the workflow `text`, which is the content of `file`; a name that ends in `.json` is read as JSON.
 /// `files` gives access to included files, by paths from the folder of `file`.
 ///
@@ -177,15 +187,12 @@ impl<'a> Reader<'a> {
     }
 
     fn workflow_name(&mut self, part: &Part<'_>) -> Option<String> {
-        const LONGEST: usize = 100;
         let name = self.text(part)?;
-        let valid = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-            && name.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if valid && name.len() <= LONGEST {
+        if is_workflow_name(&name) {
             return Some(name);
         }
         let message = format!("`{}` is not a name for a workflow", source::excerpt(&name));
-        let hint = format!("it is made of letters, digits, `-`, `_` and `.`, at most {LONGEST} of them");
+        let hint = format!("it is made of letters, digits, `-`, `_` and `.`, at most {LONGEST_NAME} of them");
         self.report(part.fault(Code::InvalidName, message).with_hint(hint));
         None
     }
