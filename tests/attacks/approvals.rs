@@ -2,20 +2,18 @@
 //! what they do.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::attempt::Attempt;
-use crate::binary::{Finished, Running};
+use crate::binary::Finished;
 use crate::scene::Scene;
+use crate::server::Server;
 use crate::terminal::clean;
 use crate::verbs::calling;
-
-const TOKEN: &str = "a-token-of-the-attempts";
 
 const WORKFLOW: &str = "rondo: 1\nname: w\ninput: { text?: string }\nroles:\n  a: { system: x, tools: [write_file, shell] }\n\
     graph:\n  start: { to: a, prompt: go }\n  a: { done: { to: end } }\n";
@@ -78,36 +76,7 @@ fn presses_blindly(scene: &Scene<'_>, thread: &str, role: &str) {
     answer(scene, thread, &["--role", role, "--approve"]);
 }
 
-/// A server of the victim.
-struct Server {
-    process: Running,
-    address: String,
-}
-
 impl Server {
-    fn start(scene: &Scene<'_>) -> Self {
-        let mut command = scene.command_in(&scene.work(), &["serve", "--trust", "--json", "--port", "0"]);
-        command.env("RONDO_TOKEN", TOKEN);
-        let mut process = Running::of(command);
-        let address = process.event("serving")["address"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        Self { process, address }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let (mut stream, body) = (TcpStream::connect(&self.address).unwrap(), body.to_string());
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nUser-Agent: chatty/1\r\n\
-             Content-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-            self.address,
-            body.len()
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
-    }
-
     fn press(&self, thread: &str, form: &Value) -> u16 {
         let body = json!({"form": form["digest"], "approve": true});
         self.ask("POST", &format!("/api/v1/threads/{thread}/answer"), &body).0
@@ -122,11 +91,6 @@ impl Server {
             }
             std::thread::yield_now();
         }
-    }
-
-    fn stop(self) {
-        let Self { process, .. } = self;
-        process.kill();
     }
 }
 

@@ -39,7 +39,7 @@ fn export(scene: &Scene<'_>, words: &[&str]) {
 /// Writes lines with counts and a digest that are right, as a forger would. With `secret` the seal is right too.
 fn forge(scene: &Scene<'_>, lines: &[Value], secret: Option<&Secret>) {
     let lines: Vec<&Value> = lines.iter().filter(|line| line.get("end").is_none()).collect();
-    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut text = lines_text(lines.iter().copied());
     let count = |name: &str| lines.iter().filter(|line| line.get(name).is_some()).count();
     let sha256 = Digest::sha256(text.as_bytes());
     let seal = secret.map(|secret| {
@@ -48,7 +48,7 @@ fn forge(scene: &Scene<'_>, lines: &[Value], secret: Option<&Secret>) {
     });
     let end = json!({"end": {"threads": count("thread"), "steps": count("step"), "objects": count("object"),
                              "batches": count("batch"), "sha256": sha256.to_string(), "seal": seal}});
-    text.push_str(&format!("{end}\n"));
+    text += &lines_text([&end]);
     fs::write(scene.work().join(FILE), text).unwrap();
 }
 
@@ -105,8 +105,8 @@ fn waiting(scene: &Scene<'_>) {
     export(scene, &[]);
 }
 
-fn lines_text(lines: &[Value]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+fn lines_text<'a>(lines: impl IntoIterator<Item = &'a Value>) -> String {
+    lines.into_iter().fold(String::new(), |text, line| text + &line.to_string() + "\n")
 }
 
 /// Lets the answer in the journal call something else.
@@ -170,6 +170,7 @@ fn runs_the_journal(scene: &Scene<'_>, thread: &str) -> bool {
 
 pub fn attempts() -> Vec<Attempt> {
     let mut attempts = of_journals();
+    attempts.extend(of_fields());
     attempts.extend(of_rows());
     attempts.extend(of_seals());
     attempts.extend(of_going_on());
@@ -234,6 +235,90 @@ fn of_journals() -> Vec<Attempt> {
     ]
 }
 
+/// One of a thread of `two` that is taken, but for what it claims.
+fn field(
+    is_named: bool,
+    name: &'static str,
+    forging: fn(&Scene<'_>, &mut Vec<Value>),
+    is_harmed: fn(&Scene<'_>, &str) -> bool,
+) -> Attempt {
+    forged(is_named, name, two, forging, 0, is_harmed)
+}
+
+fn of_fields() -> Vec<Attempt> {
+    vec![
+        field(
+            true,
+            "a label says whose thread it is",
+            |_, lines| change(lines, "thread", |thread| thread["label"] = json!("mine")),
+            |scene, thread| line_of(scene, thread).unwrap()["label"] == "mine",
+        ),
+        field(
+            true,
+            "a label says that it is the last one",
+            |_, lines| change(lines, "thread", |thread| thread["label"] = json!("last")),
+            |scene, thread| line_of(scene, thread).unwrap()["label"] == "last",
+        ),
+        field(
+            false,
+            "tags say that somebody looked at it",
+            |_, lines| change(lines, "thread", |thread| thread["tags"] = json!(["reviewed"])),
+            |scene, thread| line_of(scene, thread).unwrap()["tags"] == json!(["reviewed"]),
+        ),
+        field(
+            true,
+            "totals say that nothing was spent",
+            |_, lines| change(lines, "thread", |thread| thread["checkpoint"]["spent"]["model_calls"] = json!(0)),
+            |scene, thread| line_of(scene, thread).unwrap()["totals"]["model_calls"] == 0,
+        ),
+        field(
+            false,
+            "a limit was raised by nobody",
+            |_, lines| {
+                let raised = json!([{"key": "steps", "old": null, "new": "1000000", "at_ms": 1}]);
+                change(lines, "thread", |thread| thread["raised"] = raised.clone());
+            },
+            |scene, thread| {
+                let lines = exported(scene, &[thread, "--store", "into"]);
+                lines.iter().find_map(|line| line.get("thread")).unwrap()["raised"] != json!([])
+            },
+        ),
+        field(
+            true,
+            "a note names a person who answered",
+            |_, lines| {
+                change(lines, "step", |step| {
+                    step["note"]["answered_by"] = json!("person");
+                    step["note"]["person"] = json!("anna");
+                });
+            },
+            |scene, thread| scene.run(&["export", thread, "--store", "into"]).exits(0).text().contains("anna"),
+        ),
+        field(
+            false,
+            "a note says what it cost and who served it",
+            |_, lines| {
+                change(lines, "step", |step| {
+                    step["note"]["cost_usd"] = json!(0.5);
+                    step["note"]["served_by"] = json!("the victim's own provider");
+                });
+            },
+            |scene, thread| scene.run(&["export", thread, "--store", "into"]).exits(0).text().contains("own provider"),
+        ),
+        field(
+            false,
+            "an ending says what no step says",
+            |_, lines| {
+                change(lines, "thread", |thread| thread["origin"]["ending"]["result"] = json!({"text": "forged"}));
+            },
+            |scene, thread| {
+                scene.run(&["resume", thread, "--store", "into", "--trust"]).text().contains("forged")
+                    || scene.run(&["show", thread, "--store", "into"]).text().contains("forged")
+            },
+        ),
+    ]
+}
+
 fn of_rows() -> Vec<Attempt> {
     let mut attempts = vec![
         forged(
@@ -260,7 +345,7 @@ fn of_rows() -> Vec<Attempt> {
             two,
             |_, lines| {
                 let thread = thread_of(lines);
-                let text = lines_text(lines).replace(&thread, &format!("7{}", &thread[1..]));
+                let text = lines_text(&*lines).replace(&thread, &format!("7{}", &thread[1..]));
                 *lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             },
             2,
@@ -279,79 +364,6 @@ fn of_rows() -> Vec<Attempt> {
             |scene, thread| line_of(scene, thread).unwrap()["name"] == "another",
         ),
     ];
-    let claims: [(bool, &'static str, fn(&Scene<'_>, &mut Vec<Value>), fn(&Scene<'_>, &str) -> bool); 8] = [
-        (
-            true,
-            "a label says whose thread it is",
-            |_, lines| change(lines, "thread", |thread| thread["label"] = json!("mine")),
-            |scene, thread| line_of(scene, thread).unwrap()["label"] == "mine",
-        ),
-        (
-            true,
-            "a label says that it is the last one",
-            |_, lines| change(lines, "thread", |thread| thread["label"] = json!("last")),
-            |scene, thread| line_of(scene, thread).unwrap()["label"] == "last",
-        ),
-        (
-            false,
-            "tags say that somebody looked at it",
-            |_, lines| change(lines, "thread", |thread| thread["tags"] = json!(["reviewed"])),
-            |scene, thread| line_of(scene, thread).unwrap()["tags"] == json!(["reviewed"]),
-        ),
-        (
-            true,
-            "totals say that nothing was spent",
-            |_, lines| change(lines, "thread", |thread| thread["checkpoint"]["spent"]["model_calls"] = json!(0)),
-            |scene, thread| line_of(scene, thread).unwrap()["totals"]["model_calls"] == 0,
-        ),
-        (
-            false,
-            "a limit was raised by nobody",
-            |_, lines| {
-                let raised = json!([{"key": "steps", "old": null, "new": "1000000", "at_ms": 1}]);
-                change(lines, "thread", |thread| thread["raised"] = raised.clone());
-            },
-            |scene, thread| {
-                let lines = exported(scene, &[thread, "--store", "into"]);
-                lines.iter().find_map(|line| line.get("thread")).unwrap()["raised"] != json!([])
-            },
-        ),
-        (
-            true,
-            "a note names a person who answered",
-            |_, lines| {
-                change(lines, "step", |step| {
-                    step["note"]["answered_by"] = json!("person");
-                    step["note"]["person"] = json!("anna");
-                });
-            },
-            |scene, thread| scene.run(&["export", thread, "--store", "into"]).exits(0).text().contains("anna"),
-        ),
-        (
-            false,
-            "a note says what it cost and who served it",
-            |_, lines| {
-                change(lines, "step", |step| {
-                    step["note"]["cost_usd"] = json!(0.5);
-                    step["note"]["served_by"] = json!("the victim's own provider");
-                });
-            },
-            |scene, thread| scene.run(&["export", thread, "--store", "into"]).exits(0).text().contains("own provider"),
-        ),
-        (
-            false,
-            "an ending says what no step says",
-            |_, lines| {
-                change(lines, "thread", |thread| thread["origin"]["ending"]["result"] = json!({"text": "forged"}))
-            },
-            |scene, thread| {
-                scene.run(&["resume", thread, "--store", "into", "--trust"]).text().contains("forged")
-                    || scene.run(&["show", thread, "--store", "into"]).text().contains("forged")
-            },
-        ),
-    ];
-    attempts
-        .extend(claims.map(|(is_named, name, forging, is_harmed)| forged(is_named, name, two, forging, 0, is_harmed)));
     attempts.push(forged(
         false,
         "a batch of the stranger's counts threads as its lines",

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { after, before, test } from "node:test";
 import { close, launch, open } from "./support/browser.mjs";
-import { RONDO, Server } from "./support/server.mjs";
+import { RONDO, Server, TOKEN } from "./support/server.mjs";
 
 let server, browser;
 before(async () => {
@@ -14,6 +14,12 @@ after(async () => {
   await browser.close();
   await server.stop();
 });
+
+/** A server that starts anew knows no session: its token is entered. */
+async function enterToken(page) {
+  await page.getByLabel("Token").fill(TOKEN);
+  await page.keyboard.press("Enter");
+}
 
 /** The numbers of the steps that the page shows, in order. */
 const shown = (page) => page.getByRole("option").evaluateAll((rows) => rows.map((row) => Number(row.getAttribute("aria-posinset"))));
@@ -26,6 +32,7 @@ test("a server that is killed is told of, found again, and its thread goes on fr
   await server.kill();
   await page.getByText(/server does not answer/).waitFor();
   await server.up();
+  await enterToken(page);
   await page.getByText(/server does not answer/).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
@@ -44,6 +51,7 @@ test("the list of threads comes back too", async () => {
   await server.kill();
   await page.getByText(/server does not answer/).waitFor();
   await server.up();
+  await enterToken(page);
   await page.getByText(/server does not answer/).waitFor({ state: "detached" });
   await server.begin("markup", {}, { label: "after" });
   await page.getByText("after", { exact: true }).waitFor();

@@ -90,7 +90,7 @@ test("the keyboard alone starts a thread, and focus is always seen", async () =>
   await close(page);
 });
 
-test("without a session the page asks for the token, and takes it out of the address", async () => {
+test("without a session the page asks for the token; a code opens it once, and leaves the address", async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await page.goto(server.address);
@@ -101,9 +101,24 @@ test("without a session the page asks for the token, and takes it out of the add
   await field.fill(TOKEN);
   await page.keyboard.press("Enter");
   await page.getByText("first one").waitFor();
-  await page.goto(`${server.address}/t/${done}#token=${TOKEN}`);
-  await page.getByRole("option").first().waitFor();
-  assert.equal(new URL(page.url()).hash, "");
   assert.equal(await page.evaluate(() => document.cookie), "");
   await context.close();
+
+  const code = new URL(server.page).hash;
+  const other = await browser.newContext();
+  const opened = await other.newPage();
+  await opened.goto(`${server.address}/t/${done}${code}`);
+  await opened.getByRole("option").first().waitFor();
+  assert.equal(new URL(opened.url()).hash, "");
+  await opened.reload();
+  await opened.getByRole("option").first().waitFor();
+  // The address again: this browser keeps its session, another one begins none.
+  await opened.goto(`${server.address}/t/${done}${code}`);
+  await opened.getByRole("option").first().waitFor();
+  await other.close();
+  const third = await browser.newContext();
+  const refused = await third.newPage();
+  await refused.goto(`${server.address}/t/${done}${code}`);
+  await refused.getByLabel("Token").waitFor();
+  await third.close();
 });

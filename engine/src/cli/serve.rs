@@ -22,7 +22,7 @@ use super::signals::Signals;
 use super::store_access::{OwnStore, own_store};
 use super::{JsonArgs, runtime, working_folder};
 use crate::SystemEnv;
-use crate::config::Settings;
+use crate::config::{Secret, Settings, TOKEN_FILE};
 use crate::host::{Host, Opening};
 use crate::tell::tell;
 use crate::temporary_folder::temporary_folder;
@@ -60,8 +60,9 @@ pub struct ServeArgs {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "serving")]
 struct ServingLine<'a> {
-    /// The address, without the token.
     address: &'a str,
+    /// The address that opens the page, once.
+    page: &'a str,
     token_file: Option<&'a str>,
 }
 
@@ -102,28 +103,30 @@ impl Beginning {
 
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let beginning = Beginning::read(&args.store, args.trust)?;
-    let (token, token_file) = Token::find(beginning.settings.token_file())?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
         let listening = listen(args.port).await?;
         let address = format!("http://{}", listening.address);
         let host = beginning.host().await?;
-        let Beginning { here, files, settings, by, .. } = beginning;
-        let token_file = token_file.map(|file| file.display().to_string());
-        let page = format!("{address}/#token={}", token.as_str());
-        if output.is_json() {
-            output.line(&ServingLine { address: &address, token_file: token_file.as_deref() })?;
-        } else {
-            output.text(&format!("{page}\n"))?;
-            let place = token_file.map_or_else(String::new, |file| format!("; the token is in {file}"));
-            tell(&format!("serving the workflows of {}{place}\nCtrl-C stops\n", here.display()));
-        }
-        let names = args.names.clone();
+        let Beginning { here, files, mut settings, by, .. } = beginning;
+        let (token, token_file) = token(&mut settings, listening.address.port())?;
+        let (names, shown) = (args.names.clone(), here.display().to_string());
         let (ending, durable) = (signals.stop.clone(), host.clone());
         let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
+        let page = format!("{address}/#code={}", server.code()?);
+        let place = token_file.as_ref().map(|file| file.0.display().to_string());
+        if output.is_json() {
+            output.line(&ServingLine { address: &address, page: &page, token_file: place.as_deref() })?;
+        } else {
+            output.text(&format!("{page}\n"))?;
+            let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));
+            tell(&format!(
+                "serving the workflows of {shown}\nthe address opens the page once, within 10 minutes{place}\nCtrl-C stops\n"
+            ));
+        }
         // The file that leads the browser here stays as long as the server.
-        let _leading = if args.open { open(&page).await } else { None };
+        let _leading = if args.open { open(&format!("{address}/#code={}", server.code()?)).await } else { None };
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         let serving = listening.serve(server.router(), connections, ending.clone());
         let closing = async {
@@ -137,6 +140,28 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     });
     runtime.shutdown_timeout(Duration::from_millis(200));
     exit
+}
+
+/// The file with the token of a running server; removed with it.
+struct TokenFile(PathBuf);
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        // Its token opens nothing any more.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The token that the environment gives, or a new one, with its file; it is a secret like others.
+fn token(settings: &mut Settings, port: u16) -> Result<(Token, Option<TokenFile>), Failure> {
+    if let Some(token) = Token::given()? {
+        return Ok((token, None));
+    }
+    let token = Token::of_this_process()?;
+    settings.secrets.push(Secret { name: TOKEN_FILE.to_owned(), value: token.as_str().to_owned() });
+    let file = settings.token_file(port);
+    file.as_deref().map_or(Ok(()), |file| token.write(file))?;
+    Ok((token, file.map(TokenFile)))
 }
 
 /// Opens an address in the person's browser: by a file of theirs that leads there, because every user of the machine can

@@ -202,7 +202,7 @@ impl Provider {
 /// The variable with the token of `rondo serve`.
 pub const TOKEN_VARIABLE: &str = "RONDO_TOKEN";
 
-/// The name of the file with it.
+/// How the names of the files with a server's token begin, and the name of that secret.
 pub const TOKEN_FILE: &str = "serve-token";
 
 /// The operator's settings for a logical model.

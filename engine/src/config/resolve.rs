@@ -260,9 +260,9 @@ impl Settings {
         Ok(Resolved { provider, model, price })
     }
 
-    /// The file with the token of `rondo serve`, beside the user's secret.
-    pub fn token_file(&self) -> Option<PathBuf> {
-        self.secret_file.as_ref().map(|secret| secret.with_file_name(TOKEN_FILE))
+    /// The file with the token of the `rondo serve` that listens on a port, beside the user's secret.
+    pub fn token_file(&self, port: u16) -> Option<PathBuf> {
+        self.secret_file.as_ref().map(|secret| secret.with_file_name(format!("{TOKEN_FILE}-{port}")))
     }
 
     /// The stated price of a model with this id at its provider. A claim counts only if nothing else is known of that id.

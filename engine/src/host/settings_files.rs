@@ -18,6 +18,9 @@ use crate::trust::{Ask, Kind};
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_TOKEN_FILE_BYTES: usize = 1 << 10;
 
+/// Of how many servers the tokens are known.
+const MAX_SERVERS: usize = 64;
+
 /// The settings files, read once: what a person is shown is what runs.
 #[derive(Clone)]
 pub struct SettingsFiles {
@@ -152,7 +155,7 @@ impl SettingsFiles {
             let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             Failure::new(Code::SettingsVariable, message)
         })?;
-        settings.secrets.extend(server_token(&settings));
+        settings.secrets.extend(server_tokens(&settings));
         Ok(settings)
     }
 
@@ -214,10 +217,13 @@ impl SettingsFiles {
     }
 }
 
-/// The token of `rondo serve` in its file: a key like others, which no text may carry.
-fn server_token(settings: &Settings) -> Option<Secret> {
-    let token = read_bounded(&settings.token_file()?, MAX_TOKEN_FILE_BYTES).ok()?;
-    Some(Secret { name: TOKEN_FILE.to_owned(), value: token.trim().to_owned() })
+/// The tokens of running servers in their files: keys like others, which no text may carry.
+fn server_tokens(settings: &Settings) -> Vec<Secret> {
+    let folder = settings.secret_file.as_deref().and_then(Path::parent);
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let files = files.filter(|entry| entry.file_name().to_string_lossy().starts_with(TOKEN_FILE)).take(MAX_SERVERS);
+    let tokens = files.filter_map(|entry| read_bounded(&entry.path(), MAX_TOKEN_FILE_BYTES).ok());
+    tokens.map(|token| Secret { name: TOKEN_FILE.to_owned(), value: token.trim().to_owned() }).collect()
 }
 
 pub fn settings(flags: &Flags) -> Result<Settings, Failure> {

@@ -454,6 +454,11 @@ impl Engine {
         })
     }
 
+    /// How many threads run in this process.
+    pub fn running(&self) -> usize {
+        self.parts.running.all().len()
+    }
+
     /// Whether a thread runs in this process.
     pub fn is_running(&self, thread: &ThreadId) -> bool {
         self.parts.running.all().contains_key(thread)

@@ -24,7 +24,7 @@ impl Machine {
     /// # Errors
     /// If an earlier step cannot be recalled, or a template has no value.
     pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Fault> {
-        (self.is_replaying, self.lacks_rows) = (true, true);
+        (self.is_replaying, self.pending.all_rows) = (true, true);
         if self.seq == 0
             && self.trunk.last.is_none()
             && matches!(self.trunk.doing, LanePhase::Deciding)

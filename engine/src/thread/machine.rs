@@ -54,8 +54,6 @@ pub struct Machine {
     pub(super) ending: Option<Ending>,
     pub(super) end: Option<Arc<str>>,
     pub(super) is_replaying: bool,
-    /// Whether its lanes were made from steps, so that their rows may be missing.
-    pub(super) lacks_rows: bool,
     /// Whether the consequences of its last step have been reported before.
     pub(super) is_resumed: bool,
     /// Whether the caller checks limits itself, with [`broken`](Self::broken).
@@ -75,6 +73,8 @@ pub(super) struct Pending {
     /// Notices since the last step, which the next commit reports.
     pub(super) notices: Vec<Followed>,
     pub(super) list: Option<(u64, Arc<Value>)>,
+    /// Whether the lanes were made from steps, so that their rows may be missing.
+    pub(super) all_rows: bool,
 }
 
 impl Machine {
@@ -96,7 +96,6 @@ impl Machine {
             ending: None,
             end: None,
             is_replaying: false,
-            lacks_rows: false,
             is_resumed: false,
             ignores_limits: false,
             chosen: Vec::new(),
@@ -483,7 +482,7 @@ impl Machine {
     /// The rows and lists of lanes that a commit in the lane `path` writes. After steps were followed it is all
     /// that have steps, but those that the commit closes.
     pub(super) fn rows(&mut self, path: &LanePath, closed: &[LanePath]) -> Result<Rows, Halt> {
-        if !std::mem::take(&mut self.lacks_rows) {
+        if !std::mem::take(&mut self.pending.all_rows) {
             let row = self.lane(path).ok_or_else(|| no_lane(path))?.row()?;
             return Ok((row.into_iter().collect(), Vec::new()));
         }

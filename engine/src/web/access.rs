@@ -1,39 +1,41 @@
-//! Who may use the server: the token, the browser's session, and the hosts and origins that requests may name.
+//! Who may use the server: the token, sessions, and the hosts and origins that requests may name.
 //!
-//! The token protects reads too. A browser hands it over once, from the fragment of an address, which is never sent,
-//! and gets a cookie that scripts cannot read and that other sites cannot send. The `Host` of each request must be one
-//! that no foreign name server can point here (DNS rebinding), and a write must come from this server's own pages.
+//! Both are sent in the header `Authorization`, and protect reads too. A browser begins a session with a code that works
+//! once, from the fragment of an address, which is never sent. The `Host` of each request must be one that no foreign name
+//! server can point here (DNS rebinding), and a write must come from this server's own pages.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use futures_util::StreamExt as _;
+use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use super::body;
+use super::body::{self, Json};
+use super::places::Place;
 use super::problem::Problem;
 use crate::config::TOKEN_VARIABLE;
+use crate::durable_folder;
 use crate::failure::Failure;
 use crate::trust::owner::{self, User};
 
-/// The cookie of a session.
-const COOKIE: &str = "rondo_session";
+/// Where sessions begin and end.
+const SESSION: &str = "/api/v1/session";
 
-/// What the session's cookie is derived for.
-const SESSION: &[u8] = b"rondo/session/v1";
-
-/// The variable with a token, in place of the file's.
+/// The variable with a token, in place of one that is drawn.
 pub const VARIABLE: &str = TOKEN_VARIABLE;
 
 const TOKEN_BYTES: usize = 32;
@@ -45,24 +47,33 @@ const MAX_CHARS: usize = 256;
 pub struct Token(String);
 
 impl Token {
-    /// The token of a variable, or of the file, which is written if there is none; else one for this process. Also
-    /// returns the file.
+    /// The token that the variable gives, if it does.
     ///
     /// # Errors
-    /// [`Code::TokenUnusable`] if the file cannot be read or written, or others can read or change it.
-    pub fn find(file: Option<PathBuf>) -> Result<(Self, Option<PathBuf>), Failure> {
-        if let Ok(text) = std::env::var(VARIABLE) {
-            return Ok((Self::new(text.trim(), VARIABLE)?, None));
-        }
-        let Some(file) = file else { return Ok((Self::of_this_process()?, None)) };
-        let token = match read(&file)? {
-            Some(text) => Self::new(text.trim(), &file.display().to_string())?,
-            None => write(&file)?,
-        };
-        Ok((token, Some(file)))
+    /// [`Code::TokenUnusable`] if it cannot be one.
+    pub fn given() -> Result<Option<Self>, Failure> {
+        std::env::var(VARIABLE).ok().map(|text| Self::new(text.trim(), VARIABLE)).transpose()
     }
 
-    /// A token that nobody is told.
+    /// Writes it to a file that only its user can read.
+    ///
+    /// # Errors
+    /// [`Code::TokenUnusable`] if the file cannot be written, or others can change it.
+    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        durable_folder::make(folder).map_err(|error| unusable(folder, error))?;
+        let written = NamedTempFile::new_in(folder).and_then(|mut new| {
+            new.write_all(format!("{}\n", self.0).as_bytes())?;
+            new.persist(file).map_err(|error| error.error)
+        });
+        written.map_err(|error| unusable(file, error))?;
+        match owner::faults(file, User::own()).first() {
+            Some(fault) => Err(unusable(file, fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// A new token.
     ///
     /// # Errors
     /// [`Code::TokenUnusable`] if the system provides no random bytes.
@@ -84,28 +95,10 @@ impl Token {
         &self.0
     }
 
-    fn session(&self) -> String {
-        let mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).map(|mac| mac.chain_update(SESSION).finalize());
-        mac.map(|mac| hex(&mac.into_bytes())).unwrap_or_default()
+    /// Compares digests: how long it takes tells nothing about the texts.
+    fn is(&self, given: &str) -> bool {
+        Digest::sha256(given.as_bytes()) == Digest::sha256(self.0.as_bytes())
     }
-
-    /// Whether a request carries the token or a session.
-    fn admits(&self, headers: &HeaderMap) -> bool {
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer =
-            bearer.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        if let Some((_, given)) = bearer {
-            return is_same(given.trim(), &self.0);
-        }
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut sessions = cookies.flat_map(|all| all.split(';')).filter_map(|one| one.trim().split_once('='));
-        sessions.any(|(name, value)| name == COOKIE && is_same(value, &self.session()))
-    }
-}
-
-/// Compares digests: how long it takes tells nothing about the texts.
-fn is_same(given: &str, expected: &str) -> bool {
-    Sha256::digest(given) == Sha256::digest(expected)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -115,7 +108,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn drawn() -> Result<String, Failure> {
+/// A key that nobody can guess.
+pub(super) fn drawn() -> Result<String, Failure> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(Code::TokenUnusable, error.to_string()))?;
     Ok(hex(&bytes))
@@ -123,73 +117,72 @@ fn drawn() -> Result<String, Failure> {
 
 fn unusable(file: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(Code::TokenUnusable, format!("the server's token {}: {what}", file.display()))
-        .with_hint(format!("remove the file, and the next `rondo serve` writes a new one; or set {VARIABLE}"))
-}
-
-/// The file's text; `None` if there is no file.
-fn read(file: &Path) -> Result<Option<String>, Failure> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let opened = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(file, error)),
-    };
-    if let Some(fault) = owner::faults(file, User::own()).first() {
-        return Err(unusable(file, fault));
-    }
-    let metadata = opened.metadata().map_err(|error| unusable(file, error))?;
-    if std::os::unix::fs::MetadataExt::mode(&metadata) & 0o077 != 0 {
-        return Err(unusable(file, "other users can read it"));
-    }
-    let mut text = String::new();
-    let limit = u64::try_from(MAX_CHARS).unwrap_or(u64::MAX) + 2;
-    opened.take(limit).read_to_string(&mut text).map_err(|error| unusable(file, error))?;
-    Ok(Some(text))
-}
-
-fn write(file: &Path) -> Result<Token, Failure> {
-    let token = Token(drawn()?);
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|error| unusable(folder, error))?;
-    let mut new = std::fs::OpenOptions::new();
-    let mut new = new.write(true).create_new(true).mode(0o600).open(file).map_err(|error| unusable(file, error))?;
-    new.write_all(format!("{}\n", token.0).as_bytes()).map_err(|error| unusable(file, error))?;
-    Ok(token)
+        .with_hint(format!("`{VARIABLE}` gives a token without a file"))
 }
 
 /// Lets requests pass that name a permitted host, come from a permitted origin if they change something, and, below
 /// `/api` and `/v1`, carry the token or a session.
 pub async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
-    match refusal(&server, request.method(), request.uri(), request.headers()) {
-        Some(problem) => problem.into_response(),
-        None => next.run(request).await,
+    let admitted = admitted(&server, request.method(), request.uri(), request.headers());
+    if matches!(admitted, Ok(Admitted::Token | Admitted::Session(_)))
+        && let Some(place) = request.extensions().get::<Place>()
+    {
+        place.is_settled();
+    }
+    match admitted {
+        Err(problem) => problem.into_response(),
+        Ok(Admitted::Anybody | Admitted::Token) => next.run(request).await,
+        Ok(Admitted::Session(ended)) => {
+            let (head, body) = next.run(request).await.into_parts();
+            let body = body.into_data_stream().take_until(ended.cancelled_owned());
+            Response::from_parts(head, Body::from_stream(body))
+        }
     }
 }
 
-fn refusal(server: &Server, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+/// Why a request is answered.
+enum Admitted {
+    /// It needs no key.
+    Anybody,
+    /// It has the token.
+    Token,
+    /// A session sent it; with what is cancelled when that ends.
+    Session(CancellationToken),
+}
+
+fn admitted(server: &Server, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Admitted, Problem> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).or_else(|| uri.host());
     let Some(host) = host.filter(|host| is_permitted_host(host, &server.names)) else {
         let what = "the name of this host is not one that the server answers to";
         let hint = "use 127.0.0.1 or localhost, or name the host with `rondo serve --host-name NAME`";
-        return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, Code::HostRefused, what).with_hint(hint));
+        return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, Code::HostRefused, what).with_hint(hint));
     };
     let is_write = !matches!(*method, Method::GET | Method::HEAD);
     if is_write && !is_own_origin(headers, host) {
         let what = "a page of another site sent this request";
-        return Some(Problem::new(StatusCode::FORBIDDEN, Code::HostRefused, what));
+        return Err(Problem::new(StatusCode::FORBIDDEN, Code::HostRefused, what));
     }
     let path = uri.path();
-    let is_open = path == "/api/v1/session" || path == "/api/v1/healthz";
+    let is_open = path == SESSION && method == Method::POST || path == "/api/v1/healthz";
     let is_guarded = ["/api/", "/v1/"].iter().any(|start| path.starts_with(start)) && !is_open;
-    if is_guarded && !server.token.admits(headers) {
-        return Some(unauthorized());
+    if !is_guarded {
+        return Ok(Admitted::Anybody);
     }
-    None
+    let key = bearer(headers).ok_or_else(unauthorized)?;
+    if server.token.is(key) {
+        return Ok(Admitted::Token);
+    }
+    server.sessions.admit(key, Instant::now()).map(Admitted::Session).ok_or_else(unauthorized)
+}
+
+/// The key in the header `Authorization` (RFC 6750).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, key) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
 fn unauthorized() -> Problem {
-    let what = "the request carries neither the server's token nor a session";
+    let what = "the request carries neither the server's token nor a session that has begun";
     Problem::new(StatusCode::UNAUTHORIZED, Code::TokenMissing, what)
         .with_hint("send `Authorization: Bearer TOKEN`; `rondo serve` prints where the token is")
 }
@@ -223,39 +216,48 @@ fn is_own_origin(headers: &HeaderMap, host: &str) -> bool {
     }
 }
 
+/// What begins a session: one of the two.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SessionRequest {
-    token: String,
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+pub enum SessionRequest {
+    /// The code of the address that `rondo serve` prints.
+    Code(String),
+    /// The token.
+    Token(String),
 }
 
-/// `POST /api/v1/session`: exchanges the token for a cookie.
-pub async fn open_session(State(server): State<Server>, request: Request) -> Response {
-    let request: SessionRequest = match body::json(request, body::MAX_OPEN_BODY_BYTES).await {
-        Ok(request) => request,
-        Err(problem) => return problem.into_response(),
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SessionBegun {
+    /// The key, for the header `Authorization: Bearer KEY`.
+    session: String,
+}
+
+/// `POST /api/v1/session`: begins a session.
+pub async fn begin_session(State(server): State<Server>, request: Request) -> Result<Json<SessionBegun>, Problem> {
+    let now = Instant::now();
+    let is_known = match body::json(request, body::MAX_OPEN_BODY_BYTES).await? {
+        SessionRequest::Token(token) => server.token.is(&token),
+        SessionRequest::Code(code) => server.sessions.take_code(&code, now),
     };
-    if !is_same(&request.token, server.token.as_str()) {
-        return unauthorized().into_response();
+    if !is_known {
+        return Err(unauthorized());
     }
-    with_cookie(&format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/", server.token.session()))
+    Ok(Json(SessionBegun { session: server.sessions.begin(now)? }))
 }
 
-/// `DELETE /api/v1/session`: takes the cookie back.
-pub async fn close_session() -> Response {
-    with_cookie(&format!("{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0"))
-}
-
-fn with_cookie(cookie: &str) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Ok(value) = HeaderValue::from_str(cookie) {
-        response.headers_mut().insert(header::SET_COOKIE, value);
+/// `DELETE /api/v1/session`: ends the session that sends it; sent with the token, all of them.
+pub async fn end_session(State(server): State<Server>, headers: HeaderMap) -> StatusCode {
+    match bearer(&headers) {
+        Some(key) if !server.token.is(key) => server.sessions.end(key),
+        _ => server.sessions.end_all(),
     }
-    response
+    StatusCode::NO_CONTENT
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -299,17 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn a_session_or_the_token_is_admitted_and_nothing_else() {
-        let token = Token::new("0123456789abcdef", "here").unwrap();
-        let of = |name: header::HeaderName, value: String| {
-            token.admits(&[(name, HeaderValue::from_str(&value).unwrap())].into_iter().collect())
-        };
-        assert!(of(header::AUTHORIZATION, "Bearer 0123456789abcdef".to_owned()));
-        assert!(of(header::COOKIE, format!("a=b; {COOKIE}={}", token.session())));
-        assert!(!of(header::AUTHORIZATION, "Bearer 0123456789abcdeF".to_owned()));
-        assert!(!of(header::AUTHORIZATION, "Basic 0123456789abcdef".to_owned()));
-        assert!(!of(header::COOKIE, format!("{COOKIE}=0123456789abcdef")));
-        assert!(!token.admits(&HeaderMap::new()));
+    fn a_token_is_of_some_length_and_has_no_blank() {
         assert!(Token::new("short", "here").is_err() && Token::new("with a blank in it", "here").is_err());
+        let token = Token::new("0123456789abcdef", "here").unwrap();
+        assert!(token.is("0123456789abcdef") && !token.is("0123456789abcdeF") && !token.is(""));
     }
 }

@@ -82,6 +82,7 @@ impl Server {
         if origin.ending.is_some() {
             return Ok(RunConfig::default());
         }
+        self.has_room()?;
         let (run_config, _) = run_config(&workflow, run_spec).await?;
         Ok(run_config)
     }

@@ -166,10 +166,10 @@ impl Tools {
         let known = space.get(&place).map_err(Failure::from)?;
         let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
         let known = known.filter(|call| key.is_some() || !call.is_answered);
-        let put = async |place: Vec<u8>, bytes: Vec<u8>| {
-            space.put(place, Some(bytes)).await.map_err(|error| Problem::from(Failure::from(error)))
+        let keep = async |call: &Call| {
+            let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
+            self.server.keep(SPACE, place.clone(), bytes).await
         };
-        let keep = async |call: &Call| put(place.clone(), canonical::to_bytes(call).map_err(Failure::from)?).await;
         let call = match known {
             Some(call) if call.asked != asked => {
                 let what = format!("the key of this call, `{KEY}` in `_meta`, was used for another call");
@@ -179,7 +179,8 @@ impl Tools {
             None => {
                 let call = Call { thread: SystemEnv::default().thread_id(), asked, is_answered: false };
                 keep(&call).await?;
-                put(of_thread(&client, call.thread.as_str()), Vec::new()).await?;
+                let thread = call.thread.as_str();
+                self.server.keep(SPACE, of_thread(&client, thread), thread.as_bytes().to_vec()).await?;
                 call
             }
         };

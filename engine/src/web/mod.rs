@@ -11,20 +11,24 @@ mod changes;
 mod events;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod kept;
 pub mod mcp;
 mod model;
 mod openapi;
 mod openings;
 mod page;
 mod params;
+mod places;
 mod problem;
 mod reports;
 mod schema;
+mod sessions;
 mod starting;
 mod steps;
 mod threads;
 mod workflows;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,7 +37,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,8 +55,12 @@ use crate::store::Read;
 use access::Token;
 use body::Json;
 use problem::Problem;
+use sessions::Sessions;
 
 pub use openings::listen;
+
+/// The most threads that run in a server at once.
+const MAX_RUNNING: usize = 1_000;
 
 /// What pages may load: only what this server sends, and nothing inline.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
@@ -70,6 +78,7 @@ pub struct Inner {
     here: PathBuf,
     by: ConsentSource,
     token: Token,
+    sessions: Sessions,
     /// The host names that requests may name besides addresses and `localhost`.
     names: Vec<String>,
     /// Live events of the threads that run here.
@@ -80,6 +89,8 @@ pub struct Inner {
     closed: CancellationToken,
     /// Held while a start with an idempotency key looks whether it was made before.
     repeats: tokio::sync::Mutex<()>,
+    /// How many values of requests are kept, by the name of their space.
+    kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
 }
 
 /// What a server is made of.
@@ -115,12 +126,34 @@ impl Server {
             here,
             by,
             token,
+            sessions: Sessions::default(),
             names,
             live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
             repeats,
+            kept: parking_lot::Mutex::default(),
         }))
+    }
+
+    /// A code with which a browser begins a session, once.
+    ///
+    /// # Errors
+    /// If the system provides no random bytes.
+    pub fn code(&self) -> Result<String, Failure> {
+        self.sessions.code(std::time::Instant::now())
+    }
+
+    /// Refuses to begin or to continue a thread where too many run.
+    ///
+    /// # Errors
+    /// A problem with status 429.
+    fn has_room(&self) -> Result<(), Problem> {
+        if self.host.engine().running() < MAX_RUNNING {
+            return Ok(());
+        }
+        let what = format!("{MAX_RUNNING} threads run here, and no more at once");
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::ServerFull, what))
     }
 
     /// Stops the runs of this process, whose threads can be resumed, and then the streams.
@@ -132,8 +165,7 @@ impl Server {
     /// The routes.
     pub fn router(&self) -> Router {
         let api = Router::new()
-            .route("/session", post(access::open_session))
-            .route("/session", delete(access::close_session))
+            .route("/session", post(access::begin_session).delete(access::end_session))
             .route("/healthz", get(healthz))
             .route("/openapi.json", get(openapi::document))
             .route("/workflows", get(workflows::list))

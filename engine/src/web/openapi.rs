@@ -4,7 +4,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::Health;
-use super::access::SessionRequest;
+use super::access::{SessionBegun, SessionRequest};
 use super::body::{Json, NDJSON};
 use super::changes::{AnswerRequest, ForkBody, ResumeRequest};
 use super::model::ModelList;
@@ -103,9 +103,8 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
     let line = of!(Line);
     let open = json!({"type": "object"});
     vec![
-        operation("post", "/api/v1/session", "Exchange the token for a cookie", Answer::Nothing)
-            .body(given!(SessionRequest)),
-        operation("delete", "/api/v1/session", "Take the cookie back", Answer::Nothing),
+        operation("post", "/api/v1/session", "Begin a session", json(of!(SessionBegun))).body(given!(SessionRequest)),
+        operation("delete", "/api/v1/session", "End the session that sends it, or with the token all", Answer::Nothing),
         operation("get", "/api/v1/healthz", "Whether the server answers", json(of!(Health))),
         operation("get", "/api/v1/openapi.json", "This document", json(open.clone())),
         operation("get", "/api/v1/workflows", "The workflows that can be started", json(of!(WorkflowList))),
@@ -155,14 +154,14 @@ pub async fn document() -> Json<Value> {
     }
     let mut components = answers.take_definitions(true);
     components.extend(requests.take_definitions(true));
-    let security = json!({"token": {"type": "http", "scheme": "bearer"},
-        "session": {"type": "apiKey", "in": "cookie", "name": "rondo_session"}});
+    let about_key = "The server's token, or the key of a session.";
+    let security = json!({"key": {"type": "http", "scheme": "bearer", "description": about_key}});
     let about = format!("`rondo explain api` is its page. Lists of steps and requests are also {NDJSON}.");
     Json(json!({
         "openapi": "3.1.0",
         "info": {"title": "rondo", "version": env!("CARGO_PKG_VERSION"), "description": about},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": security},
-        "security": [{"token": []}, {"session": []}],
+        "security": [{"key": []}],
     }))
 }

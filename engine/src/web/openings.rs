@@ -1,4 +1,4 @@
-//! The socket: connections, their ceiling and their timeouts.
+//! The socket: connections and their timeouts.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{Request, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -14,9 +15,12 @@ use rondo_protocol::diagnostic::Code;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
+use super::places::{Place, Places};
 use super::problem::Problem;
 use crate::failure::Failure;
 
@@ -25,6 +29,12 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 32 << 10;
+
+/// How long a client may take none of what is written to it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many connections are told at once that there is no place.
+const MAX_REFUSALS: usize = 64;
 
 /// How long connections may take to end after the server was told to.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -57,7 +67,8 @@ impl Listening {
     /// Answers requests until `ending` is cancelled, at most on `connections` connections at once. Connections that
     /// are open then get a moment to end.
     pub async fn serve(self, router: Router, connections: usize, ending: CancellationToken) {
-        let (permits, tasks) = (Arc::new(Semaphore::new(connections)), TaskTracker::new());
+        let (places, tasks) = (Places::new(connections), TaskTracker::new());
+        let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -67,14 +78,22 @@ impl Listening {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-                tasks.spawn(refuse(stream));
+            let Some(place) = places.enter() else {
+                // Beyond that many, connections are closed without a word.
+                if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+                    tasks.spawn(async move {
+                        refuse(stream).await;
+                        drop(refusal);
+                    });
+                }
                 continue;
             };
-            let (router, ending) = (router.clone(), ending.clone());
+            let (router, ending, places) = (router.clone(), ending.clone(), Arc::clone(&places));
             tasks.spawn(async move {
-                serve_one(stream, router, ending).await;
-                drop(permit);
+                if let Some(_held) = places.hold().await {
+                    serve_one(stream, router, &place, ending).await;
+                }
+                place.is_settled();
             });
         }
         tasks.close();
@@ -82,16 +101,24 @@ impl Listening {
     }
 }
 
-async fn serve_one(stream: TcpStream, router: Router, ending: CancellationToken) {
+async fn serve_one(stream: TcpStream, router: Router, place: &Place, ending: CancellationToken) {
     // Events are small, and each is wanted at once.
     let _ = stream.set_nodelay(true);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let of_place = place.clone();
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(of_place.clone());
+        request
+    });
+    let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(service));
     tokio::pin!(connection);
     tokio::select! {
         // A client that breaks off is no fault of the server.
         _ = connection.as_mut() => return,
+        () = place.gives_way.cancelled() => return,
         () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

@@ -122,7 +122,7 @@ impl Server {
                 let thread = SystemEnv::default().thread_id();
                 let repeat = Repeat { thread: thread.clone(), request: digest };
                 let bytes = canonical::to_bytes(&repeat).map_err(Failure::from)?;
-                space.put(place, Some(bytes)).await.map_err(Failure::from)?;
+                self.keep(SPACE, place, bytes).await?;
                 thread
             }
         };
@@ -135,6 +135,7 @@ impl Server {
 
 /// Starts a thread whose id was drawn.
 pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<ThreadHandle, Problem> {
+    server.has_room()?;
     let inner = server.clone();
     let (new, run_spec) = Server::blocking(move || prepared(&inner, request)).await?;
     let (run_config, _) = run_config(&new.workflow, &run_spec).await?;

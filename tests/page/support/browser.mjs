@@ -46,7 +46,9 @@ export async function open(browser, server, { path = "/", width = 1280, height =
     const isNetwork = message.text().startsWith("Failed to load resource");
     if (message.type() === "error" && !isNetwork) page.complaints.push(message.text());
   });
-  await page.goto(`${server.address}${path}#token=${TOKEN}`);
+  const { session } = await server.api("/session", { method: "POST", body: { token: TOKEN } });
+  await context.addInitScript((key) => localStorage.getItem("rondo-session") ?? localStorage.setItem("rondo-session", key), session);
+  await page.goto(server.address + path);
   await page.getByRole("navigation").first().waitFor();
   return page;
 }

@@ -49,6 +49,8 @@ export class Server {
     const lines = createInterface({ input: this.process.stdout });
     const first = await Promise.race([new Promise((done) => lines.once("line", done)), this.ended]);
     if (typeof first !== "string") throw new Error("rondo serve ended before it listened");
+    /** The address that begins a session, once. */
+    this.page = JSON.parse(first).page;
   }
 
   /** Ends the process at once, as a crash does. */

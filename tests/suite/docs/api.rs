@@ -23,7 +23,9 @@ fn every_command_of_the_page_does_what_it_says() {
     // One thread is read before the page's commands know that it has ended.
     let wait =
         format!("until api {address}/api/v1/threads/pools | grep --quiet '\"status\":\"done\"'; do sleep 0.1; done");
+    let port = address.rsplit(':').next().unwrap();
     let text = commands(&page("api.md")).replace("http://127.0.0.1:7777", &address);
+    let text = text.replace("serve-token-7777", &format!("serve-token-{port}"));
     let (before, after) = text.split_once("\nfor attempt").unwrap();
     let script = format!("set -euo pipefail\n{before}\n{wait}\nfor attempt{after}");
     let mut shell = Command::new("bash");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::client::{Server, TOKEN};
+use super::client::{Answer, Server, TOKEN};
 use super::place;
 use crate::binary::Running;
 
@@ -29,35 +29,94 @@ fn nothing_is_read_or_written_without_the_token() {
     with("", "/api/v1/threads", "POST").is(401);
     with("", "/api/v1/healthz", "GET").is(200);
 
-    // A browser's way: the token for a cookie.
-    let wrong = server.request("POST", "/api/v1/session", &["Content-Type: application/json"], r#"{"token":"x"}"#);
-    assert_eq!(wrong.is(401).header("set-cookie"), None);
-    let body = json!({"token": TOKEN}).to_string();
-    let given = server.request("POST", "/api/v1/session", &["Content-Type: application/json"], &body).is(204);
-    let cookie = given.header("set-cookie").unwrap().to_owned();
-    assert!(cookie.contains("; httponly; samesite=strict; path=/"), "{cookie}");
-    let cookie = cookie.split(';').next().unwrap();
-    with(&format!("Cookie: a=b; {cookie}\r\n"), "/api/v1/threads", "GET").is(200);
-    assert!(!cookie.contains(TOKEN));
+    for line in ["Cookie: rondo_session=x\r\n".to_owned(), format!("Cookie: rondo_session={TOKEN}\r\n")] {
+        with(&line, "/api/v1/threads", "GET").is(401);
+    }
+}
+
+/// Begins a session.
+fn begin(server: &Server, by: &serde_json::Value) -> Answer {
+    let host = server.address;
+    let body = by.to_string();
+    let head = format!("POST /api/v1/session HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n");
+    server.send(format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
 }
 
 #[test]
-fn a_new_token_is_only_its_users() {
+fn a_session_begins_with_a_code_once_or_with_the_token_and_can_be_ended() {
+    let place = place();
+    let mut command = place.command(["serve", "--port", "0", "--json"]);
+    command.env("RONDO_TOKEN", TOKEN);
+    let mut process = Running::of(command);
+    let serving = process.event("serving");
+    let page = serving["page"].as_str().unwrap().to_owned();
+    let address = serving["address"].as_str().unwrap().trim_start_matches("http://").parse().unwrap();
+    let server = Server { process, address };
+    let code = page.split_once("/#code=").unwrap().1;
+    assert!(!page.contains(TOKEN) && code.len() == 64, "{page}");
+    let with = |method: &str, path: &str, key: &str| {
+        let head = format!("{method} /api/v1{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n");
+        server.send(format!("{head}Connection: close\r\nContent-Length: 0\r\n\r\n").as_bytes())
+    };
+    for wrong in [json!({"code": "x"}), json!({"token": "x"}), json!({"code": TOKEN}), json!({"token": code})] {
+        assert_eq!(begin(&server, &wrong).is(401).json()["code"], "RN2003");
+    }
+    for wrong in [json!({}), json!({"code": code, "token": TOKEN}), json!({"other": code})] {
+        begin(&server, &wrong).is(400);
+    }
+    let key_of = |answer: Answer| answer.is(200).json()["session"].as_str().unwrap().to_owned();
+    let begun = begin(&server, &json!({"code": code}));
+    assert_eq!(begun.header("set-cookie"), None);
+    let first = key_of(begun);
+    begin(&server, &json!({"code": code})).is(401);
+    let second = key_of(begin(&server, &json!({"token": TOKEN})));
+    assert!(first != second && first.len() == 64);
+    with("GET", "/threads", code).is(401);
+    with("GET", "/threads", &first).is(200);
+    // A stream that a session reads ends with it.
+    let mut stream = server.connect();
+    let head = format!("GET /api/v1/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {first}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    with("DELETE", "/session", "x").is(401);
+    with("DELETE", "/session", &first).is(204);
+    with("GET", "/threads", &first).is(401);
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    with("GET", "/threads", &second).is(200);
+    with("DELETE", "/session", TOKEN).is(204);
+    with("GET", "/threads", &second).is(401);
+    with("GET", "/threads", TOKEN).is(200);
+}
+
+#[test]
+fn a_token_is_new_at_each_start_and_only_its_users() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = place();
-    let serve = || Running::of(place.command(["serve", "--port", "0", "--json"]));
-    let mut server = serve();
-    let file = server.event("serving")["token_file"].as_str().unwrap().to_owned();
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let token = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(token.trim().len(), 64);
-    server.kill();
-    // The next server has the same.
-    serve().event("serving");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let refused = serve().finish().exits(3);
-    assert_eq!(refused.event("error")["code"], "RN2002");
+    let serve = || {
+        let mut server = Running::of(place.command(["serve", "--port", "0", "--json"]));
+        let file = server.event("serving")["token_file"].as_str().unwrap().to_owned();
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let token = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(token.trim().len(), 64);
+        (server, file, token)
+    };
+    // Two at once have a file each.
+    let (first, file, token) = serve();
+    let (second, other_file, other) = serve();
+    assert!(token != other && file != other_file);
+    // What they send carries none of the two.
+    let input = format!("topic={}", token.trim());
+    let run = place.run(["run", "pair", "--offline", "--json", "-i", &input]);
+    assert!(!format!("{}{}", run.text(), run.stderr).contains(token.trim()), "{run:?}");
+    for server in [first, second] {
+        server.signal(rustix::process::Signal::TERM);
+        server.finish().exits(0);
+    }
+    assert!(!std::path::Path::new(&file).exists(), "it goes with the server");
+    let (server, ..) = serve();
+    drop(server);
 }
 
 #[test]
@@ -205,7 +264,8 @@ fn a_browser_is_led_to_the_page_by_a_file_and_gets_no_key() {
     let told = std::fs::read_to_string(&seen).unwrap();
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].ends_with("/open.html") && lines[1..3] == ["600", "700"], "{told}");
-    assert!(lines[3].contains("location.replace(\"http://127.0.0.1:") && lines[3].contains(TOKEN), "{told}");
+    assert!(lines[3].contains("location.replace(\"http://127.0.0.1:") && lines[3].contains("/#code="), "{told}");
+    assert!(!told.contains(TOKEN), "{told}");
     let variables = lines[4..].join("\n");
     assert!(variables.contains("DISPLAY=:7"), "{told}");
     assert!(!variables.contains(TOKEN) && !variables.contains("sk-none"), "{told}");
@@ -214,28 +274,40 @@ fn a_browser_is_led_to_the_page_by_a_file_and_gets_no_key() {
     assert!(!std::path::Path::new(lines[0]).exists(), "the file is gone");
 }
 
+/// Opens the stream of all events on a connection of its own, with the token.
+fn listening(server: &Server) -> std::net::TcpStream {
+    let mut stream = server.connect();
+    let head =
+        format!("GET /api/v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n", server.address);
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).unwrap();
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    stream
+}
+
 #[test]
-fn connections_beyond_the_ceiling_are_told_so_and_silent_ones_end() {
+fn clients_without_a_key_give_way_and_silent_ones_end() {
     let place = place();
-    let server = Server::start(&place, &["--connections", "3"]);
-    let mut silent: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    let end = Instant::now() + Duration::from_secs(10);
-    let refused = loop {
-        let answer = server.get("/healthz");
-        if answer.status == 503 {
-            break answer;
-        }
-        assert!(Instant::now() < end, "{answer:?}");
-    };
-    assert_eq!(refused.json()["code"], "RN2006");
+    let server = Server::start(&place, &["--connections", "4"]);
+    let kept = listening(&server);
+    let mut silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for _ in 0..10 {
+        server.get("/healthz").is(200);
+        server.get("/threads").is(200);
+    }
     // A head that does not come ends its connection.
-    silent[0].write_all(b"GET / HT").unwrap();
+    silent[19].write_all(b"GET / HT").unwrap();
     let mut rest = Vec::new();
     for stream in &mut silent {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream.read_to_end(&mut rest).unwrap();
+        // One that gave way may be reset.
+        let _ = stream.read_to_end(&mut rest);
     }
-    server.get("/healthz").is(200);
+    // Where clients with the token have all places, others are told so.
+    let more: Vec<_> = (0..3).map(|_| listening(&server)).collect();
+    assert_eq!(server.get("/healthz").is(503).json()["code"], "RN2006");
+    drop((kept, more));
 }
 
 #[test]

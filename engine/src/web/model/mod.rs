@@ -287,9 +287,8 @@ impl Server {
     /// Keeps what waits at a place in a conversation: the thread and its form.
     async fn remember(&self, place: Digest, rest: &Rest) -> Result<(), Problem> {
         let Some(WaitsFor { form, .. }) = &rest.waits_for else { return Ok(()) };
-        let space = self.host.engine().space(SPACE);
         let bytes = format!("{} {form}", rest.thread).into_bytes();
-        space.put(place.as_bytes().to_vec(), Some(bytes)).await.map_err(|error| Failure::from(error).into())
+        Ok(self.keep(SPACE, place.as_bytes().to_vec(), bytes).await?)
     }
 
     /// Answers the form that a client was shown with its message.

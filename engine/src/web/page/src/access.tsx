@@ -1,14 +1,20 @@
-// The session: the token of the address, or one that is typed, is exchanged for a cookie that scripts cannot read.
+// The session: it begins with the code of the address, which works once, or with a token that is typed.
 
 import { useEffect, useState } from "preact/hooks";
-import { get, post, whenUnauthorized } from "./api";
+import { get, keepSession, post, whenUnauthorized } from "./api";
 import { ProblemBox } from "./ui";
 
-/** Takes the token out of the address, which is copied and shown. */
-function takeToken(): string | null {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token) history.replaceState(null, "", location.pathname + location.search);
-  return token;
+/** Takes the code out of the address, which is copied and shown. */
+function takeCode(): string | null {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  return code;
+}
+
+/** Begins a session and keeps its key. */
+async function begin(by: { code: string } | { token: string }) {
+  const { session } = await post<{ session: string }>("/session", by);
+  keepSession(session);
 }
 
 export type Access = "unknown" | "open" | "closed";
@@ -16,11 +22,17 @@ export type Access = "unknown" | "open" | "closed";
 export function useAccess(): [Access, () => void] {
   const [access, setAccess] = useState<Access>("unknown");
   useEffect(() => {
-    whenUnauthorized(() => setAccess("closed"));
-    const token = takeToken();
-    const begun = token ? post("/session", { token }) : get("/threads?limit=1");
-    // What else goes wrong, each view says itself.
-    void begun.catch(() => {}).then(() => setAccess((old) => (old === "unknown" ? "open" : old)));
+    const code = takeCode();
+    // A code that was used before, such as by this tab before it was loaded again, leaves the session as it is.
+    const begun = code ? begin({ code }).catch(() => {}) : Promise.resolve();
+    void begun
+      .then(() => {
+        whenUnauthorized(() => setAccess("closed"));
+        return get("/threads?limit=1");
+      })
+      // What else goes wrong, each view says itself.
+      .catch(() => {})
+      .then(() => setAccess((old) => (old === "unknown" ? "open" : old)));
   }, []);
   return [access, () => setAccess("open")];
 }
@@ -32,7 +44,7 @@ export function Token({ onOpened }: { onOpened: () => void }) {
   const open = async (event: Event) => {
     event.preventDefault();
     setProblem(null);
-    await post("/session", { token: token.trim() }).then(onOpened, setProblem);
+    await begin({ token: token.trim() }).then(onOpened, setProblem);
   };
   return (
     <main class="token">

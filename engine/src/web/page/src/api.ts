@@ -33,6 +33,19 @@ export interface Fault {
   column: number;
 }
 
+/** Where the browser keeps the key of its session. Pages of other ports cannot read it, and are never sent it. */
+const SESSION = "rondo-session";
+
+export function keepSession(key: string) {
+  localStorage.setItem(SESSION, key);
+}
+
+/** The header that a session sends. */
+function authorization(): Record<string, string> {
+  const key = localStorage.getItem(SESSION);
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
 let onUnauthorized = () => {};
 
 /** Calls `react` whenever the server wants the token. */
@@ -50,10 +63,10 @@ async function problemOf(response: Response): Promise<Problem> {
   }
 }
 
-async function send(path: string, init: RequestInit): Promise<Response> {
+async function send(path: string, init: Omit<RequestInit, "headers"> & { headers?: Record<string, string> }): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(API + path, init);
+    response = await fetch(API + path, { ...init, headers: { ...authorization(), ...init.headers } });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     tellConnection(false);
@@ -157,7 +170,7 @@ export function listen(path: string, after: string | null, { onEvent, onOpen }: 
     isStale = false;
     let silence = setTimeout(() => controller.abort(), SILENCE_MS);
     try {
-      const headers: Record<string, string> = { Accept: "text/event-stream" };
+      const headers: Record<string, string> = { Accept: "text/event-stream", ...authorization() };
       if (last) headers["Last-Event-ID"] = last;
       const response = await fetch(API + path, { headers, signal: controller.signal });
       if (response.status === 401) onUnauthorized();

@@ -259,6 +259,7 @@ function Line({ thread, isChosen, now }: { thread: Thread; isChosen: boolean; no
         ))}
         {thread.base && <span class="mark">fork</span>}
         {thread.is_offline && <span class="mark">offline</span>}
+        {thread.imported && <span class="mark">imported</span>}
       </td>
       <td class="number">{count(totals.steps)}</td>
       <td class="number wide">{tokens(totals.prompt_tokens + totals.output_tokens, totals)}</td>

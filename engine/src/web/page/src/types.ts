@@ -49,6 +49,7 @@ export interface Form {
 export interface Thread {
   thread: string;
   name: string;
+  imported: boolean;
   label: string | null;
   tags: string[];
   status: Status;

@@ -35,6 +35,11 @@ export function Head({ thread, said, tools, children }: Props) {
           </span>
           <Copy text={thread.thread} label="Copy id" />
           {thread.is_offline && <span class="mark">offline</span>}
+          {thread.imported && (
+            <span class="mark" title="Its steps are consistent, and nothing shows who made them">
+              imported
+            </span>
+          )}
           {thread.tags.map((tag) => (
             <span class="tag" key={tag}>
               {tag}
