@@ -13,6 +13,7 @@ mod error;
 pub mod fuzz;
 pub mod mcp;
 pub mod model;
+pub mod pinned;
 pub mod prefix;
 pub mod react;
 pub mod redact;

@@ -8,7 +8,8 @@ use crate::binary::{Finished, Running};
 use crate::scene::Scene;
 use crate::verbs::{self, calling, with_tools};
 
-/// Runs a command on a terminal of its own: what is typed before it starts, then an answer each time a text was shown.
+/// Runs a command on a terminal of its own: what is typed before it starts, then an answer each time a text was shown; a
+/// line behind `!` is run by a shell before.
 /// What it shows comes out as it was; it ends as the command does.
 const DRIVER: &str = r#"
 import json, os, pty, select, subprocess, sys, termios, time
@@ -36,7 +37,11 @@ while time.monotonic() < end:
     shown += part
     while steps and steps[0][0].encode() in shown[seen:]:
         seen += shown[seen:].index(steps[0][0].encode()) + len(steps[0][0])
-        os.write(master, steps.pop(0)[1].encode())
+        answer = steps.pop(0)[1]
+        if answer.startswith("!"):
+            script, answer = answer[1:].split("\n", 1)
+            subprocess.run(script, shell=True, check=True)
+        os.write(master, answer.encode())
 sys.stdout.buffer.write(shown)
 sys.stdout.flush()
 if time.monotonic() >= end:

@@ -342,6 +342,7 @@ async fn in_memory(at: &str, program: &str) -> Ran {
     });
     let argv = ["sh", "-c", program].map(str::to_owned).to_vec();
     let guard = HookProgram {
+        pinned: rondo_agent_kit::pinned::Pinned::default(),
         argv,
         working_dir: WorkingDir::Private,
         access: Access::Write,

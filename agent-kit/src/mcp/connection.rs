@@ -80,7 +80,8 @@ impl Connection {
     pub async fn open(settings: &ServerSettings, redactor: Redactor, deadline: Instant) -> Result<Self, Error> {
         let watch = Watch::default();
         let (process, handshake) = match &settings.transport {
-            Transport::Stdio { command, args, env, working_dir, sandbox, launcher } => {
+            Transport::Stdio { command, args, env, working_dir, sandbox, launcher, pinned } => {
+                pinned.check()?;
                 let (sandbox, launcher) = (sandbox.as_ref(), launcher.as_deref());
                 let program = Program { command, args, env, working_dir, sandbox, launcher };
                 let (process, transport) = over_pipes(settings, &program, &watch).await?;

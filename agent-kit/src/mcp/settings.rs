@@ -7,6 +7,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rondo_protocol::diagnostic::Code;
 
+use crate::pinned::Pinned;
 use crate::redact::{Redactor, Secret};
 use crate::sandbox::process::{Processes, WorkingDir};
 use crate::tool::Error;
@@ -50,6 +51,8 @@ pub enum Transport {
         /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this
         /// process is gone, however that ended. Without it, the program only sees its input closed.
         launcher: Option<PathBuf>,
+        /// The files that its words name, as somebody agreed to them: compared directly before it starts.
+        pinned: Pinned,
     },
     /// An address that speaks streamable HTTP. The operator chose it, so it may be anywhere.
     Http {

@@ -62,6 +62,7 @@ fn trial<F: Future<Output = ()> + 'static>(name: &str, run: fn() -> F) -> Trial 
 fn fake_settings(mode: &str) -> ServerSettings {
     let this = std::env::current_exe().unwrap();
     let transport = Transport::Stdio {
+        pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: this.display().to_string(),
         args: vec![fake::VERB.to_owned(), mode.to_owned()],
         env: Vec::new(),

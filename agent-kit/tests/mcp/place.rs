@@ -156,6 +156,7 @@ async fn variables_that_bring_code_are_not_handed_on() {
 
 async fn a_relative_command_is_explained() {
     let transport = Transport::Stdio {
+        pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: "./servers/docs".to_owned(),
         args: Vec::new(),
         env: Vec::new(),

@@ -79,6 +79,7 @@ fn settings(name: &str, program: &Path, arguments: &[&str]) -> ServerSettings {
     args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let launcher = Some(std::env::current_exe().unwrap());
     let transport = Transport::Stdio {
+        pinned: rondo_agent_kit::pinned::Pinned::default(),
         command: "node".to_owned(),
         args,
         env: Vec::new(),

@@ -98,6 +98,7 @@ async fn a_failed_tool_is_an_error() {
 async fn a_program_that_is_not_there_is_named() {
     for launcher in [None, Some(std::env::current_exe().unwrap())] {
         let transport = Transport::Stdio {
+            pinned: rondo_agent_kit::pinned::Pinned::default(),
             command: "a-program-that-is-not-there".to_owned(),
             args: Vec::new(),
             env: Vec::new(),

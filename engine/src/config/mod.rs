@@ -148,6 +148,8 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// Files and folders of the running workflow, which no tool may write.
     pub held: Vec<PathBuf>,
+    /// The files that commands of the project name, by that name, each with its digest when somebody was asked.
+    pub shown: BTreeMap<String, (PathBuf, String)>,
     /// Every known key, for the redactor.
     pub secrets: Vec<Secret>,
 }

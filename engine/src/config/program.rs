@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rondo_agent_kit::pinned::Pinned;
 use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
 use rondo_protocol::{Value, canonical};
@@ -24,6 +25,7 @@ pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSetti
         name: name.to_owned(),
         description: description(schema.as_deref(), &tool.argv),
         argv: tool.argv.clone(),
+        pinned: Pinned::default(),
         schema,
         effect,
         paths: tool.paths.clone(),

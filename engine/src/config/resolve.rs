@@ -191,6 +191,7 @@ pub fn resolve(
         imposed: stated.imposed,
         sandbox: stated.sandbox,
         held: Vec::new(),
+        shown: BTreeMap::new(),
         secrets,
     })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::pinned::Pinned;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::sandbox::process::{Access, Processes, WorkingDir};
@@ -79,6 +80,8 @@ pub struct HookResources {
 pub struct HookProgram {
     /// Program and arguments.
     pub argv: Vec<String>,
+    /// The files that these name, as somebody agreed to them.
+    pub pinned: Pinned,
     /// Where it starts.
     pub working_dir: WorkingDir,
     /// What it may write.

@@ -6,19 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rondo_agent_kit::pinned::{Pinned, digest as digest_of};
 use rondo_agent_kit::tool::means;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
-use rustix::fs::OFlags;
-use sha2::{Digest as _, Sha256};
 
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
@@ -39,10 +35,6 @@ const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
 /// Precedes the names of the roles that ask for a tool.
 const FOR_ROLES: &str = "for ";
 
-const MAX_FOLDER_FILES: usize = 2_000;
-
-const MAX_FILE_BYTES: u64 = 256 << 20;
-
 /// What stands before the id of an imported thread in the trust records, where others have a path.
 const THREAD: &str = "thread ";
 
@@ -52,8 +44,6 @@ const MAX_QUIET: usize = 10;
 const MAX_LOUD: usize = 50;
 /// The most bytes of the name and value of one of these.
 const MAX_LOUD_BYTES: usize = 2_000;
-
-const READ_BYTES: usize = 64 << 10;
 
 const REACHES_HOSTS: &str = "http_get";
 
@@ -568,9 +558,12 @@ pub fn is_plain_http(address: &str) -> bool {
     !(is_loopback || host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost"))
 }
 
+/// Files by the words that name them, each with its path and its digest.
+pub type NamedFiles = BTreeMap<String, (PathBuf, String)>;
+
 /// The files below `folder` that a command or a schema of the settings names, with their digests: replacing a program
 /// asks again.
-pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
+pub fn named_files(stated: &Stated, folder: &Path) -> NamedFiles {
     let servers = stated.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args).chain(mcp.env.values()));
     let programs = stated.tools.values().map(|tool| &tool.argv).chain(stated.hooks.values().map(|hook| &hook.argv));
     let programs = programs.flatten();
@@ -587,10 +580,11 @@ pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
         let lies_below = path.starts_with(&folder) || real(&path).starts_with(&folder);
         let is_all = real(&path) == folder;
         if lies_below && !is_all && !word.is_empty() && path.exists() && !found.contains_key(word) {
-            found.insert(word.to_owned(), if path.is_dir() { folder_digest(&path) } else { file_digest(&path) });
+            let digest = digest_of(&path);
+            found.insert(word.to_owned(), (path, digest));
         }
     }
-    found.into_iter().map(|(word, digest)| Ask::new(Kind::File, word, digest)).collect()
+    found
 }
 
 /// The names in a word of a command: itself, the part after `=` or an option's letter, and each word of a shell line.
@@ -603,53 +597,10 @@ fn named_in(word: &str) -> Vec<&str> {
     names
 }
 
-/// The digest of all files below a folder, or a note that there are too many.
-fn folder_digest(folder: &Path) -> String {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(next) = folders.pop() {
-        for entry in std::fs::read_dir(&next).into_iter().flatten().filter_map(Result::ok) {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                _ => files.push(entry.path()),
-            }
-            if files.len() + folders.len() > MAX_FOLDER_FILES {
-                return format!("a folder of more than {MAX_FOLDER_FILES} files, which is not covered");
-            }
-        }
-    }
-    files.sort();
-    let mut hasher = Sha256::new();
-    for file in &files {
-        hasher.update(format!("{}\n{}\n", file.display(), file_digest(file)));
-    }
-    format!("{} files, sha256 {}", files.len(), Digest(hasher.finalize().into()))
-}
-
-/// The digest of a file, or why there is none. A pipe or a device is not read. A very large file is not read to its
-/// end; its size is used instead.
-fn file_digest(path: &Path) -> String {
-    let digest = || {
-        let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
-        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(std::io::Error::other("it is not a plain file"));
-        }
-        let (mut hasher, mut buffer, mut left) = (Sha256::new(), vec![0; READ_BYTES], MAX_FILE_BYTES);
-        loop {
-            let read = file.read(&mut buffer)?;
-            hasher.update(buffer.get(..read).unwrap_or_default());
-            left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
-            if read == 0 {
-                return Ok(format!("sha256 {}", Digest(hasher.finalize().into())));
-            }
-            if left == 0 {
-                let begins = Digest(hasher.finalize().into());
-                return Ok(format!("{} bytes, of which the first {MAX_FILE_BYTES} have sha256 {begins}", about.len()));
-            }
-        }
-    };
-    digest().unwrap_or_else(|error| format!("unreadable: {error}"))
+/// The files that words of a command name, as they were when somebody was asked.
+pub fn pinned<'w>(settings: &Settings, words: impl IntoIterator<Item = &'w String>) -> Pinned {
+    let names = words.into_iter().flat_map(|word| named_in(word));
+    names.filter_map(|name| settings.shown.get(name).cloned()).collect()
 }
 
 /// Resolves the links of a path as far as it exists.
@@ -723,10 +674,10 @@ mod tests {
         let text = "[mcp.a]\ncommand = \"python3\"\nargs = [\"link.py\", \"--config=server.py\", \"/etc/passwd\"]\n";
         let stated = crate::config::read("rondo.toml", text, crate::config::Layer::Project).unwrap();
         let before = named_files(&stated, folder.path());
-        assert_eq!(before.iter().map(|ask| ask.name.as_str()).collect::<Vec<_>>(), ["link.py", "server.py"]);
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["link.py", "server.py"]);
         assert!(named_in("cd x && ./run.sh").contains(&"./run.sh") && named_in("-fbuild.mk").contains(&"build.mk"));
         std::fs::write(folder.path().join("server.py"), "two").unwrap();
         let after = named_files(&stated, folder.path());
-        assert!(before.iter().zip(&after).all(|(before, after)| before.value != after.value));
+        assert!(before.values().zip(after.values()).all(|(before, after)| before.1 != after.1));
     }
 }

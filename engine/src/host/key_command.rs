@@ -9,6 +9,7 @@ use rondo_protocol::workflow::Workflow;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
+use super::consent;
 use crate::config::folder_of;
 use crate::config::{Secret, Settings};
 use crate::failure::Failure;
@@ -41,6 +42,9 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
             program.args(command.value.iter().skip(1));
             // Not the working folder, which may be a stranger's.
             program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
+            consent::pinned(&settings, &command.value)
+                .check()
+                .map_err(|error| Failure::new(error.code, format!("the key of provider {name}: {}", error.message)))?;
             let key = super::process::runtime()?.block_on(printed(program)).map_err(|what| {
                 Failure::new(
                     Code::NoProvider,

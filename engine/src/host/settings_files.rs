@@ -1,11 +1,12 @@
 //! The settings files that apply to a folder, and what each may set.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 
-use super::consent::{self, named_files};
+use super::consent::{self, NamedFiles, named_files};
 use super::process::working_folder;
 use crate::config::folder_of;
 use crate::config::{self, Files, Flags, Layer, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
@@ -30,6 +31,8 @@ pub struct SettingsFiles {
     set: Stated,
     user: Option<SettingsFile>,
     project: Option<SettingsFile>,
+    /// See [`named_files`](SettingsFiles::named_files).
+    named: OnceLock<NamedFiles>,
 }
 
 #[derive(Clone)]
@@ -75,7 +78,7 @@ fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Resul
     };
     let user = user.map(|file| read(file, Layer::User)).transpose()?;
     let project = project.map(|file| read(file, Layer::Project)).transpose()?;
-    Ok(SettingsFiles { folder, flags: flags.clone(), set: set(&flags.set)?, user, project })
+    Ok(SettingsFiles { folder, flags: flags.clone(), set: set(&flags.set)?, user, project, named: OnceLock::new() })
 }
 
 /// Reads `--set` options as lines of a settings file.
@@ -132,7 +135,14 @@ impl SettingsFiles {
         let placed = |project: &SettingsFile| {
             layers::with_claims(project.stated.clone(), &user).placed(folder_of(&project.path))
         };
-        self.with_project(self.project.as_ref().map(placed))
+        let mut settings = self.with_project(self.project.as_ref().map(placed))?;
+        for (word, (path, digest)) in self.named_files() {
+            let file = (path.clone(), digest.clone());
+            // Commands name it as the file does, or by its path.
+            settings.shown.insert(path.to_string_lossy().into_owned(), file.clone());
+            settings.shown.insert(word.clone(), file);
+        }
+        Ok(settings)
     }
 
     fn stated_by_user(&self) -> Stated {
@@ -169,8 +179,15 @@ impl SettingsFiles {
             _ => None,
         });
         asks.extend(owners.collect::<Vec<_>>());
-        asks.extend(named_files(&project.stated, folder_of(&project.path)));
+        asks.extend(self.named_files().iter().map(|(word, (_, digest))| Ask::new(Kind::File, word, digest.as_str())));
         asks
+    }
+
+    /// The files below the project's folder that its commands name. They are read once.
+    fn named_files(&self) -> &NamedFiles {
+        self.named.get_or_init(|| {
+            self.project.as_ref().map(|of| named_files(&of.stated, folder_of(&of.path))).unwrap_or_default()
+        })
     }
 
     /// Refuses files that other users can change, regardless of consent.

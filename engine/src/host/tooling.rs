@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
+use rondo_agent_kit::pinned::digest;
 use rondo_agent_kit::redact;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::sandbox::{CREDENTIALS, protected, reached};
-use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
+use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 
-use super::workflow;
+use super::{consent, workflow};
 use crate::config::program;
 use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
@@ -44,6 +45,7 @@ pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram
         };
         let program = HookProgram {
             argv: hook.argv.clone(),
+            pinned: consent::pinned(settings, &hook.argv),
             working_dir: match hook.cwd {
                 Some(Cwd::Workspace) => WorkingDir::workspace(),
                 Some(Cwd::Private) | None => WorkingDir::Private,
@@ -119,7 +121,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
     for (name, tool) in &settings.tools {
-        all.push(Arc::new(program(name, tool, &processes)?));
+        all.push(Arc::new(program(name, tool, (settings, &processes))?));
     }
     let mut tools = ToolSet::default();
     for tool in all {
@@ -265,6 +267,7 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
                     .as_ref()
                     .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), sandbox, settings))
                     .transpose()?,
+                pinned: consent::pinned(settings, &mcp.words()),
                 launcher: Some(launcher()?),
             }
         }
@@ -361,18 +364,28 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
 /// A digest of the program behind each table of tools, see [`HookResources::backends`](HookResources::backends).
 pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
     let of_text = |text: String| Digest::sha256(text.as_bytes());
-    let programs =
-        settings.tools.iter().map(|(name, tool)| (format!("tool.{name}"), of_text(format!("{:?}", tool.argv))));
+    // An edited program gives other results.
+    let of_program = |tool: &config::Tool| {
+        let files = files_among(tool.argv.iter(), &settings.workspace).map(|file| digest(&file));
+        of_text(format!("{:?}{:?}", tool.argv, files.collect::<Vec<_>>()))
+    };
+    let programs = settings.tools.iter().map(|(name, tool)| (format!("tool.{name}"), of_program(tool)));
     programs.chain(settings.mcp.iter().map(|(name, mcp)| (format!("mcp.{name}"), of_text(key(name, mcp))))).collect()
 }
 
-fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Result<Program, Failure> {
+fn program(
+    name: &str,
+    tool: &config::Tool,
+    (settings, processes): (&Settings, &Arc<Processes>),
+) -> Result<Program, Failure> {
     let schema = match &tool.schema {
         None => None,
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
         Some(ToolSchema::File(file)) => Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?),
     };
-    Program::new(program::settings(name, tool, schema), Arc::clone(processes))
+    let pinned = consent::pinned(settings, &tool.argv);
+    let program_settings = ProgramSettings { pinned, ..program::settings(name, tool, schema) };
+    Program::new(program_settings, Arc::clone(processes))
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
 }
 

@@ -411,7 +411,7 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
     let mut reply = match result {
         Ok(reply) => reply,
         // The tools differ from those a person agreed to: a model cannot handle that.
-        Err(error) if error.code == Code::McpChanged => {
+        Err(error) if matches!(error.code, Code::McpChanged | Code::NotTrusted) => {
             return Err(Fault::new(error.code, FaultClass::Denied, error.message));
         }
         Err(error) => failed(&error),

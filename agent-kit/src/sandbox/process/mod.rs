@@ -68,6 +68,7 @@ use super::names::Names;
 use super::objects::names_of;
 use super::protected::{Kept, Protection};
 use crate::error::Error;
+use crate::pinned::Pinned;
 use crate::redact::Redactor;
 use nested::{Nested, ProtectedPaths, Roots};
 use output::Output;
@@ -135,6 +136,8 @@ pub struct Command {
     pub redactor: Redactor,
     /// Its limits.
     pub limits: Limits,
+    /// Files that are compared directly before it starts.
+    pub pinned: Pinned,
 }
 
 /// What a program may write.
@@ -189,6 +192,7 @@ impl Command {
             output_max_bytes: crate::bound::STORED_MAX_BYTES,
             redactor: Redactor::default(),
             limits: Limits::default(),
+            pinned: Pinned::default(),
         }
     }
 }
@@ -281,6 +285,7 @@ impl Processes {
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
         let ready = self.ready(&command.access).await?;
         let gate = self.gate(ready.isolation)?;
+        command.pinned.check()?;
         let (plan, _) = planned(&self.settings, &ready, command, Streams::Live, gate.is_some())?;
         running::open(plan, gate).await
     }
@@ -288,6 +293,7 @@ impl Processes {
     async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit, Vec<PathBuf>), Error> {
         let ready = self.ready(&command.access).await?;
         let gate = self.gate(ready.isolation)?;
+        command.pinned.check()?;
         let ended = start(&self.settings, &ready, command, streams, gate).await;
         let Ready { roots, found, .. } = ready;
         if roots.write.is_empty() {

@@ -18,6 +18,7 @@ use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Value, canonical};
 
 use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use crate::pinned::Pinned;
 use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
 use template::Template;
 
@@ -36,6 +37,8 @@ pub struct ProgramSettings {
     pub description: String,
     /// The program and its arguments. `{name}` is replaced by an argument.
     pub argv: Vec<String>,
+    /// The files that its words name, as somebody agreed to them.
+    pub pinned: Pinned,
     /// The JSON Schema of the arguments; `None` when it has none.
     pub schema: Option<String>,
     /// Its effect.
@@ -198,6 +201,7 @@ impl Program {
             timeout: self.settings.timeout,
             output_max_bytes: self.settings.output_max_bytes.min(super::STORED_MAX_BYTES),
             redactor: invocation.redactor.clone(),
+            pinned: self.settings.pinned.clone(),
             ..Command::new(argv)
         })
     }

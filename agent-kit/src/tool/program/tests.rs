@@ -8,6 +8,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"file":{"type":"string"},
 fn settings(argv: &[&str], effect: EffectWord, paths: &[&str]) -> ProgramSettings {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     ProgramSettings {
+        pinned: crate::pinned::Pinned::default(),
         name: "check".to_owned(),
         description: "Checks.".to_owned(),
         argv: texts(argv),

@@ -347,6 +347,7 @@ fn declared_tool(ground: &Ground) -> Result<(), String> {
     let declared = |effect| {
         let script = "cat; echo; echo $1; echo x > src/new; echo x > out/new; ls src out";
         let settings = ProgramSettings {
+            pinned: rondo_agent_kit::pinned::Pinned::default(),
             name: "check".to_owned(),
             description: "Checks.".to_owned(),
             argv: ["sh", "-c", script, "sh", "{what}"].map(str::to_owned).to_vec(),

@@ -144,10 +144,14 @@ impl Asking {
             limits: Limits { output_bytes: OUTPUT_MAX_BYTES, ..Limits::default() },
             working_dir: self.program.working_dir.clone(),
             access: self.program.access.clone(),
+            pinned: self.program.pinned.clone(),
             ..process::Command::new(self.program.argv.clone())
         };
         let Answered { stdout, stderr, exit } = self.program.processes.ask(command).await.map_err(|error| {
             let tool::Error { code, message, output } = error;
+            if code == Code::NotTrusted {
+                return Fault::new(code, FaultClass::Denied, format!("[hook.{}]: {message}", self.name));
+            }
             failed(format!("{code}: {message}{}", said(&output)))
         })?;
         match exit {
