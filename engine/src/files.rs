@@ -70,6 +70,19 @@ fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     read_all(&mut first.get(..read).unwrap_or_default().chain(file), max_bytes)
 }
 
+/// Opens a plain file.
+///
+/// # Errors
+/// [`FileError`], also for a folder, a pipe or a device.
+pub fn open_plain(path: &Path) -> Result<File, FileError> {
+    let (file, kind) = open_at_once(path)?;
+    if kind.is_file() {
+        Ok(file)
+    } else {
+        Err(FileError::Refused("it is a pipe or a device, not a plain file".to_owned()))
+    }
+}
+
 /// Opens what is no folder, without waiting for the writer of a pipe. Reading does not wait either.
 fn open_at_once(path: &Path) -> Result<(File, FileType), FileError> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
@@ -96,10 +109,7 @@ pub fn absolute(path: &Path, here: &Path) -> String {
 /// # Errors
 /// [`FileError`], also for a folder, a pipe or a device.
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
-    let (mut file, kind) = open_at_once(path)?;
-    if !kind.is_file() {
-        return Err(FileError::Refused("it is a pipe or a device, not a plain file".to_owned()));
-    }
+    let mut file = open_plain(path)?;
     read_all(&mut file, max_bytes)
 }
 

@@ -1,6 +1,5 @@
 //! `rondo import`: takes exported threads into a store.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, hooks, settings_files};
+use crate::files::open_plain;
 use crate::store::import::Imported;
 use crate::tell::plural;
 use crate::upkeep::{self, Staged};
@@ -83,11 +83,9 @@ fn staged(file: &Path) -> Result<Staged, Failure> {
     if file == Path::new("-") {
         return upkeep::stage(std::io::stdin().lock());
     }
-    let opened = File::open(file).and_then(|opened| Ok((opened.metadata()?.is_file(), opened)));
-    let refused = |why: String| Failure::new(Code::FileRefused, format!("{}: {why}", file.display()));
-    match opened {
-        Ok((true, opened)) => upkeep::stage(BufReader::with_capacity(READ_BYTES, opened)),
-        Ok((false, _)) => Err(refused("it is not a plain file; standard input is `-`".to_owned())),
-        Err(error) => Err(refused(error.to_string())),
-    }
+    let opened = open_plain(file).map_err(|error| {
+        let failure = Failure::new(Code::FileRefused, format!("{}: {error}", file.display()));
+        failure.with_hint("`-` reads standard input, which may be a pipe")
+    })?;
+    upkeep::stage(BufReader::with_capacity(READ_BYTES, opened))
 }

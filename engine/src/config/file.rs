@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::Value;
-use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::read::size_bytes;
 use rondo_protocol::workflow::read_hook;
@@ -93,7 +93,8 @@ pub struct StatedProvider {
 /// # Errors
 /// Every fault, in source order.
 pub fn read(file: &str, text: &str, layer: Layer) -> Result<Stated, Vec<Diagnostic>> {
-    let file = File { name: file, text, layer, faults: RefCell::default() };
+    let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let file = File { name: file, text, newlines, layer, faults: RefCell::default() };
     let stated = match DeTable::parse(text) {
         Ok(root) => file.section(root.get_ref(), String::new(), Section::root),
         Err(error) => {
@@ -144,12 +145,17 @@ fn place_words(words: &mut [String], folder: &Path) {
     }
 }
 
+/// The most faults of a file that are told.
+const MAX_FAULTS: usize = 100;
+
 type Table<'t> = DeTable<'t>;
 type Item<'t> = Spanned<DeValue<'t>>;
 
 struct File<'a> {
     name: &'a str,
     text: &'a str,
+    /// The offset of every line's end.
+    newlines: Vec<usize>,
     layer: Layer,
     faults: RefCell<Vec<Diagnostic>>,
 }
@@ -164,7 +170,8 @@ impl<'a> File<'a> {
     }
 
     fn line(&self, span: &Range<usize>) -> u32 {
-        position(self.text, span.start).0
+        let before = self.newlines.partition_point(|newline| *newline < span.start);
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
     }
 
     fn fault(&self, code: Code, span: &Range<usize>, message: impl Into<String>) {
@@ -176,7 +183,11 @@ impl<'a> File<'a> {
     }
 
     fn report(&self, span: &Range<usize>, diagnostic: impl FnOnce(Span) -> Diagnostic) {
-        self.faults.borrow_mut().push(diagnostic(Span::new(span.start, span.len())));
+        let mut faults = self.faults.borrow_mut();
+        // Each is placed by reading the file from its beginning.
+        if faults.len() < MAX_FAULTS {
+            faults.push(diagnostic(Span::new(span.start, span.len())));
+        }
     }
 
     fn wrong(&self, key: &str, wanted: &str, item: &Item<'_>) {

@@ -604,7 +604,7 @@ pub fn pinned<'w>(settings: &Settings, words: impl IntoIterator<Item = &'w Strin
 }
 
 /// Resolves the links of a path as far as it exists.
-fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),
         _ => path.to_owned(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
-use super::consent::{Answer, ConsentSource};
+use super::consent::{Answer, ConsentSource, real};
 use crate::config::Settings;
 use crate::env::{Env as _, SystemEnv};
 use crate::exit::Exit;
@@ -177,7 +177,8 @@ pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
 /// user's own.
 fn lies_in_project(file: &Path, settings: &Settings) -> bool {
     let home = settings.environment.get("HOME").map(PathBuf::from);
-    home.as_ref() != Some(&settings.workspace) && file.starts_with(&settings.workspace)
+    let is_within = |file: &Path, folder: &Path| file.starts_with(folder) || real(file).starts_with(real(folder));
+    home.as_ref() != Some(&settings.workspace) && is_within(file, &settings.workspace)
 }
 
 /// A new id with its tag by the user's secret, which is created if there is none; `None` if there is no path for it.

@@ -79,6 +79,19 @@ export function shown(value: Json | undefined): string {
   return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
 }
 
+/** The arguments of a call as they mean: escapes decoded, and what is not seen or turns the direction of writing named. */
+export function shownArguments(text: string): string {
+  let decoded = text;
+  try {
+    decoded = JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    // A model's slip is shown as it wrote it.
+  }
+  return decoded.replace(/(?![\n\t])[\p{Cc}\p{Cf}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u{e0000}-\u{e0fff}\ufe00-\ufe0f]/gu, (seen) => {
+    return `[U+${(seen.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;
+  });
+}
+
 /** The beginning of an id, which is enough to tell threads apart by eye. */
 export function short(id: string): string {
   return `${id.slice(0, 4)}…${id.slice(-6)}`;

@@ -1,7 +1,7 @@
 // One step: its prompt and answer, how the answer came about, and the exact requests that models were sent.
 
 import type { ComponentChildren } from "preact";
-import { bytes, cachedShare, count, duration, moment, percent, shown, sizeOf, usd } from "../format";
+import { bytes, cachedShare, count, duration, moment, percent, shown, shownArguments, sizeOf, usd } from "../format";
 import type { Entry, Json, Note, Part, Step } from "../types";
 import { Action, Copy, Figure, Icon, Link, LongText, Tabs } from "../ui";
 import { Bytes, Requests } from "./request";
@@ -231,7 +231,7 @@ function EntryBlock({ entry, note }: { entry: Entry; note: Note | undefined }) {
         </>
       }
     >
-      <LongText class="mono" text={entry.arguments} />
+      <LongText class="mono" text={shownArguments(entry.arguments)} />
       <LongText class="mono result" text={entry.text} />
     </Block>
   );
