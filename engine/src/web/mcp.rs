@@ -130,12 +130,13 @@ impl ServerHandler for Tools {
         let client = context.client_info().map(|client| client.name).unwrap_or_default();
         let key = context.meta.0.get(KEY).and_then(|key| key.as_str()).map(str::to_owned);
         let progress = context.meta.get_progress_token().map(|token| (token, context.peer.clone()));
+        let caller = Caller { progress, cancelled: context.ct.clone() };
         let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
         let arguments = arguments.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let made = if request.name == ANSWER {
-            self.answer(arguments, client, progress).await
+            self.answer(arguments, client, caller).await
         } else {
-            self.call(&request.name, arguments, (client, key), progress).await
+            self.call(&request.name, arguments, (client, key), caller).await
         };
         Ok(match made {
             Ok(rest) => given(&rest).into(),
@@ -144,8 +145,13 @@ impl ServerHandler for Tools {
     }
 }
 
-/// Where notifications of progress go.
-type Progress = Option<(ProgressToken, Peer<RoleServer>)>;
+/// Who waits for the end of a call.
+struct Caller {
+    /// Where notifications of progress go.
+    progress: Option<(ProgressToken, Peer<RoleServer>)>,
+    /// Cancelled when the client wants no answer any more.
+    cancelled: CancellationToken,
+}
 
 impl Tools {
     /// Runs a workflow, or goes on with the thread of an earlier call.
@@ -154,7 +160,7 @@ impl Tools {
         name: &str,
         arguments: Value,
         (client, key): (String, Option<String>),
-        progress: Progress,
+        caller: Caller,
     ) -> Result<Box<Rest>, Problem> {
         let engine = self.server.host.engine();
         let space = engine.space(SPACE);
@@ -195,8 +201,8 @@ impl Tools {
         };
         drop(alone);
         let rest = match handle {
-            Some(handle) => self.hear(handle, progress).await?,
-            None => self.rested(&call.thread).await?,
+            Some(handle) => self.hear(handle, caller).await?,
+            None => self.rested(&call.thread, &caller).await?,
         };
         keep(&Call { is_answered: true, ..call }).await?;
         Ok(rest)
@@ -213,7 +219,7 @@ impl Tools {
     }
 
     /// Fills in a form of a thread that a call of this client began, and follows the thread.
-    async fn answer(&self, arguments: Value, client: String, progress: Progress) -> Result<Box<Rest>, Problem> {
+    async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Rest>, Problem> {
         let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
         let space = self.server.host.engine().space(SPACE);
         if space.get(&of_thread(&client, &given.thread)).map_err(Failure::from)?.is_none() {
@@ -224,15 +230,20 @@ impl Tools {
         }
         let by = Answerer::Client(named(&client));
         let handle = self.server.answered(given.thread, given.answer, by).await?;
-        self.hear(handle, progress).await
+        self.hear(handle, caller).await
     }
 
     /// Follows a run until it rests, with a notification for each step and each line.
-    async fn hear(&self, handle: ThreadHandle, progress: Progress) -> Result<Box<Rest>, Problem> {
+    async fn hear(&self, handle: ThreadHandle, caller: Caller) -> Result<Box<Rest>, Problem> {
         let mut heard = self.server.hear(handle);
         let mut steps = 0.0;
         loop {
-            let told = match heard.recv().await {
+            let next = tokio::select! {
+                next = heard.recv() => next,
+                // Without a listener the run stops; the same call goes on with its thread.
+                () = caller.cancelled.cancelled() => return Err(given_up()),
+            };
+            let told = match next {
                 Some(Heard::Rest(rest)) => return rest,
                 Some(Heard::Line(line)) => line,
                 Some(Heard::Step(told)) => told,
@@ -240,7 +251,7 @@ impl Tools {
                 None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
             };
             steps += 1.0;
-            if let Some((token, peer)) = &progress {
+            if let Some((token, peer)) = &caller.progress {
                 let progress = ProgressNotificationParam::new(token.clone(), steps).with_message(told);
                 // A client that is gone ends the server.
                 let _ = peer.notify_progress(progress).await;
@@ -249,12 +260,20 @@ impl Tools {
     }
 
     /// Where a thread rests that does not run for this call.
-    async fn rested(&self, thread: &ThreadId) -> Result<Box<Rest>, Problem> {
+    async fn rested(&self, thread: &ThreadId, caller: &Caller) -> Result<Box<Rest>, Problem> {
         while self.server.host.engine().is_running(thread) {
-            tokio::time::sleep(LOOK).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = caller.cancelled.cancelled() => return Err(given_up()),
+            }
         }
         self.server.rest_of(thread.clone()).await.map(Box::new)
     }
+}
+
+/// The answer to a call that its client cancelled, which nobody reads.
+fn given_up() -> Problem {
+    Failure::new(Code::Interrupted, "the client cancelled the call").into()
 }
 
 /// The arguments of the tool `answer`.

@@ -152,3 +152,35 @@ fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
 }
 
 const KEY: &str = "`rondo/key`";
+
+/// A cancelled call stops its run, which pays for nothing more; the same call goes on with its thread.
+#[test]
+fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
+    let place = place();
+    place.file(
+        "workflows/slow/workflow.yaml",
+        "rondo: 1\nname: slow\nroles: { a: { system: You answer. } }\ngraph: { start: { to: a, prompt: go }, \
+         a: { done: { to: a, prompt: more, max: 9, on_max: { to: end } } } }\n",
+    );
+    let answers = "{ body: x, delay_ms: 200 }, ".repeat(10);
+    place.file("workflows/slow/script.yaml", format!("a: [ {answers} ]\n"));
+    let mut client = Client::start(&place);
+    let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}});
+    client.begin("tools/call", &params);
+    // One step at least.
+    while client.message()["method"] != "notifications/progress" {}
+    let cancelled = json!({"requestId": client.id, "reason": "enough"});
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    let threads = || place.run(["threads", "--json"]).exits(0).json();
+    let end = std::time::Instant::now() + crate::binary::PATIENCE;
+    while threads()[0]["status"] != "stopped" {
+        assert!(std::time::Instant::now() < end, "{:?}", threads());
+    }
+    let steps = threads()[0]["totals"]["steps"].as_u64().unwrap();
+    assert!(steps < 9, "it went on to its end");
+    let again = client.call("slow", &json!({}), &json!({}));
+    assert_eq!(again["isError"], false, "{again}");
+    let threads = threads();
+    assert_eq!((threads.len(), &threads[0]["status"], &threads[0]["totals"]["steps"]), (1, &json!("done"), &json!(10)));
+    client.leave();
+}

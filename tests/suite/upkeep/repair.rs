@@ -175,3 +175,47 @@ fn nothing_is_overwritten_and_a_running_store_is_not_repaired() {
     let line = place.run(["repair", "new", "--json"]).exits(0).event("repair");
     assert_eq!(line["folder"], "new");
 }
+
+/// Whatever table lost its end, one of `meta` too: the damage is told as damage, and every thread that is still read as it
+/// was before is in the repaired store, with what it has spent.
+#[test]
+fn a_thread_that_can_be_read_is_kept_whichever_table_lost_its_end() {
+    let place = Place::new();
+    let workflow = "rondo: 1\nname: rows\nroles: { a: { system: You answer. }, p: { kind: human, output: { good: null } } }\n\
+        graph: { start: { to: a, prompt: go }, a: { done: { to: a, prompt: more, max: 1, on_max: { to: p, prompt: Good? } } }, p: { good: { to: end } } }\n";
+    let file = place.file("w.yaml", workflow);
+    let script = place.file("s.yaml", "a: [ { body: one }, { body: two }, { body: three } ]\n");
+    for _ in 0..4 {
+        place.run(["run", &file, "--script", &script, "--json"]).exits(75);
+    }
+    let before = shown(&place, &place.store());
+    let database = place.store().join("db");
+    let tables = fs::read_dir(&database).unwrap().map(|entry| entry.unwrap().path());
+    let tables: Vec<PathBuf> = tables.filter(|path| path.extension().is_some_and(|ending| ending == "sst")).collect();
+    assert!(tables.len() > 5, "{tables:?}");
+    let mut damaged_tables = 0;
+    for table in tables {
+        let whole = fs::read(&table).unwrap();
+        fs::write(&table, &whole[..whole.len() - 100]).unwrap();
+        let examined = place.run(["fsck", "--json"]);
+        assert!([Some(0), Some(6)].contains(&examined.code), "{table:?}: {examined:?}");
+        if examined.code == Some(6) {
+            damaged_tables += 1;
+            let readable = before.iter().filter(|(thread, lines)| {
+                let read = place.run(["show", thread, "--json"]);
+                read.code == Some(0) && read.json() == **lines
+            });
+            let readable: Vec<_> = readable.collect();
+            let to = place.path().join("new");
+            repaired(&place, &place.store(), &["new", "--json"]).exits(0);
+            let after = shown(&place, &to);
+            for (thread, lines) in readable {
+                assert_eq!(after.get(thread), Some(lines), "{table:?}");
+            }
+            place.run(["fsck", "--json", "--store", "new"]).exits(0);
+            fs::remove_dir_all(to).unwrap();
+        }
+        fs::write(&table, whole).unwrap();
+    }
+    assert!(damaged_tables > 3, "{damaged_tables} tables are read");
+}

@@ -86,8 +86,13 @@ fn remains(
         if !makes_manifest && all_named(&tables, there).is_err() {
             continue;
         }
-        if let Err(error @ Error::Format { .. }) = tables.check_format() {
-            return Err(error);
+        match tables.check_format() {
+            // The table that says it may be the damaged one.
+            Err(Error::Format { found: codec::FORMAT_UNSAID, .. }) if makes_manifest => {
+                damage.push((Damage::new("the format of the store cannot be read"), BTreeSet::new()));
+            }
+            Err(error @ Error::Format { .. }) => return Err(error),
+            _ => {}
         }
         for log in &logs {
             replay(log, &tables, damage)?;
