@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -26,7 +26,7 @@ use super::message::{CancelOutcome, Request, Response};
 use super::server::{Server, Service};
 use super::{HOLDER_TIMEOUT, frame};
 use crate::store::folder::Owner;
-use crate::store::{self, Error, Family, Read as _, RocksStore, Tables, Visited, Write, WriteStore};
+use crate::store::{self, Error, Family, Read as _, RocksStore, Tables, ThreadLocks, Visited, Write, WriteStore};
 
 /// The delay before another attempt at a busy store.
 const RETRY_DELAY: Duration = Duration::from_millis(25);
@@ -66,6 +66,8 @@ struct Inner {
     /// The threads that this process drives, each with the latest version of its row that this process knows: at first
     /// the stored one, then that of its last commit.
     own: Mutex<BTreeMap<ThreadId, u64>>,
+    /// The locks of these threads.
+    locks: OnceLock<ThreadLocks>,
     /// Writes that wait for another process, in order, by thread.
     waiting: Mutex<BTreeMap<Option<ThreadId>, VecDeque<Waiting>>>,
 }
@@ -110,6 +112,7 @@ impl SharedStore {
                 access: RwLock::new(Arc::new(Access::Closed)),
                 changing: Mutex::default(),
                 own: Mutex::default(),
+                locks: OnceLock::new(),
                 waiting: Mutex::default(),
             }),
         };
@@ -128,6 +131,10 @@ impl SharedStore {
     /// # Errors
     /// If the holder does not answer.
     pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
+        // A new holder does not know yet who drives what.
+        if !self.locks().take(thread) {
+            return Ok(false);
+        }
         // Recorded first, so that a change of the holder cannot miss it. Until its version is known, any will do.
         self.inner.own.lock().insert(thread.clone(), u64::MAX);
         let is_ours = match self.request(&Request::Drive(thread.clone())) {
@@ -141,6 +148,7 @@ impl SharedStore {
         };
         if !matches!(is_ours, Ok(true)) {
             self.inner.own.lock().remove(thread);
+            self.locks().release(thread);
         }
         is_ours
     }
@@ -161,6 +169,7 @@ impl SharedStore {
         self.inner.own.lock().remove(thread);
         // A holder that is gone has forgotten it already.
         let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
+        self.locks().release(thread);
     }
 
     /// Asks the driver of a thread to end it for good, and waits until it has. Blocks.
@@ -200,6 +209,13 @@ impl SharedStore {
         while Arc::strong_count(&access) > 1 && since.elapsed() < HOLDER_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
+        for thread in std::mem::take(&mut *self.inner.own.lock()).keys() {
+            self.locks().release(thread);
+        }
+    }
+
+    fn locks(&self) -> &ThreadLocks {
+        self.inner.locks.get_or_init(|| ThreadLocks::of(&self.inner.opening.folder))
     }
 
     fn access(&self) -> Arc<Access> {

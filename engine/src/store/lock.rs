@@ -1,6 +1,8 @@
 //! The lock of a store: an advisory lock on its folder itself (`flock(2)`), which the system releases when its holder
 //! ends for any reason, and which survives the deletion of files in the folder. The file `lock` names the holder, for
 //! messages only.
+//!
+//! Who drives a thread holds a lock of its own, a byte of that file, whichever process holds the store.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
@@ -8,7 +10,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Error, folder};
+use rondo_protocol::id::ThreadId;
+
+use super::{Error, folder, keys};
 
 /// The file that names the holder.
 pub(super) const FILE: &str = "lock";
@@ -64,6 +68,51 @@ impl FolderLock {
     }
 }
 
+/// Locks of single threads, which the system releases when their process ends: bytes of the file `lock`, as locks of its
+/// open description (`fcntl(2)`). Elsewhere than on Linux they are always free.
+#[derive(Debug)]
+pub struct ThreadLocks(Option<File>);
+
+impl ThreadLocks {
+    /// The locks of the store in a folder. If its file cannot be opened, they are always free.
+    pub fn of(store: &Path) -> Self {
+        Self(folder::opened(&store.join(FILE), OpenOptions::new().read(true).write(true)).ok())
+    }
+
+    /// Takes the lock of a thread. Returns `false` if another process has it.
+    pub fn take(&self, thread: &ThreadId) -> bool {
+        self.set(thread, true)
+    }
+
+    /// Releases the lock of a thread.
+    pub fn release(&self, thread: &ThreadId) {
+        self.set(thread, false);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn set(&self, thread: &ThreadId, is_held: bool) -> bool {
+        use nix::errno::Errno;
+        use nix::fcntl::{FcntlArg, fcntl};
+
+        let Some(file) = &self.0 else { return true };
+        let random = keys::thread_bytes(thread).last_chunk().copied().unwrap_or_default();
+        let range = libc::flock {
+            l_type: i16::try_from(if is_held { libc::F_WRLCK } else { libc::F_UNLCK }).unwrap_or_default(),
+            l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
+            // The random part of its id.
+            l_start: i64::from_be_bytes(random) & (i64::MAX >> 1),
+            l_len: 1,
+            l_pid: 0,
+        };
+        !matches!(fcntl(file, FcntlArg::F_OFD_SETLK(&range)), Err(Errno::EAGAIN | Errno::EACCES))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn set(&self, _thread: &ThreadId, _is_held: bool) -> bool {
+        true
+    }
+}
+
 /// The process that holds the store in the folder `store`, if any; 0 if the holder is unknown.
 ///
 /// # Errors
@@ -107,6 +156,23 @@ mod tests {
         drop(held);
         assert_eq!(holder(folder.path()), Ok(None));
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_locked_by_one_until_it_is_released_or_its_holder_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = FolderLock::take(folder.path()).unwrap();
+        let [one, other] = [ThreadLocks::of(folder.path()), ThreadLocks::of(folder.path())];
+        let [first, second] = [1, 2].map(|number| ThreadId::from_parts(7, number));
+        assert!(one.take(&first) && one.take(&first) && other.take(&second));
+        assert!(!other.take(&first) && !one.take(&second));
+        drop(held);
+        let _next = FolderLock::take(folder.path()).unwrap();
+        assert!(!other.take(&first), "the holder of the store makes no difference");
+        one.release(&first);
+        assert!(other.take(&first));
+        drop(other);
+        assert!(one.take(&first) && one.take(&second));
     }
 
     #[test]

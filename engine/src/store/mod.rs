@@ -46,7 +46,7 @@ pub use commit::{
 };
 pub use error::{Damage, Error, IF_DAMAGED};
 pub(crate) use keys::Family;
-pub use lock::holder;
+pub use lock::{ThreadLocks, holder};
 pub use memory::MemoryStore;
 pub(crate) use reserve::has_room_beside;
 pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
