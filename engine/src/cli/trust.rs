@@ -179,11 +179,12 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
     let here = working_folder()?;
     let workflow = args.workflow.as_deref().map(|name| {
         let path = workflow::find(name, &here).unwrap_or_else(|_| name.into());
-        files::absolute(&path, &here)
+        // Imported threads have a name that is no path.
+        [name.to_owned(), files::absolute(&path, &here)]
     });
     let folder = settings_files.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
     let revoked = Records::update(settings.trust.as_deref(), |records| match (workflow, folder) {
-        (Some(file), _) => records.revoke_workflow(&file),
+        (Some(names), _) => names.iter().any(|name| records.revoke_workflow(name)),
         (None, Some(folder)) => records.revoke_settings(&folder),
         (None, None) => false,
     });

@@ -391,3 +391,31 @@ fn what_is_no_file_or_a_foreign_store_is_refused() {
     place.run(["import", Path::new(&folder).to_str().unwrap()]).exits(2);
     assert!(!place.store().exists());
 }
+
+/// Somebody else's file, of threads in every state: they are read, verified and forked as one's own, and nothing but their
+/// steps was taken.
+#[test]
+fn another_users_threads_are_what_their_steps_prove() {
+    let place = place();
+    let before: Vec<Value> = place.run(["threads", "--json"]).exits(0).json();
+    let text = exported(&place, &["--all"]);
+    let at = text.find("\"seal\":").unwrap();
+    let unsealed = format!("{}\"seal\":null}}}}\n", &text[..at]);
+    let line = import(&place, &place.file("theirs.jsonl", &unsealed), "other").exits(0).event("import");
+    assert_eq!((&line["own"], &line["threads"]), (&json!(false), &json!(before.len())));
+    place.run(["fsck", "--json", "--store", "other"]).exits(0);
+    let after: Vec<Value> = place.run(["threads", "--json", "--store", "other"]).exits(0).json();
+    for (before, after) in before.iter().zip(&after) {
+        let thread = after["thread"].as_str().unwrap();
+        assert_eq!((&after["head"], &after["workflow"]), (&before["head"], &before["workflow"]));
+        let (was, is) = (before["status"].as_str().unwrap(), after["status"].as_str().unwrap());
+        assert!(was == is || matches!(was, "waiting" | "running" | "cancelled") && is == "stopped", "{was} {is}");
+        assert_eq!((&after["imported"], &after["label"], &after["tags"]), (&json!(true), &Value::Null, &json!([])));
+        assert_eq!(after["totals"]["steps"], before["totals"]["steps"]);
+        place.run(["verify", thread, "--store", "other"]).exits(0);
+        place.run(["fork", thread, "--store", "other", "--json"]).exits(3);
+    }
+    // They cost somebody else.
+    let usage = place.run(["usage", "--store", "other", "--json"]).exits(0).event("usage");
+    assert_eq!((&usage["steps"], &usage["model_calls"]), (&json!(0), &json!(0)), "{usage}");
+}

@@ -29,7 +29,7 @@ use crate::trust::secret::Secret;
 
 /// Verified threads and batches that can be taken into a store.
 pub struct Staged {
-    pub(super) staging: Staging,
+    staging: Staging,
     /// The threads, each after those that it needs.
     pub threads: Vec<ThreadId>,
     sha256: Digest,
@@ -40,6 +40,14 @@ impl Staged {
     /// Whether a store of the user with this secret was exported.
     pub fn is_sealed_by(&self, secret: &Secret) -> bool {
         self.seal.is_some_and(|seal| secret.verifies(&seal_message(self.sha256), seal.as_bytes()))
+    }
+
+    /// Reduces it to what steps prove.
+    ///
+    /// # Errors
+    /// As [`claim::claim`].
+    pub(in super::super) fn claimed(&self, now_ms: u64) -> Result<(), Failure> {
+        claim::claim(&self.staging, &self.threads, now_ms)
     }
 
     /// Checks that no new thread would stand for the child of one that is there.
@@ -109,7 +117,7 @@ pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) ->
     let env = SystemEnv::default();
     let is_own = staged.is_sealed_by(&store.secret);
     if !is_own {
-        claim::claim(&staged.staging, &staged.threads, env.now_ms())?;
+        staged.claimed(env.now_ms())?;
     }
     let imported = with_store(store, durability, async |shared| {
         if !is_own {

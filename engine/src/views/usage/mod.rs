@@ -69,8 +69,14 @@ fn add_thread(
     (thread, row): (&ThreadId, &Row),
     from_ms: u64,
 ) -> Result<(), Error> {
-    let first = row.base.as_ref().map_or(1, |base| base.seq.saturating_add(1));
-    tally.begin(thread_row::name(row));
+    let origin = thread_row::origin(row).unwrap_or_default();
+    // What was imported cost somebody else.
+    let imported = origin.imported.map_or(0, |past| past.seq);
+    let first = row.shared().max(imported).saturating_add(1);
+    tally.begin(origin.name);
+    if first > row.seq {
+        return Ok(());
+    }
     let mut outcome = Ok(());
     child_roles.store.scan(thread, first..=row.seq, &mut |stored, note| {
         if note.ended_at_ms >= from_ms {
