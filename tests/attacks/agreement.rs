@@ -39,7 +39,7 @@ fn of_init() -> Vec<Attempt> {
         |((what, text), (how, words, folder)): ((&str, &'static str), (&str, &'static [&str], &'static str))| {
             let name = format!("init {how} agrees to {what} of a clone");
             let is_named = (what, how) == (ASKS[0].0, INITS[0].0);
-            let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+            let attempt = Attempt::of(name, is_named);
             attempt
                 .set_up(move |scene| {
                     scene.variable("RONDO_MODEL", "m");

@@ -138,7 +138,7 @@ pub fn attempts() -> Vec<Attempt> {
 
 fn of_presses() -> Vec<Attempt> {
     let second = |name: &'static str, script: &'static str, is_named: bool| {
-        let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+        let attempt = Attempt::of(name, is_named);
         attempt
             .set_up(move |scene| waiting(scene, WORKFLOW, script))
             .tried(|scene| {
@@ -428,7 +428,7 @@ fn of_chats() -> Vec<Attempt> {
 
 /// A call whose arguments, as a model wrote them, hide the word `touch` or what follows it.
 fn hidden(name: &'static str, is_named: bool, script: String, shown: &'static [&'static str]) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     let raw = script.clone();
     attempt
         .set_up(move |scene| waiting(scene, WORKFLOW, &calling("shell", &format!("'{script}'"))))

@@ -23,17 +23,18 @@ pub struct Attempt {
 impl Attempt {
     /// One whose shape the issue names.
     pub fn named(name: impl Into<String>) -> Self {
-        Self::of(name.into(), true)
+        Self::of(name, true)
     }
 
     /// One of another shape.
     pub fn other(name: impl Into<String>) -> Self {
-        Self::of(name.into(), false)
+        Self::of(name, false)
     }
 
-    fn of(name: String, is_named: bool) -> Self {
+    /// One of either.
+    pub fn of(name: impl Into<String>, is_named: bool) -> Self {
         Self {
-            name,
+            name: name.into(),
             is_named,
             set_up: Box::new(|_| {}),
             tried: Box::new(|_| {}),

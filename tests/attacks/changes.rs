@@ -220,7 +220,7 @@ fn prepare(scene: &Scene<'_>, settings: &str) {
 
 pub fn attempts() -> Vec<Attempt> {
     let of_settings = CHANGES.into_iter().map(|Before { is_named, name, settings, change }| {
-        let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+        let attempt = Attempt::of(name, is_named);
         attempt
             .set_up(move |scene| prepare(scene, settings))
             .tried(move |scene| {
@@ -329,7 +329,7 @@ fn project(scene: &Scene<'_>) {
 }
 
 fn moved(is_named: bool, name: &'static str, change: Change, now: &'static str) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(project)
         .tried(move |scene| {

@@ -60,7 +60,7 @@ fn calls(scene: &Scene<'_>, line: &str) {
 pub fn attempts() -> Vec<Attempt> {
     let of_line = |(is_named, how, line): (bool, &'static str, &'static str)| {
         let name = format!("a denied command {how}");
-        let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+        let attempt = Attempt::of(name, is_named);
         attempt
             .set_up(move |scene| set_up(scene, line))
             .tried(move |scene| {

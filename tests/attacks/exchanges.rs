@@ -148,7 +148,7 @@ pub fn attempts() -> Vec<Attempt> {
     }
     let attempt = |kind: Kind| {
         let name = format!("the file of {} is exchanged while the question stands", kind.name);
-        let attempt = if kind.is_named { Attempt::named(name) } else { Attempt::other(name) };
+        let attempt = Attempt::of(name, kind.is_named);
         attempt
             .set_up(move |scene| prepare(scene, kind))
             .tried(move |scene| {

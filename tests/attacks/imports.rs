@@ -145,7 +145,7 @@ fn forged(
         forge(scene, &lines, secret);
         thread_of(&lines)
     };
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(set_up)
         .tried(move |scene| {
@@ -509,7 +509,7 @@ fn unasked(is_named: bool, name: &'static str, words: &'static [&'static str]) -
         let words: Vec<&str> = words.iter().map(|word| if *word == "THREAD" { &thread } else { *word }).collect();
         scene.run(&[&words, more, &["--store", "into", "--json"]].concat())
     };
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(two)
         .tried(move |scene| {

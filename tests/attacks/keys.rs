@@ -18,7 +18,7 @@ fn told(
     file: &'static str,
     words: &'static [&'static [&'static str]],
 ) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(move |scene| {
             verbs::plain(scene);

@@ -91,7 +91,7 @@ fn threads(scene: &Scene<'_>) {
 
 /// A key that must open nothing. The double has one that does.
 fn key(is_named: bool, name: &'static str, key: fn(&Scene<'_>, &Server) -> String) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(threads)
         .tried(move |scene| {
@@ -111,7 +111,7 @@ fn key(is_named: bool, name: &'static str, key: fn(&Scene<'_>, &Server) -> Strin
 
 /// Holds so many places, silent, while the victim reads.
 fn crowd(is_named: bool, name: &'static str, begun: &'static str) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     let start = |scene: &Scene<'_>| Server::start_with(scene, &["--connections", "8"], Some(TOKEN));
     attempt
         .set_up(threads)

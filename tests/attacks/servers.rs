@@ -162,7 +162,7 @@ fn of_starts() -> Vec<Attempt> {
 }
 
 fn changed(is_named: bool, name: &'static str, tools: &'static str) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(laid_out)
         .tried(move |scene| {

@@ -81,7 +81,7 @@ pub fn attempts() -> Vec<Attempt> {
 }
 
 fn of_table((is_named, name, text): (bool, &'static str, &'static str)) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     let set_up = move |scene: &Scene<'_>| {
         verbs::plain(scene);
         scene.file("rondo.toml", text);

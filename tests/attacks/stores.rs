@@ -113,7 +113,7 @@ pub fn attempts() -> Vec<Attempt> {
 }
 
 fn linked(is_named: bool, name: &'static str, file: &'static str) -> Attempt {
-    let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+    let attempt = Attempt::of(name, is_named);
     attempt
         .set_up(move |scene| {
             own(scene);

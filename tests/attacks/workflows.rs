@@ -212,7 +212,7 @@ fn of_consent() -> Vec<Attempt> {
 
 fn of_files() -> Vec<Attempt> {
     let included = |is_named: bool, name: &'static str, file: &'static str, lay: fn(&Scene<'_>)| {
-        let attempt = if is_named { Attempt::named(name) } else { Attempt::other(name) };
+        let attempt = Attempt::of(name, is_named);
         attempt
             .set_up(move |scene| {
                 scene.put(&scene.home().join("private.md"), "very private");

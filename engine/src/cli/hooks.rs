@@ -212,7 +212,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         *word = id.to_string();
         let Origin { script, recorded, imported, .. } = thread_row::origin(&row).unwrap_or_default();
         // What is learned answers other threads.
-        ConsentRequest::of_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
+        ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
         let script = script.map(read).transpose()?.map(|(script, _)| script);

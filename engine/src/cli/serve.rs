@@ -114,19 +114,19 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (names, shown) = (args.names.clone(), here.display().to_string());
         let (ending, durable) = (signals.stop.clone(), host.clone());
         let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
-        let page = format!("{address}/#code={}", server.code()?);
+        let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {
-            output.line(&ServingLine { address: &address, page: &page, token_file: place.as_deref() })?;
+            output.line(&ServingLine { address: &address, page: &page()?, token_file: place.as_deref() })?;
         } else {
-            output.text(&format!("{page}\n"))?;
+            output.text(&format!("{}\n", page()?))?;
             let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));
             tell(&format!(
                 "serving the workflows of {shown}\nthe address opens the page once, within 10 minutes{place}\nCtrl-C stops\n"
             ));
         }
         // The file that leads the browser here stays as long as the server.
-        let _leading = if args.open { open(&format!("{address}/#code={}", server.code()?)).await } else { None };
+        let _leading = if args.open { open(&page()?).await } else { None };
         let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
         let serving = listening.serve(server.router(), connections, ending.clone());
         let closing = async {

@@ -62,7 +62,7 @@ pub struct Subject<'a> {
 }
 
 /// What the settings and the workflow ask for, and which of it was agreed to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConsentRequest {
     /// The project's settings; `None` if they ask for nothing.
     pub settings: Option<Part>,
@@ -164,14 +164,6 @@ impl ConsentRequest {
         let consent = records.workflow(&file, digest, digest, false);
         let past = Part::new(file, asks, digest, digest, &consent);
         Ok(Self { past: Some(past), ..self })
-    }
-
-    /// The imported past that is to be used, and nothing else.
-    ///
-    /// # Errors
-    /// Any error of the records.
-    pub fn of_past(imported: Option<&ImportedPast>, whole: &Settings) -> Result<Self, Failure> {
-        Self { settings: None, workflow: None, harmless: None, past: None }.with_past(imported, whole)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -335,21 +327,19 @@ impl ConsentRequest {
         }
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
+        let agreement = |part: &Part, own: bool| {
+            let digest = if own { part.own_digest } else { part.digest };
+            Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms }
+        };
         Records::update(whole.trust.as_deref(), |records| {
             if let Some(part) = &self.settings {
-                let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
-                records.agree_to_settings(folder_name(&part.file), agreement);
+                records.agree_to_settings(folder_name(&part.file), agreement(part, false));
             }
             if let Some(part) = self.workflow.as_ref().or(self.harmless.as_ref().filter(|_| own)) {
-                let digest = if own { part.own_digest } else { part.digest };
-                records.agree_to_workflow(
-                    part.file.clone(),
-                    Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms },
-                );
+                records.agree_to_workflow(part.file.clone(), agreement(part, own));
             }
             if let Some(part) = &self.past {
-                let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
-                records.agree_to_workflow(part.file.clone(), agreement);
+                records.agree_to_workflow(part.file.clone(), agreement(part, false));
             }
         })
         .map_err(Failure::from)

@@ -366,7 +366,10 @@ pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
     let of_text = |text: String| Digest::sha256(text.as_bytes());
     // An edited program gives other results.
     let of_program = |tool: &config::Tool| {
-        let files = files_among(tool.argv.iter(), &settings.workspace).map(|file| digest(&file));
+        let files = files_among(tool.argv.iter(), &settings.workspace).map(|file| {
+            let shown = settings.shown.get(&*file.to_string_lossy());
+            shown.map_or_else(|| digest(&file), |(_, digest)| digest.clone())
+        });
         of_text(format!("{:?}{:?}", tool.argv, files.collect::<Vec<_>>()))
     };
     let programs = settings.tools.iter().map(|(name, tool)| (format!("tool.{name}"), of_program(tool)));

@@ -225,9 +225,7 @@ impl Staging {
     /// # Errors
     /// [`Refused`].
     pub(super) fn set_row(&mut self, row: Row) -> Result<(), Refused> {
-        let Current { thread, .. } = self.current()?;
-        let (key, value) = (keys::row(thread), Some(codec::write_row(&row)));
-        self.put(&Change { family: Family::Threads, key, value })?;
+        self.replace_row(&self.current()?.thread, &row)?;
         if let Some(current) = &mut self.current {
             current.row = row;
         }

@@ -5,7 +5,7 @@
 use rondo_protocol::Digest;
 use serde_json::{Value, json};
 
-use super::transfer::{Chosen, export, stage};
+use super::transfer::{Chosen, Staged, export, stage};
 
 /// The time of an import, in Unix milliseconds.
 const NOW_MS: u64 = 2_000_000_000_000;
@@ -14,30 +14,22 @@ const NOW_MS: u64 = 2_000_000_000_000;
 pub fn import(input: &[u8]) {
     // Most changes break the digest in the last line, so that it is mostly made to fit.
     let file = if input.len().is_multiple_of(8) { input.to_vec() } else { sealed(input) };
-    let exported = |file: &[u8]| {
-        let staged = stage(file).ok()?;
+    let written = |staged: &Staged| {
         let mut lines = Vec::new();
         let written = export(staged.store(), &Chosen::All, None, &mut |line| {
             lines.extend_from_slice(line);
             Ok(true)
         });
         written.expect("what was accepted is exported");
-        Some(lines)
+        lines
     };
-    if let Some(first) = exported(&file) {
-        let second = exported(&first).expect("what was exported is accepted");
-        assert!(first == second, "an export depends on more than its threads");
-        // As somebody else's it is reduced to something that is accepted too, or refused.
-        let staged = stage(&*first).expect("what was exported is accepted");
-        if staged.claimed(NOW_MS).is_ok() {
-            let mut lines = Vec::new();
-            let mut add = |line: &[u8]| {
-                lines.extend_from_slice(line);
-                Ok(true)
-            };
-            export(staged.store(), &Chosen::All, None, &mut add).expect("what was claimed is exported");
-            exported(&lines).expect("what was claimed is accepted");
-        }
+    let Ok(first) = stage(&*file).map(|staged| written(&staged)) else { return };
+    let staged = stage(&*first).expect("what was exported is accepted");
+    assert!(first == written(&staged), "an export depends on more than its threads");
+    // As somebody else's it is reduced to something that is accepted too, or refused.
+    if staged.claimed(NOW_MS).is_ok() {
+        let again = stage(&*written(&staged)).expect("what was claimed is accepted");
+        written(&again);
     }
 }
 

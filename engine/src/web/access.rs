@@ -4,7 +4,6 @@
 //! once, from the fragment of an address, which is never sent. The `Host` of each request must be one that no foreign name
 //! server can point here (DNS rebinding), and a write must come from this server's own pages.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
@@ -38,7 +37,6 @@ const SESSION: &str = "/api/v1/session";
 /// The variable with a token, in place of one that is drawn.
 pub const VARIABLE: &str = TOKEN_VARIABLE;
 
-const TOKEN_BYTES: usize = 32;
 const MIN_CHARS: usize = 16;
 const MAX_CHARS: usize = 256;
 
@@ -101,18 +99,11 @@ impl Token {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// A key that nobody can guess.
+/// A key that nobody can guess, in hexadecimal.
 pub(super) fn drawn() -> Result<String, Failure> {
-    let mut bytes = [0; TOKEN_BYTES];
+    let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| Failure::new(Code::TokenUnusable, error.to_string()))?;
-    Ok(hex(&bytes))
+    Ok(Digest(bytes).to_string())
 }
 
 fn unusable(file: &Path, what: impl std::fmt::Display) -> Failure {
@@ -123,21 +114,19 @@ fn unusable(file: &Path, what: impl std::fmt::Display) -> Failure {
 /// Lets requests pass that name a permitted host, come from a permitted origin if they change something, and, below
 /// `/api` and `/v1`, carry the token or a session.
 pub async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let admitted = admitted(&server, request.method(), request.uri(), request.headers());
-    if matches!(admitted, Ok(Admitted::Token | Admitted::Session(_)))
-        && let Some(place) = request.extensions().get::<Place>()
-    {
+    let ended = match admitted(&server, request.method(), request.uri(), request.headers()) {
+        Err(problem) => return problem.into_response(),
+        Ok(Admitted::Anybody) => return next.run(request).await,
+        Ok(Admitted::Token) => None,
+        Ok(Admitted::Session(ended)) => Some(ended),
+    };
+    if let Some(place) = request.extensions().get::<Place>() {
         place.is_settled();
     }
-    match admitted {
-        Err(problem) => problem.into_response(),
-        Ok(Admitted::Anybody | Admitted::Token) => next.run(request).await,
-        Ok(Admitted::Session(ended)) => {
-            let (head, body) = next.run(request).await.into_parts();
-            let body = body.into_data_stream().take_until(ended.cancelled_owned());
-            Response::from_parts(head, Body::from_stream(body))
-        }
-    }
+    let response = next.run(request).await;
+    let Some(ended) = ended else { return response };
+    let (head, body) = response.into_parts();
+    Response::from_parts(head, Body::from_stream(body.into_data_stream().take_until(ended.cancelled_owned())))
 }
 
 /// Why a request is answered.
