@@ -36,8 +36,29 @@ const LINES: [(bool, &str, &str); 24] = [
     (false, "by python", "python3 -c 'import os; os.system(\"git push\")'"),
 ];
 
+/// Lines in which a program that no list of runners knows starts a denied one, whose file the sandbox hides.
+const RUNNERS: [(bool, &str, &str); 8] = [
+    (true, "prlimit", "prlimit --nofile=64 {pusher}"),
+    (true, "setpriv", "setpriv --no-new-privs {pusher}"),
+    (true, "the loader", "{loader} {work}/bin/{pusher}"),
+    (true, "a restricted shell", "rbash -c \"{pusher}\""),
+    (true, "perl on each line", "perl -ne 'system \"{pusher}\"' /etc/passwd"),
+    (true, "sed", "sed \"1e {pusher}\" /etc/passwd"),
+    (true, "tar", "tar -cf out.tar --checkpoint=1 --checkpoint-action=\"exec={pusher}\" bin"),
+    (false, "split", "split -n 1 --filter=\"{pusher}\" /etc/passwd"),
+];
+
+/// The loader of dynamically linked programs.
+const LOADER: &str =
+    if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
+
 fn set_up(scene: &Scene<'_>, line: &str) {
-    scene.user("[grant]\ntools = [\"shell\"]\ndeny = [\"shell:git push*\"]\n");
+    scene.user("[grant]\ntools = [\"shell\"]\ndeny = [\"shell:git push*\", \"shell:pusher\"]\n");
+    let shell = fs::canonicalize("/bin/sh").unwrap();
+    let pusher = scene.file("bin/pusher", "");
+    fs::copy(shell, &pusher).unwrap();
+    executable(&pusher);
+    scene.file("push.sh", "echo x > {work}/pushed\n");
     scene.variable("PATH", "{work}/bin:/usr/local/bin:/usr/bin:/bin");
     executable(
         &scene.file(
@@ -58,11 +79,10 @@ fn calls(scene: &Scene<'_>, line: &str) {
 }
 
 pub fn attempts() -> Vec<Attempt> {
-    let of_line = |(is_named, how, line): (bool, &'static str, &'static str)| {
-        let name = format!("a denied command {how}");
-        let attempt = Attempt::of(name, is_named);
-        attempt
-            .set_up(move |scene| set_up(scene, line))
+    let of_line = |(is_named, name, line): (bool, String, String)| {
+        let (line, in_set_up, of_double) = (line.clone(), line.clone(), line);
+        Attempt::of(name, is_named)
+            .set_up(move |scene| set_up(scene, &in_set_up))
             .tried(move |scene| {
                 scene.trust(&["w"]);
                 // What is not denied runs, or what is would show nothing.
@@ -72,16 +92,25 @@ pub fn attempts() -> Vec<Attempt> {
                     println!("skipped: programs do not run in the sandbox here, as {:?}", scene.who);
                     return;
                 }
-                calls(scene, line);
+                calls(scene, &line);
                 scene.run(&["run", "w", "--offline"]).exits(0);
                 assert!(!scene.work().join("pushed").exists(), "it was pushed");
             })
             .double(move |scene| {
                 let mut shell = Command::new("sh");
-                shell.args(["-c", &scene.filled(line)]).current_dir(scene.work()).env_clear().envs(scene.variables());
+                shell
+                    .args(["-c", &scene.filled(&of_double)])
+                    .current_dir(scene.work())
+                    .env_clear()
+                    .envs(scene.variables());
                 let _ = shell.stdout(Stdio::null()).stderr(Stdio::null()).status();
                 fs::exists(scene.work().join("pushed")).unwrap()
             })
     };
-    LINES.into_iter().map(of_line).collect()
+    let runners = RUNNERS.map(|(is_named, how, line)| {
+        let line = line.replace("{pusher}", "pusher {work}/push.sh").replace("{loader}", LOADER);
+        (is_named, format!("a denied program by {how}"), line)
+    });
+    let lines = LINES.map(|(is_named, how, line)| (is_named, format!("a denied command {how}"), line.to_owned()));
+    lines.into_iter().chain(runners).map(of_line).collect()
 }

@@ -40,7 +40,7 @@ mod binary;
 use attempt::Attempt;
 
 /// Attempts that there must be, and how many of them in shapes that nobody had named before.
-const LEAST: (usize, usize) = (370, 278);
+const LEAST: (usize, usize) = (378, 279);
 
 fn families() -> Vec<(&'static str, Vec<Attempt>)> {
     vec![

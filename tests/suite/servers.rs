@@ -159,18 +159,37 @@ fn a_server_that_cannot_be_used_is_missed_with_its_reason() {
 }
 
 #[test]
+fn a_sandboxed_server_reads_its_own_script_and_cannot_change_it() {
+    let office = Office::new("sh");
+    let tampering = SERVER.replace("$(cat description)", "$(cat servers/part; echo x > servers/part && echo tampered)");
+    office.0.file("servers/docs.sh", tampering.replace(">> calls", ">> /dev/null"));
+    office.0.file("servers/part", "Read.");
+    office.0.file("other/other.sh", SERVER);
+    let of_other = "[mcp.other]\ncommand = \"sh\"\nargs = [\"other/other.sh\"]\n";
+    let sandboxed = "command = \"sh\"\nargs = [\"servers/docs.sh\"]\ncwd = \"workspace\"\nsandbox = {}\n";
+    office.settings(&format!("{sandboxed}{of_other}"));
+    let shown = office.run(&["trust", "--server", "docs", "--json"]).event("trust");
+    assert!(shown.to_string().contains("Read."), "{shown}");
+    assert!(!shown.to_string().contains("tampered"), "{shown}");
+    office.0.file("servers/docs.sh", SERVER.replace("description", "other/other.sh"));
+    office.settings(&format!("{sandboxed}{of_other}"));
+    let shown = office.run(&["trust", "--server", "docs", "--json"]).event("trust");
+    assert!(!shown.to_string().contains("while"), "it read another's script: {shown}");
+}
+
+#[test]
 fn no_key_of_a_server_is_shown_or_stored() {
     let office = Office::new("sh");
-    let secret = "sk-very-secret-value-0815";
-    office.0.file("server.sh", SERVER.replace("\"text\":\"echoed\"", "\"text\":\"token '\"$DOCS_TOKEN\"'\""));
+    let (secret, positional) = ("sk-very-secret-value-0815", "sk-positional-4711-0815");
+    office.0.file("server.sh", SERVER.replace("\"text\":\"echoed\"", "\"text\":\"token '\"$DOCS_TOKEN $1\"'\""));
     office.settings(&format!(
-        "command = \"sh\"\nargs = [\"server.sh\"]\ncwd = \"workspace\"\nenv = {{ DOCS_TOKEN = \"{secret}\" }}\n"
+        "command = \"sh\"\nargs = [\"server.sh\", \"{positional}\"]\ncwd = \"workspace\"\nenv = {{ DOCS_TOKEN = \"{secret}\" }}\n"
     ));
     office.pin();
     let run = office.run(&["run", "ask", "--offline", "--json"]).exits(0);
     let shown = office.run(&["show", "last", "--json"]).exits(0);
-    assert!(shown.text().contains("token [redacted:DOCS_TOKEN]"), "{}", shown.text());
-    assert!(!run.text().contains(secret) && !shown.text().contains(secret));
+    assert!(shown.text().contains("token [redacted:DOCS_TOKEN] [redacted:ARGUMENT]"), "{}", shown.text());
+    assert!([secret, positional].iter().all(|key| !run.text().contains(key) && !shown.text().contains(key)));
     let mut files = vec![office.0.store(), office.0.home()];
     while let Some(path) = files.pop() {
         if path.is_dir() {

@@ -18,6 +18,6 @@ pub mod process;
 mod protected;
 mod repository;
 
-pub use credentials::CREDENTIALS;
+pub use credentials::{CREDENTIALS, key_files};
 pub use objects::reached;
 pub use protected::{Kept, PROTECTED, Protected, Protection, protected};

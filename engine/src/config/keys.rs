@@ -19,6 +19,28 @@ const ASKS_FOR_ONE: &str = "ASKPASS";
 /// The shortest value that looks like a key regardless of its name.
 const KEY_LIKE_BYTES: usize = 12;
 
+/// How keys of common services begin.
+const BEGINNINGS: [&str; 15] = [
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "AKIA",
+    "AIza",
+];
+
+/// The shortest run of letters and digits that is no word, model or version.
+const RANDOM_BYTES: usize = 16;
+
 /// Options whose value is program text, which a person must see before agreeing.
 const PROGRAM_TEXTS: [&str; 6] = ["-c", "-e", "-m", "--eval", "--exec", "--command"];
 
@@ -56,6 +78,14 @@ fn looks_like_a_key(value: &str) -> bool {
         letters += usize::from(c.is_ascii_alphabetic());
     }
     value.len() >= KEY_LIKE_BYTES && value.chars().all(is_part) && digits > 1 && letters > 1
+}
+
+/// Whether an argument is a key by its look alone, without an option that says so.
+fn is_bare_key(word: &str) -> bool {
+    let is_random = |run: &str| run.len() >= RANDOM_BYTES && looks_like_a_key(run);
+    looks_like_a_key(word)
+        && (BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
+            || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random))
 }
 
 /// The value of a variable in displayable form. Only what can only be a key is masked: a command or a path under such
@@ -110,6 +140,10 @@ pub fn in_words(words: &[String]) -> Vec<Secret> {
     };
     let places = places(words).into_iter();
     let mut found: Vec<Secret> = places.map(|(at, before, value)| Secret { name: name(at, &before), value }).collect();
+    // Shown, because nothing says that they are keys; but a server may echo them.
+    let bare = words.iter().filter(|word| is_bare_key(word) && !found.iter().any(|key| key.value == **word));
+    let bare: Vec<Secret> = bare.map(|key| Secret { name: "ARGUMENT".to_owned(), value: key.clone() }).collect();
+    found.extend(bare);
     // The text of a program is shown whole, but a server may echo it.
     let texts = words.windows(2).filter_map(|pair| match pair {
         [option, text] if PROGRAM_TEXTS.contains(&option.as_str()) => Some(text),
@@ -239,6 +273,12 @@ mod tests {
         let shown = masked_words(&command).join(" ");
         assert!(["abc", "def", "ghi", "jkl"].iter().all(|key| !shown.contains(key)), "{shown}");
         assert!(shown.contains("--port 80") && shown.contains("--verbose"), "{shown}");
+
+        let bare = words(
+            "serve|sk-live-4711-0815|a1b2c3d4e5f6a7b8c9|gpt-4o-mini-2024-07-18|123e4567-e89b-12d3-a456-426614174000|--all",
+        );
+        let found: Vec<String> = in_words(&bare).into_iter().map(|key| key.value).collect();
+        assert_eq!(found, ["sk-live-4711-0815", "a1b2c3d4e5f6a7b8c9"]);
 
         let program =
             words("sh|-c|MODE=a1b2c3d4e5f6 TOKEN='t0k3n-0815-4711'; exec x --api-key k3y0123456789 --session live");

@@ -126,6 +126,17 @@ impl Rule {
         self.only == Only::All
     }
 
+    /// The program that a rule of every role covers in each of its calls by `shell`.
+    pub fn program(&self) -> Option<&str> {
+        match (&self.role, &self.only) {
+            (None, Only::Words(words)) => match words.as_slice() {
+                [program] if !program.contains(['*', '/']) => Some(program),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it covers a call of its tool, or may cover it.
     pub fn may_cover(&self, call: &ToolCall) -> bool {
         self.covers(call).unwrap_or(true)

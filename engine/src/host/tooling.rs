@@ -12,7 +12,7 @@ use rondo_agent_kit::redact;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
-use rondo_agent_kit::sandbox::{CREDENTIALS, protected, reached};
+use rondo_agent_kit::sandbox::{CREDENTIALS, key_files, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
@@ -24,7 +24,7 @@ use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::grant::Grants;
+use crate::grant::{Grants, Rule};
 use crate::hook::HookProgram;
 use crate::trust::{Records, server_key};
 
@@ -40,8 +40,8 @@ pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
 pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
     let program = |(name, hook): (&String, &config::HookProgram)| {
         let processes = match &hook.sandbox {
-            Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), sandbox, settings)?),
-            None => confined(settings, hidden(settings))?,
+            Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), &hook.argv, sandbox, settings)?),
+            None => confined(settings, hidden(settings, &[]))?,
         };
         let program = HookProgram {
             argv: hook.argv.clone(),
@@ -83,7 +83,7 @@ fn process_settings(
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, read),
         write: granted_paths(settings, write),
-        hidden: hidden(settings),
+        hidden: hidden(settings, &[]),
         read_only: read_only(settings),
         protected: protected_names(settings),
         ceilings: Limits {
@@ -99,6 +99,31 @@ fn process_settings(
 
 fn launcher() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::new(Code::InternalFault, format!("this program's file: {error}")))
+}
+
+/// The sandbox of `shell`: without the programs that it is denied by name.
+fn of_shell(settings: &Settings, processes: &Arc<Processes>) -> Result<Arc<Processes>, Failure> {
+    let denied = denied_programs(settings);
+    if denied.is_empty() {
+        return Ok(Arc::clone(processes));
+    }
+    confined(settings, hidden_from_tools(settings).into_iter().chain(denied).collect())
+}
+
+/// The files of denied programs. A link to a program of another name (busybox, `sh`) is left: hiding that file would
+/// hide other programs with it.
+fn denied_programs(settings: &Settings) -> Vec<PathBuf> {
+    let path = settings.environment.get("PATH").map_or("", String::as_str);
+    let file_of = |folder: PathBuf, name: &str| {
+        let file = folder.join(name).canonicalize().ok().filter(|file| file.is_file())?;
+        file.file_name()?.to_str()?.starts_with(name).then_some(file)
+    };
+    let rules = settings.grant.deny.iter().filter_map(|text| text.parse::<Rule>().ok());
+    let denied: Vec<String> = rules.filter_map(|rule| rule.program().map(str::to_owned)).collect();
+    let files = |name: &String| -> Vec<PathBuf> {
+        std::env::split_paths(path).filter_map(|folder| file_of(folder, name)).collect()
+    };
+    denied.iter().flat_map(files).collect()
 }
 
 /// The tools available without a server: rondo's own, and programs.
@@ -118,7 +143,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     let (gate, gates) = gates(&grant.hosts).map_err(|error| refused(format!("[grant] hosts: {error}")))?;
     let workspace = Arc::new(workspace);
     let mut all = file_tools(&workspace);
-    all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
+    all.push(Arc::new(Typed::new(Shell::new(of_shell(settings, &processes)?))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
     for (name, tool) in &settings.tools {
         all.push(Arc::new(program(name, tool, (settings, &processes))?));
@@ -265,7 +290,7 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
                 sandbox: mcp
                     .sandbox
                     .as_ref()
-                    .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), sandbox, settings))
+                    .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), &mcp.words(), sandbox, settings))
                     .transpose()?,
                 pinned: consent::pinned(settings, &mcp.words()),
                 launcher: Some(launcher()?),
@@ -288,9 +313,14 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
     Ok(server)
 }
 
-/// The sandbox of one program, with the paths that its table names.
-fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
-    let processes = Processes::new(process_settings(settings, Some(&sandbox.read), Some(&sandbox.write))?);
+/// The sandbox of one program, with the paths that its table names, and its own script to read.
+fn sandboxed(of: &str, argv: &[String], sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
+    let own: Vec<PathBuf> = scripts(argv.iter(), &settings.workspace).collect();
+    let mut process_settings = process_settings(settings, Some(&sandbox.read), Some(&sandbox.write))?;
+    process_settings.hidden = hidden(settings, &own);
+    process_settings.read_only.extend(own.iter().cloned());
+    process_settings.read.extend(own);
+    let processes = Processes::new(process_settings);
     if sandbox.hosts.is_empty() {
         return Ok(processes);
     }
@@ -386,7 +416,11 @@ fn program(
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
         Some(ToolSchema::File(file)) => Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?),
     };
-    let pinned = consent::pinned(settings, &tool.argv);
+    let schema_file = match &tool.schema {
+        Some(ToolSchema::File(file)) => Some(file),
+        _ => None,
+    };
+    let pinned = consent::pinned(settings, tool.argv.iter().chain(schema_file));
     let program_settings = ProgramSettings { pinned, ..program::settings(name, tool, schema) };
     Program::new(program_settings, Arc::clone(processes))
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
@@ -462,13 +496,17 @@ fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
     let writable = writable(settings);
     let is_writable = |path: &PathBuf| writable.iter().any(|folder| path.starts_with(folder));
     let words = hooks.values().flat_map(|hook| &hook.argv);
-    let code = files_among(words, workspace).map(|file| closed_with(file, workspace));
-    hidden(settings).into_iter().chain(code.filter(is_writable)).collect()
+    hidden(settings, &[]).into_iter().chain(scripts(words, workspace).filter(is_writable)).collect()
 }
 
 fn writable(settings: &Settings) -> Vec<PathBuf> {
     let written = granted_paths(settings, settings.grant.write.as_deref());
     written.iter().map(|path| settings.workspace.join(path)).collect()
+}
+
+/// The scripts that words of a command name, each [with what it loads](closed_with).
+fn scripts<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path) -> impl Iterator<Item = PathBuf> {
+    files_among(words, workspace).map(|file| closed_with(file, workspace))
 }
 
 /// The path to hide with a script: its folder, from which it loads its other parts, unless that is the workspace.
@@ -505,8 +543,9 @@ fn files_among<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path)
     words.map(move |word| workspace.join(word)).filter(|path| path.is_file())
 }
 
-/// What no program and no tool may access: rondo's data, and the files that define permissions.
-fn hidden(settings: &Settings) -> Vec<PathBuf> {
+/// What no program and no tool may access: rondo's data, keys, the files that define permissions, and the scripts of
+/// servers but `own`.
+fn hidden(settings: &Settings, own: &[PathBuf]) -> Vec<PathBuf> {
     let Settings { workspace, .. } = settings;
     let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
     // This binary starts programs and servers outside every sandbox, and so do servers in the operator's settings:
@@ -517,18 +556,20 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
         _ => None,
     });
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
-    let servers = files_among(servers, workspace).map(|file| closed_with(file, workspace));
+    let servers = scripts(servers, workspace).filter(|script| !own.contains(script));
     let Settings { file, user_file, secret_file, .. } = settings;
     let fixed = [Some(settings.store.value.clone()), file.clone(), user_file.clone(), secret_file.clone(), trust, this];
     let fixed = fixed.into_iter().flatten();
     let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
     let home = settings.environment.get("HOME");
-    let keys = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
+    let listed = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
     // Paths without a grant need not be hidden: the less is masked, the more of the system programs keep.
     let granted = [settings.grant.read.as_deref(), settings.grant.write.as_deref()];
     let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| granted_paths(settings, list)).collect();
     let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
-    reached(in_workspace.chain(keys), &granted)
+    let home_is_reached = |home: &&String| !reached([PathBuf::from(home)].into_iter(), &granted).is_empty();
+    let found = home.filter(home_is_reached).map(|home| key_files(Path::new(home))).unwrap_or_default();
+    reached(in_workspace.chain(listed).chain(found), &granted)
 }
 
 /// The tools that roles of a workflow and of its children name, with the roles.

@@ -33,6 +33,11 @@ pub(super) fn command(plan: &Plan) -> io::Result<Command> {
     let mut bind = |verb: &str, from: &Path, to: &Path| {
         command.arg(verb).arg(from).arg(to);
     };
+    // The new /dev covers them.
+    let read = plan.read.iter().chain([&plan.workspace]).filter_map(|path| path.canonicalize().ok());
+    for path in read.filter(|path| path.starts_with("/dev/shm")) {
+        bind("--ro-bind", &path, &path);
+    }
     for path in mounts::writable(plan) {
         bind("--bind", &path, &path);
     }
