@@ -141,6 +141,6 @@ pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;
 pub use local::{
-    Answerer, Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, Resumed,
-    RunConfig, Stopper, ThreadHandle,
+    Answerer, Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, RaisedLimit,
+    RaisedLimits, Resumed, RunConfig, Stopper, ThreadHandle,
 };

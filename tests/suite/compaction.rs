@@ -96,7 +96,7 @@ async fn run(text: &str, summary: &str, waits_at: Option<usize>) -> Ran {
         while waits_at.is_none_or(|at| waits.lock().unwrap().len() <= at) {
             tokio::task::yield_now().await;
         }
-        stopper.stop();
+        stopper.stop_at_once();
     });
     let (_, ended) = follow(handle).await;
     stops.abort();

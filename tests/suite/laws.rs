@@ -138,7 +138,7 @@ async fn one_effect() {
         handle.events.recv().await;
         tokio::task::yield_now().await;
     }
-    handle.stopper.stop();
+    handle.stopper.stop_at_once();
     follow(handle).await;
     assert_eq!(*asked.lock().unwrap(), [("a".to_owned(), 0), ("a".to_owned(), 1)]);
 

@@ -23,6 +23,7 @@ mod from_threads;
 mod frozen;
 mod grants;
 mod hooks;
+mod kept;
 mod kill;
 mod lanes;
 mod large_replies;

@@ -196,7 +196,7 @@ async fn interrupted(in_doubt: Option<InDoubt>) -> (Ended, usize, Vec<String>, V
     while effects.load(Ordering::SeqCst) == 0 {
         handle.events.recv().await;
     }
-    handle.stopper.stop();
+    handle.stopper.stop_at_once();
     follow(handle).await;
     let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(run_config(in_doubt))).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };

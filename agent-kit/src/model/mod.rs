@@ -30,11 +30,20 @@ pub trait Model: Send + Sync {
     /// # Cancel safety
     /// Dropping the future closes the connection; no state of the attempt remains.
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a>;
+
+    /// Whether an attempt costs something, so that a run that stops lets it end.
+    fn is_paid(&self) -> bool {
+        true
+    }
 }
 
 impl<M: Model + ?Sized> Model for Arc<M> {
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         (**self).complete(call, deltas)
+    }
+
+    fn is_paid(&self) -> bool {
+        (**self).is_paid()
     }
 }
 

@@ -93,6 +93,10 @@ impl Scripted {
 }
 
 impl Model for Scripted {
+    fn is_paid(&self) -> bool {
+        false
+    }
+
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
             let reply = self.play(&call.site, call.ordinal).await?;

@@ -24,7 +24,7 @@ pub struct Signals {
 impl Signals {
     /// Starts listening. Must be called within a runtime.
     pub fn listen() -> Result<Self, Failure> {
-        Self::start("\nstopping; once more stops at once\n")
+        Self::start("\nstopping; calls in flight have 7 s to end; once more stops at once\n")
     }
 
     /// Like [`listen`](Self::listen), for a verb that only reads and has nothing to bring to an end.

@@ -140,18 +140,23 @@ async fn begin(
 
 /// Passes on the child's events until its run ends. Stops it with the visit, and for good if only this lane ends.
 async fn follow(parts: &Parts, context: &VisitContext<'_>, mut handle: ThreadHandle) -> Ended {
-    let mut is_stopping = false;
+    let (mut is_draining, mut is_stopping) = (false, false);
     loop {
         tokio::select! {
             event = handle.events.recv() => match event {
                 Some(event) => parts.sink.pass_on_of_child(event),
                 None => break,
             },
-            () = context.cancel.cancelled(), if !is_stopping => {
+            () = context.stop.drain.cancelled(), if !is_draining => {
+                is_draining = true;
+                handle.stopper.stop_as(StopKind::Draining);
+            }
+            () = context.stop.cancel.cancelled(), if !is_stopping => {
                 is_stopping = true;
-                let is_whole_run = parts.stopper.cancel.is_cancelled();
-                let is_for_good = !is_whole_run || parts.stopper.kind() == StopKind::ForGood;
-                if is_for_good { handle.stopper.cancel() } else { handle.stopper.stop() }
+                let kind = parts.stopper.kind();
+                let is_lane_alone = kind < StopKind::Resumable && !context.stop.drain.is_cancelled();
+                let is_for_good = is_lane_alone || kind == StopKind::ForGood;
+                if is_for_good { handle.stopper.cancel() } else { handle.stopper.stop_at_once() }
             }
         }
     }

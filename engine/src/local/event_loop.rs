@@ -20,6 +20,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Followed, Transcript};
 use rondo_protocol::workflow::Workflow;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::answering::not_open;
@@ -29,8 +30,8 @@ use super::forms::{self, PersonAnswer, PersonSaid};
 use super::mend::Mender;
 use super::reply_memory::Reservation;
 use super::sink::Sink;
-use super::stop::cancelled;
-use super::thread_handle::Stopper;
+use super::stop::{VisitStop, cancelled};
+use super::thread_handle::{DRAIN, StopKind, Stopper};
 use super::visit::store_fault;
 use super::{Engine, RunConfig};
 use crate::conversation::{Conversations, Steps};
@@ -122,6 +123,7 @@ impl Run {
             parts: &parts,
             machine: Arc::new(Mutex::new(machine)),
             conversations: Mutex::default(),
+            drain: CancellationToken::new(),
             lanes: Mutex::default(),
             stored: Mutex::new(Stored { row, origin }),
             stored_heads: Mutex::default(),
@@ -146,6 +148,8 @@ struct Driver<'a> {
     steps: Steps<'a>,
     machine: Arc<Mutex<Machine>>,
     conversations: Mutex<Conversations>,
+    /// Lets visits begin no further call.
+    drain: CancellationToken,
     /// Stops the visit of a lane.
     lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
     stored: Mutex<Stored>,
@@ -205,6 +209,8 @@ struct RunState<'a> {
     /// Lanes whose form was reported since the run began.
     announced: BTreeSet<LanePath>,
     stop: Option<Fault>,
+    /// When what is in flight is broken off, since the run was told to stop.
+    break_off_at: Option<Instant>,
     finish: Option<Ending>,
 }
 
@@ -224,8 +230,10 @@ impl<'a> Driver<'a> {
             // The form that is about to be answered is not asked for again.
             announced: lock(&self.answer).iter().map(|answer| answer.visit.lane.clone()).collect(),
             stop: None,
+            break_off_at: None,
             finish: None,
         };
+        let mut told = self.parts.stopper.told();
         loop {
             self.carry_out(&mut run).await;
             if let Some(ending) = run.finish.take() {
@@ -290,7 +298,19 @@ impl<'a> Driver<'a> {
                         run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
                     }
                 },
-                () = self.parts.stopper.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
+                Ok(()) = told.changed() => {
+                    let told = *told.borrow_and_update();
+                    if told != StopKind::Going {
+                        self.stop(&mut run, cancelled());
+                    }
+                    if told == StopKind::Resumable {
+                        run.break_off_at.get_or_insert_with(|| Instant::now() + DRAIN);
+                    }
+                }
+                () = until(run.break_off_at), if run.break_off_at.is_some() => {
+                    run.break_off_at = None;
+                    self.parts.stopper.cancel.cancel();
+                }
                 () = self.until_expiry(&run.forms), if !run.forms.is_empty() && run.stop.is_none() => {}
             }
         }
@@ -314,7 +334,8 @@ impl<'a> Driver<'a> {
                 Action::Visit(visit) if run.stop.is_none() => {
                     let cancel = self.parts.stopper.cancel.child_token();
                     lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
-                    run.visits.push(Box::pin(self.visit(*visit, cancel)));
+                    let stop = VisitStop { drain: self.drain.child_token(), cancel };
+                    run.visits.push(Box::pin(self.visit(*visit, stop)));
                 }
                 Action::Visit(_) => {}
                 Action::CancelLane(lane) => {
@@ -352,16 +373,25 @@ impl<'a> Driver<'a> {
         (lane, VisitOutcome::of(end))
     }
 
-    /// Stops every visit; the first reason counts.
+    /// Stops every visit; the first reason counts. Calls in flight run to their end, because they are paid for, unless
+    /// their results could not be stored.
     fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
-        if run.stop.is_none() {
-            run.stop = Some(fault);
+        self.drain.cancel();
+        if fault.class == FaultClass::Store {
             lock(&self.lanes).values().for_each(CancellationToken::cancel);
         }
+        run.stop.get_or_insert(fault);
     }
 
     fn on(&self, input: Input) -> Vec<Action> {
         lock(&self.machine).on(input, self.parts.env.elapsed_ms(), &self.steps)
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => future::pending().await,
     }
 }
 

@@ -369,6 +369,15 @@ impl Journal {
         }
     }
 
+    /// Every record that is not written yet, for a visit that no step follows.
+    ///
+    /// # Errors
+    /// Those of [`take_pending`](Self::take_pending).
+    pub(super) fn take_rest(&mut self, lane: &LanePath) -> Result<Vec<JournalRecord>, store::Error> {
+        self.must_sync = !self.pending.is_empty();
+        self.take_pending(lane)
+    }
+
     /// The records to write and sync now. Results of repeatable tools wait for the next record that must be synced.
     /// What the step's own commit stores is never written.
     ///

@@ -17,11 +17,13 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::object::{AnsweredBy, Head, Note, Request, Usage};
 use rondo_protocol::{Digest, Value, canonical};
+use tokio_util::sync::CancellationToken;
 
 use super::journal::{JournaledObject, ModelRecord, Record};
 use super::reply_memory::Reservation;
 use super::retry::{self, Deadline};
 use super::sink::Sink;
+use super::stop::cancelled;
 use super::tool_calls::ToolRunner;
 use super::visit::{ModelContext, Object, VisitContext, redact, visit_of, wrong_kind};
 use crate::models::ResolvedModel;
@@ -235,7 +237,9 @@ impl<'a> VisitEffects<'a> {
         let AttemptResult { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
             Err(fault) => {
-                self.tool_runner.journal.add(Record::Failed { attempts, answer: None });
+                if attempts > 0 {
+                    self.tool_runner.journal.add(Record::Failed { attempts, answer: None });
+                }
                 return Err(fault);
             }
         };
@@ -294,6 +298,7 @@ impl<'a> VisitEffects<'a> {
             if !self.context.store.has_room() {
                 return Err(self.context.mender.with_hint(full()));
             }
+            self.context.stop.check()?;
             let wanted = wanted(&call, resolved);
             // So may the model, before it says anything.
             self.context.memory.lock().await.release();
@@ -301,10 +306,13 @@ impl<'a> VisitEffects<'a> {
             let admitted = account.admit(&wanted)?;
             self.attempts += 1;
             let was_reached = AtomicBool::new(false);
+            let drain = &self.context.stop.drain;
             let made = tokio::select! {
                 biased;
                 made = self.attempt(call.clone(), head, resolved, &was_reached) => made,
                 fault = deadline.passed() => Err(fault),
+                () = drain.cancelled(), if !resolved.provider.is_paid() => Err(cancelled()),
+                () = before(&was_reached, drain) => Err(cancelled()),
             };
             let settled = made.as_ref().ok().map(|made| (made.answer.usage, made.answer.cost_usd));
             let (usage, cost_usd) = settled.unwrap_or_default();
@@ -313,9 +321,10 @@ impl<'a> VisitEffects<'a> {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
             };
-            if fault.class == FaultClass::ScriptEnd || !was_reached.into_inner() {
-                // The script was not used: either it has ended, and the entry that its author adds answers the resumed
-                // run, or the call got no further than a hook.
+            let is_unused = matches!(fault.class, FaultClass::ScriptEnd | FaultClass::Cancelled);
+            if is_unused || !was_reached.into_inner() {
+                // The script was not used: it has ended, and the entry that its author adds answers the resumed run; or
+                // the call was broken off, or got no further than a hook.
                 self.attempts -= 1;
             }
             let passed = deadline.left() == Duration::ZERO;
@@ -351,7 +360,10 @@ impl<'a> VisitEffects<'a> {
             attempt = attempt.saturating_add(1);
             // Even no time at all would be up to a millisecond.
             if !wait.is_zero() {
-                tokio::time::sleep(wait).await;
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = self.context.stop.drain.cancelled() => {}
+                }
             }
         }
     }
@@ -428,6 +440,14 @@ impl<'a> VisitEffects<'a> {
         self.objects.push((Kind::Request, request, canonical::to_bytes(&rewritten).map_err(object)?));
         (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
         Ok(())
+    }
+}
+
+/// Waits for the end of a call that no hook has let through to its provider by the time that no call may begin.
+async fn before(was_reached: &AtomicBool, drain: &CancellationToken) {
+    drain.cancelled().await;
+    if was_reached.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 

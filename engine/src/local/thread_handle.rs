@@ -1,12 +1,14 @@
 //! Threads that run in this process, and how to stop them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -43,31 +45,48 @@ impl Running {
     }
 }
 
-/// How a run stops when it is told to.
+/// How a run stops when it is told to. The strongest counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StopKind {
-    /// The thread can be resumed.
+    /// It was not told to.
     #[default]
+    Going,
+    /// No call begins any more, and those in flight run to their end. The thread can be resumed.
+    Draining,
+    /// The same, but what is still in flight after [`DRAIN`] is broken off.
     Resumable,
+    /// Everything is broken off now. The thread can be resumed.
+    AtOnce,
     /// The thread ends.
     ForGood,
     /// Another process has taken the thread over: this one writes nothing more.
     Abandon,
 }
 
+/// How long calls in flight have to end once a run was told to stop. A tool with an effect gets a little more, and the
+/// process ends after ten seconds.
+pub(super) const DRAIN: Duration = Duration::from_secs(7);
+
 /// Stops a running thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stopper {
+    /// Breaks everything off.
     pub(super) cancel: CancellationToken,
-    kind: Arc<Mutex<StopKind>>,
+    told: watch::Sender<StopKind>,
     /// Cancelled when the run has ended.
     pub(super) ended: CancellationToken,
 }
 
 impl Stopper {
-    /// Stops the run; the thread can be resumed.
+    /// Stops the run; the thread can be resumed. Calls in flight have seven seconds to end, so that what is paid for is
+    /// kept; no other begins.
     pub fn stop(&self) {
         self.stop_as(StopKind::Resumable);
+    }
+
+    /// Stops the run at once; the thread can be resumed. Model calls in flight are lost.
+    pub fn stop_at_once(&self) {
+        self.stop_as(StopKind::AtOnce);
     }
 
     /// Ends the thread for good.
@@ -77,14 +96,21 @@ impl Stopper {
 
     /// How the run stops: the strongest of what it was told.
     pub(super) fn kind(&self) -> StopKind {
-        *self.kind.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.told.borrow()
     }
 
-    fn stop_as(&self, kind: StopKind) {
-        let mut told = self.kind.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = kind.max(*told);
-        drop(told);
-        self.cancel.cancel();
+    /// What the run is told from now on.
+    pub(super) fn told(&self) -> watch::Receiver<StopKind> {
+        let mut told = self.told.subscribe();
+        told.mark_changed();
+        told
+    }
+
+    pub(super) fn stop_as(&self, kind: StopKind) {
+        self.told.send_modify(|told| *told = kind.max(*told));
+        if kind >= StopKind::AtOnce {
+            self.cancel.cancel();
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 //! Law `one_effect`, for tools with effects: an intent is synced before the tool is reached, and the result before its
 //! event is emitted. An intent without a result is *in doubt*; a policy then decides, never a guess.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
@@ -19,6 +21,7 @@ use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
 use super::forms;
 use super::journal::{Decided, Journal, JournalPart, JournaledCall, Record, ToolRecord};
+use super::stop::cancelled;
 use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 
@@ -99,7 +102,7 @@ impl<'a> ToolRunner<'a> {
             self.journal.end_compaction();
         }
         let unwritten = if result.is_err() || is_compaction {
-            self.journal.take_pending(&site.lane).unwrap_or_default()
+            self.journal.take_rest(&site.lane).unwrap_or_default()
         } else {
             Vec::new()
         };
@@ -142,6 +145,9 @@ impl<'a> ToolRunner<'a> {
             }
             replies.push(kept);
         }
+        if !open.is_empty() {
+            self.context.stop.check()?;
+        }
         for call in open.iter().filter(|call| !call.effect.is_repeatable()) {
             let (position, id, tool) = (call.site.position, call.id.clone(), call.name.clone());
             self.journal.add(Record::Intent { position, id, tool });
@@ -153,23 +159,31 @@ impl<'a> ToolRunner<'a> {
         // Held until their results are written.
         let changing = open.iter().any(|call| !call.effect.is_repeatable());
         let effect = changing.then(|| context.hook_notes.effect());
-        let made = join_all(open.iter().map(|call| make(context, call))).await;
-        let mut performed = Vec::with_capacity(open.len());
-        for (call, made) in open.iter().zip(made) {
-            let made = match made {
-                Ok(made) => made,
+        // Each result is journaled as it comes, so that neither a fault beside it nor the end of the run loses it.
+        let calls = open.iter().map(|call| async move { (call, make(context, call).await) });
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let mut performed: BTreeMap<u32, Performed> = BTreeMap::new();
+        let mut faults: BTreeMap<u32, Fault> = BTreeMap::new();
+        while let Some((call, made)) = calls.next().await {
+            let position = call.site.position;
+            match made {
+                Ok(made) => {
+                    performed.insert(position, self.made(call, made).await?);
+                }
                 Err(FailedCall { fault, was_reached }) => {
                     if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
                         // A call that was denied, or got no further than a hook, had no effect.
-                        self.journal.add(Record::Unmade { position: call.site.position });
+                        self.journal.add(Record::Unmade { position });
                     }
-                    return Err(fault);
+                    faults.insert(position, fault);
                 }
-            };
-            performed.push(self.made(call, made).await?);
+            }
         }
         drop(effect);
-        let mut performed = performed.into_iter();
+        if let Some((_, fault)) = faults.pop_first() {
+            return Err(fault);
+        }
+        let mut performed = performed.into_values();
         // There is a reply for each open call.
         Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
     }
@@ -247,7 +261,10 @@ impl<'a> ToolRunner<'a> {
         };
         let is_wanted = {
             let _waiting = self.context.waits.begin();
-            approver.approve(call).await?
+            tokio::select! {
+                is_wanted = approver.approve(call) => is_wanted?,
+                () = self.context.stop.drain.cancelled() => return Err(cancelled()),
+            }
         };
         let decision = Decided { is_allowed: is_wanted, why: String::new(), person: String::new() };
         Ok(self.decided(call, &decision, is_in_doubt))

@@ -19,7 +19,6 @@ use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
 use rondo_protocol::{Digest, Value};
-use tokio_util::sync::CancellationToken;
 
 use super::account::Account;
 use super::hook_notes::HookNotes;
@@ -29,7 +28,7 @@ use super::model_calls::{VisitEffects, no_head};
 use super::reply_memory::Reservation;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
-use super::stop::until_stopped;
+use super::stop::{VisitStop, until_stopped};
 use super::tool_calls::{ToolRunner, Tooling};
 use crate::env::Env;
 use crate::hook::CallPath;
@@ -48,7 +47,7 @@ pub(super) struct VisitContext<'a> {
     pub(super) hook_notes: &'a HookNotes,
     /// Removes keys and an author's patterns from models' answers.
     pub(super) redactor: &'a Redactor,
-    pub(super) cancel: &'a CancellationToken,
+    pub(super) stop: VisitStop,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
     /// The part of that journal which belongs to this visit.

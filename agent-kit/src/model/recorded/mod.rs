@@ -45,6 +45,10 @@ impl Recorded {
 }
 
 impl Model for Recorded {
+    fn is_paid(&self) -> bool {
+        false
+    }
+
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(async move {
             let Some(take) = self.cassette.find(call) else {

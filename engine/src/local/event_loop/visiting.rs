@@ -14,7 +14,6 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
 use rondo_protocol::{Digest, Value};
-use tokio_util::sync::CancellationToken;
 
 use super::super::RunConfig;
 use super::super::child;
@@ -24,7 +23,7 @@ use super::super::hook_notes::HookNotes;
 use super::super::journal::{Decided, JournalPart};
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
-use super::super::stop::cancelled;
+use super::super::stop::{VisitStop, cancelled};
 use super::super::tool_calls::Tooling;
 use super::super::tool_role;
 use super::super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult, store_fault};
@@ -63,11 +62,11 @@ impl AwayPerson for Away<'_, '_> {
 }
 
 impl Driver<'_> {
-    pub(super) async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitOutcome) {
+    pub(super) async fn visit(&self, visit: Visit, stop: VisitStop) -> (LanePath, VisitOutcome) {
         let lane = visit.lane.clone();
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
-        let visited = self.visited(visit, &cancel, &waits).await;
+        let visited = self.visited(visit, &stop, &waits).await;
         let visited = visited.unwrap_or_else(|fault| {
             let (note, objects) = (Note::default(), Vec::new());
             VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
@@ -81,14 +80,14 @@ impl Driver<'_> {
         (lane, VisitOutcome::Ended { end, unwritten, memory })
     }
 
-    async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitOutcome, Fault> {
+    async fn visited(&self, visit: Visit, stop: &VisitStop, waits: &Waits) -> Result<VisitOutcome, Fault> {
         let parts = self.parts;
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = self.site(&visit);
         let hook_notes = HookNotes::default();
         let person = Away { driver: self, asked: Mutex::default() };
         let memory = tokio::sync::Mutex::new(parts.engine.parts.reply_memory.reservation());
-        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (cancel, waits, &person));
+        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &person));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         if let Task::Child(input) = &visit.task {
@@ -216,7 +215,7 @@ impl Driver<'_> {
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
         (hook_notes, memory): (&'s HookNotes, &'s tokio::sync::Mutex<Reservation>),
-        (cancel, waits, person): (&'s CancellationToken, &Waits, &'s Away<'_, '_>),
+        (stop, waits, person): (&VisitStop, &Waits, &'s Away<'_, '_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
@@ -235,7 +234,7 @@ impl Driver<'_> {
             paths: paths(parts, &visit.role),
             hook_notes,
             redactor: parts.redactors.model(&visit.role),
-            cancel,
+            stop: stop.clone(),
             may_be_journaled: is_left || visit.is_uncompacted,
             journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
