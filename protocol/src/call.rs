@@ -267,9 +267,20 @@ pub struct Fault {
     /// How long the other side asked to wait, not yet clamped.
     pub retry_after_ms: Option<u64>,
     /// The limit that was reached, if one with a key in workflow files was.
-    pub limit: Option<ReachedLimit>,
+    pub limit: Option<Box<ReachedLimit>>,
+    /// What the provider billed for the attempt, if it said so.
+    pub billed: Option<Box<Billed>>,
     /// How the thread goes on: a command to type, and what to change before it.
     pub hint: Option<String>,
+}
+
+/// What a provider billed for an attempt that failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Billed {
+    /// The tokens.
+    pub usage: Usage,
+    /// Their cost in US dollars.
+    pub cost_usd: Option<f64>,
 }
 
 /// A limit that stands in the way of a visit or a call.
@@ -322,12 +333,18 @@ pub enum FaultClass {
 impl Fault {
     /// Creates a fault without a wait time.
     pub fn new(code: Code, class: FaultClass, message: impl Into<String>) -> Self {
-        Self { code, class, message: message.into(), retry_after_ms: None, limit: None, hint: None }
+        Self { code, class, message: message.into(), retry_after_ms: None, limit: None, billed: None, hint: None }
     }
 
     /// Creates the fault of a limit.
     pub fn of_limit(code: Code, limit: ReachedLimit, message: impl Into<String>) -> Self {
-        Self { limit: Some(limit), ..Self::new(code, FaultClass::Limit, message) }
+        Self { limit: Some(Box::new(limit)), ..Self::new(code, FaultClass::Limit, message) }
+    }
+
+    /// The same fault of an attempt for which this was billed.
+    #[must_use]
+    pub fn with_usage(self, usage: Option<Usage>) -> Self {
+        Self { billed: usage.map(|usage| Box::new(Billed { usage, cost_usd: None })), ..self }
     }
 
     /// The reserved status that routes it, or `None` when a graph cannot route it.

@@ -90,7 +90,8 @@ impl Model for Paced {
                 }
                 _ => ModelReply::said(DONE.to_owned()),
             };
-            let usage = Some(Usage { prompt_tokens: prompt_tokens(role.as_str()), output_tokens: 5, ..Usage::default() });
+            let usage =
+                Some(Usage { prompt_tokens: prompt_tokens(role.as_str()), output_tokens: 5, ..Usage::default() });
             Ok(ModelAnswer { reply, usage, cost_usd: Some(0.001) })
         })
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_agent_kit::effects::Sent;
 use rondo_protocol::Digest;
-use rondo_protocol::call::{ModelAnswer, ToolReply};
+use rondo_protocol::call::{Billed, ModelAnswer, ToolReply};
 use rondo_protocol::canonical;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,8 @@ pub(super) enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<Box<ModelRecord>>,
     },
+    /// What a provider billed for a failed attempt.
+    Billed(Billed),
     /// A person said whether a tool call may be made.
     Decided {
         /// The position of the call in the step.
@@ -165,6 +167,8 @@ pub(super) struct Journal {
     models: BTreeMap<u32, ModelRecord>,
     /// Answers that ended an earlier run of the visit, which asked again.
     given_up: Vec<ModelRecord>,
+    /// What was billed for failed attempts.
+    billed: Vec<Billed>,
     tools: BTreeMap<u32, ToolRecord>,
     /// Calls that an earlier process started: position and use.
     intents: BTreeMap<u32, String>,
@@ -232,6 +236,7 @@ impl Journal {
                     journal.attempts += attempts;
                     journal.given_up.extend(answer.map(|answer| *answer));
                 }
+                Record::Billed(billed) => journal.billed.push(billed),
                 Record::Refused if part == JournalPart::Visit => {
                     journal = Self { has_refused: true, next: journal.next, ..Self::default() };
                 }
@@ -251,7 +256,9 @@ impl Journal {
 
     /// Whether an earlier process left records of this step.
     pub(super) fn has_begun(&self) -> bool {
-        self.attempts > 0 || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
+        self.attempts > 0
+            || !self.billed.is_empty()
+            || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
     }
 
     /// Whether the text of a compaction was refused before the visit.
@@ -267,6 +274,11 @@ impl Journal {
     /// The answers that ended an earlier run of the visit: paid for, and not given again.
     pub(super) fn given_up(&self) -> impl Iterator<Item = &ModelRecord> {
         self.given_up.iter()
+    }
+
+    /// What an earlier process was billed for failed attempts.
+    pub(super) fn billed(&self) -> &[Billed] {
+        &self.billed
     }
 
     /// The results that an earlier process left.
@@ -331,7 +343,7 @@ impl Journal {
             Record::Decided { position, decision } => {
                 self.decided.insert(*position, decision.clone());
             }
-            Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Refused => {}
+            Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Billed(_) | Record::Refused => {}
         }
         self.pending.push(record);
     }

@@ -10,7 +10,7 @@ use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::{Deltas, redacting};
 use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::call::{
-    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnReply,
+    Billed, Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -173,13 +173,17 @@ impl<'a> VisitEffects<'a> {
         self.unpriced_calls = turn.cost_usd.map_or(replies, |_| 0);
     }
 
-    /// Counts the answers that ended earlier runs of the visit, which were paid for.
+    /// Counts the answers that ended earlier runs of the visit, and failed attempts, where they were paid for.
     pub(super) fn count_given_up(&mut self, site: &Site) {
         let answers: Vec<ModelAnswer> =
             self.tool_runner.journal.given_up().map(|record| record.answer.clone()).collect();
         for answer in &answers {
             self.count(answer);
             self.context.account(site).count(answer.usage, answer.cost_usd);
+        }
+        for Billed { usage, cost_usd } in self.tool_runner.journal.billed().to_vec() {
+            self.count_tokens(Some(usage), cost_usd);
+            self.context.account(site).count(Some(usage), cost_usd);
         }
     }
 
@@ -199,10 +203,14 @@ impl<'a> VisitEffects<'a> {
 
     fn count(&mut self, answer: &ModelAnswer) {
         self.model_calls += 1;
-        if let Some(usage) = answer.usage {
+        self.count_tokens(answer.usage, answer.cost_usd);
+    }
+
+    fn count_tokens(&mut self, usage: Option<Usage>, cost_usd: Option<f64>) {
+        if let Some(usage) = usage {
             *self.usage.get_or_insert_default() += usage;
         }
-        match answer.cost_usd {
+        match cost_usd {
             Some(cost) => *self.cost_usd.get_or_insert_default() += cost,
             None => self.unpriced_calls += 1,
         }
@@ -314,13 +322,21 @@ impl<'a> VisitEffects<'a> {
                 () = drain.cancelled(), if !resolved.provider.is_paid() => Err(cancelled()),
                 () = before(&was_reached, drain) => Err(cancelled()),
             };
-            let settled = made.as_ref().ok().map(|made| (made.answer.usage, made.answer.cost_usd));
-            let (usage, cost_usd) = settled.unwrap_or_default();
+            let (usage, cost_usd) = match &made {
+                Ok(made) => (made.answer.usage, made.answer.cost_usd),
+                Err(fault) => {
+                    billed(fault, resolved).map_or((None, None), |billed| (Some(billed.usage), billed.cost_usd))
+                }
+            };
             account.settle(&admitted, usage, cost_usd);
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
             };
+            if let Some(usage) = usage {
+                self.count_tokens(Some(usage), cost_usd);
+                self.tool_runner.journal.add(Record::Billed(Billed { usage, cost_usd }));
+            }
             let is_unused = matches!(fault.class, FaultClass::ScriptEnd | FaultClass::Cancelled);
             if is_unused || !was_reached.into_inner() {
                 // The script was not used: it has ended, and the entry that its author adds answers the resumed run; or
@@ -489,6 +505,12 @@ async fn complete(
     }
     attempt.end(&outcome);
     outcome
+}
+
+/// What a provider billed for a failed attempt.
+fn billed(fault: &Fault, resolved: &ResolvedModel) -> Option<Billed> {
+    let Billed { usage, cost_usd } = *fault.billed.as_deref()?;
+    Some(Billed { usage, cost_usd: cost_usd.or_else(|| resolved.price.map(|price| price.of(usage))) })
 }
 
 /// The cost of an answer, if its provider did not report it.

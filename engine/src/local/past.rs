@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rondo_protocol::Digest;
+use rondo_protocol::call::Billed;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Transcript};
@@ -99,6 +100,13 @@ pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) ->
             *left.usage.get_or_insert_default() += usage;
         }
         match record.answer.cost_usd {
+            Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
+            None => left.unpriced_calls += 1,
+        }
+    }
+    for Billed { usage, cost_usd } in [&compaction, &journal].into_iter().flat_map(Journal::billed) {
+        *left.usage.get_or_insert_default() += *usage;
+        match cost_usd {
             Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
             None => left.unpriced_calls += 1,
         }

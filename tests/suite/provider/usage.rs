@@ -151,3 +151,27 @@ fn a_sum_over_calls_with_and_without_a_price_is_never_shown_as_whole() {
     let costs = visits.iter().map(|visit| (visit["cost_usd"].as_f64(), visit["unpriced_calls"].clone()));
     assert_eq!(costs.collect::<Vec<_>>(), [(Some(0.11), json!(0)), (None, json!(1))]);
 }
+
+#[test]
+fn attempts_that_failed_and_were_billed_count_also_after_a_stop() {
+    let billed = |prompt: u64| format!("{{\"prompt_tokens\":{prompt},\"completion_tokens\":1}}");
+    let counted = move |prompt: u64| format!("data: {{\"choices\":[],\"usage\":{}}}\n\n", billed(prompt));
+    let server = Server::new(move |number| match number {
+        0 => Act::Send(vec![EVENTS.to_owned(), delta("content", "x"), finish("weary"), counted(1)]),
+        1 => Act::Send(vec![EVENTS.to_owned(), counted(5), counted(10), delta("content", "x")]),
+        2 => Act::Send(vec![EVENTS.to_owned(), counted(100), "data: {\"error\":{\"code\":500}}\n\n".to_owned()]),
+        3 => Act::refusal(500, "content-type: application/json\r\n", &format!("{{\"usage\":{}}}", billed(1000))),
+        4 => Act::refusal(401, "", "no"),
+        5 => answer("drafted", &billed(10_000)),
+        _ => answer("approved", &billed(100_000)),
+    });
+    let client = server.client(&PAIR.replacen("writer: {", "writer: { retry: { attempts: 9, backoff: 1ms },", 1));
+    client.settings(PRICES);
+    assert_eq!(client.run(&["run", "workflow.yaml", "--json"]).code, Some(5));
+    client.run(&["resume", "last", "--json"]).exits(0);
+    let [total] = usage(&client, &[]).try_into().unwrap();
+    assert_eq!((&total["prompt_tokens"], &total["output_tokens"]), (&json!(111_111), &json!(6)), "{total}");
+    let known = of(&usage(&client, &["--by", "model"]), &json!("fake-1")).clone();
+    let dollars = (11_111.0 * 100.0 + 5.0 * 1000.0) / 1e6;
+    assert!((known["cost_usd"].as_f64().unwrap() - dollars).abs() < 1e-9, "{known}");
+}

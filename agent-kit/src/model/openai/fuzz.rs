@@ -2,7 +2,7 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a check says what it expects by failing")]
 
-use super::reply::Assembly;
+use super::reply::{Assembly, unreadable};
 use crate::model::sse;
 use crate::redact::Redactor;
 
@@ -32,5 +32,5 @@ fn read(chunks: &[&[u8]]) -> String {
             return error.to_string();
         }
     }
-    format!("{shown:?} {:?}", assembly.complete(0))
+    format!("{shown:?} {:?}", assembly.complete(0, || unreadable("incomplete".to_owned())))
 }

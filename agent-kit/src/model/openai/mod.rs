@@ -185,19 +185,32 @@ impl OpenAi {
         let max_bytes = self.settings.max_reply_bytes;
         let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES));
         let mut assembly = Assembly::new(max_bytes);
+        let read = self.read_events(&mut response, clock, (&mut reader, &mut assembly), deltas).await;
+        let usage = assembly.usage();
+        let answer = read.and_then(|()| assembly.complete(ordinal, || cut(reader.read_bytes(), None)));
+        answer.map_err(|fault| fault.with_usage(usage))
+    }
+
+    async fn read_events(
+        &self,
+        response: &mut Response,
+        clock: &Clock,
+        (reader, assembly): (&mut sse::Reader, &mut Assembly),
+        deltas: &dyn Deltas,
+    ) -> Result<(), Fault> {
         let mut events = Vec::new();
-        'stream: loop {
+        loop {
             let chunk = match clock.wait(response.chunk()).await? {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => break,
+                Ok(None) => return Ok(()),
                 // With its finish reason the reply is complete, however the connection ends.
-                Err(_) if assembly.is_finished() => break,
+                Err(_) if assembly.is_finished() => return Ok(()),
                 Err(error) => return Err(cut(reader.read_bytes(), Some(&error))),
             };
             let read = reader.push(&chunk, &mut events);
             for data in events.drain(..) {
                 if data == "[DONE]" {
-                    break 'stream;
+                    return Ok(());
                 }
                 let added = assembly.take(&data, &self.redactor)?;
                 if !added.is_empty() {
@@ -210,7 +223,6 @@ impl OpenAi {
             })?;
             clock.until_deadline(deltas.reserve(assembly.said_bytes())).await?;
         }
-        assembly.complete(ordinal).ok_or_else(|| cut(reader.read_bytes(), None))
     }
 
     /// Reads a completion that the server or a proxy did not stream, although streaming was requested.
@@ -239,10 +251,11 @@ impl OpenAi {
         }
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
         let mut assembly = Assembly::new(max_bytes);
-        let text = assembly.take(&body, &self.redactor)?;
-        let answer = assembly
-            .complete(ordinal)
-            .ok_or_else(|| unreadable("the provider answered with JSON that is no completion".to_owned()))?;
+        let text = assembly.take(&body, &self.redactor);
+        let usage = assembly.usage();
+        let no_completion = || unreadable("the provider answered with JSON that is no completion".to_owned());
+        let answer = text.and_then(|text| Ok((text, assembly.complete(ordinal, no_completion)?)));
+        let (text, answer) = answer.map_err(|fault| fault.with_usage(usage))?;
         if !text.is_empty() {
             deltas.text(&text);
         }
@@ -270,7 +283,7 @@ impl OpenAi {
             // Leaves out an end that could be the beginning of a key.
             body = self.redactor.beginning(&body);
         }
-        let mut fault = refusal::of_status(status, &body, &self.redactor);
+        let mut fault = refusal::of_status(status, &body, &self.redactor).with_usage(usage::of_body(&body));
         if let Some(hint) = self.hint(status) {
             fault.message.push_str("; ");
             fault.message.push_str(&hint);

@@ -108,6 +108,8 @@ pub(super) struct Assembly {
     reasoning: String,
     tool_calls: Vec<(u64, ToolUse)>,
     finish: Option<Finish>,
+    /// The fault of a finish reason that is not known; what it cost may follow.
+    unknown_finish: Option<Fault>,
     usage: Option<Usage>,
 }
 
@@ -121,6 +123,7 @@ impl Assembly {
             reasoning: String::new(),
             tool_calls: Vec::new(),
             finish: None,
+            unknown_finish: None,
             usage: None,
         }
     }
@@ -128,25 +131,26 @@ impl Assembly {
     /// Adds a chunk, or a whole completion, as JSON. Returns the text that it adds.
     ///
     /// # Errors
-    /// When the chunk is unreadable, reports an error or an unknown finish reason, or makes the reply too large. A
-    /// provider's words are redacted before they are cut.
+    /// When the chunk is unreadable, reports an error, or makes the reply too large. A provider's words are redacted
+    /// before they are cut.
     pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
             // The error quotes the unexpected text.
             unreadable(format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor)))
         })?;
+        self.take_usage(chunk.usage);
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(refusal::of_error(error.get(), redactor));
         }
-        self.take_usage(chunk.usage);
         let mut added = String::new();
         // Only one choice was requested.
         for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                self.finish = Some(known_finish(&reason).ok_or_else(|| {
+                self.finish = known_finish(&reason);
+                self.unknown_finish = self.finish.is_none().then(|| {
                     let reason = refusal::words(&reason, redactor);
                     unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
-                })?);
+                });
             }
             self.take_usage(choice.usage);
             let Some(delta) = choice.delta else { continue };
@@ -221,12 +225,20 @@ impl Assembly {
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.finish.is_some()
+        self.finish.is_some() || self.unknown_finish.is_some()
     }
 
-    /// Returns the reply, if it is complete. `ordinal` names tool calls without an id.
-    pub(super) fn complete(self, ordinal: u64) -> Option<ModelAnswer> {
-        let finish = self.finish?;
+    /// The usage so far.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// Returns the reply. `ordinal` names tool calls without an id.
+    ///
+    /// # Errors
+    /// That of an unknown finish reason, or `incomplete()` if there is none.
+    pub(super) fn complete(self, ordinal: u64, incomplete: impl FnOnce() -> Fault) -> Result<ModelAnswer, Fault> {
+        let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or_else(incomplete)) };
         let name = |(at, (_, tool)): (usize, (u64, ToolUse))| {
             if tool.id.is_empty() { ToolUse { id: format!("call_{ordinal}_{at}"), ..tool } } else { tool }
         };
@@ -238,7 +250,7 @@ impl Assembly {
         let tool_calls = tool_calls.into_iter().enumerate().map(name).map(Part::ToolCall);
         let parts: Parts = reasoning.into_iter().chain([Part::Text { text: self.text }]).chain(tool_calls).collect();
         let reply = ModelReply { finish, parts };
-        Some(ModelAnswer { reply, usage: self.usage, cost_usd: None })
+        Ok(ModelAnswer { reply, usage: self.usage, cost_usd: None })
     }
 }
 
@@ -287,7 +299,7 @@ mod tests {
         for chunk in chunks {
             assembly.take(chunk, &Redactor::default())?;
         }
-        Ok(assembly.complete(7).unwrap())
+        assembly.complete(7, || unreadable("incomplete".to_owned()))
     }
 
     #[test]

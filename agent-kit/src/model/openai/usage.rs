@@ -44,6 +44,12 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     })
 }
 
+/// The usage in the body of an error.
+pub(super) fn of_body(json: &str) -> Option<Usage> {
+    let body: Value = serde_json::from_str(json).ok()?;
+    read(&body.get("usage")?.to_string())
+}
+
 /// A number of tokens, also when written as `5.0`.
 fn tokens(figure: &Value) -> Option<u64> {
     let whole = figure.as_u64().or_else(|| {

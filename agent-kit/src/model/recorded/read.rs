@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rondo_protocol::call::ModelAnswer;
+use rondo_protocol::call::{Billed, Fault, ModelAnswer};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -218,7 +218,8 @@ impl<'a> Reader<'a> {
                     let at = body.find("\"fault\"").unwrap_or_default();
                     return self.fault(Code::CassetteShape, at, "no provider gives such a fault");
                 };
-                Err(fault)
+                let billed = line.usage.map(|usage| Box::new(Billed { usage, cost_usd: line.cost_usd }));
+                Err(Fault { billed, ..fault })
             }
             _ => {
                 let at = body.find("\"reply\"").unwrap_or_default();

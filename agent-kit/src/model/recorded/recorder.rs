@@ -151,7 +151,10 @@ impl State {
         let (reply, usage, cost_usd, fault) = match outcome {
             Ok(ModelAnswer { reply, usage, cost_usd }) => (Some(reply.clone()), *usage, *cost_usd, None),
             Err(fault) => match FaultLine::of(fault) {
-                Some(fault) => (None, None, None, Some(fault)),
+                Some(line) => {
+                    let billed = fault.billed.as_deref();
+                    (None, billed.map(|billed| billed.usage), billed.and_then(|billed| billed.cost_usd), Some(line))
+                }
                 None => return Ok(()),
             },
         };
