@@ -178,6 +178,18 @@ fn a_sandboxed_server_reads_its_own_script_and_cannot_change_it() {
 }
 
 #[test]
+fn a_schema_that_cannot_be_read_is_told() {
+    let office = Office::new("sh");
+    let schema = r#"{"type":"object","properties":{"word":{"type":"string","pattern":"(?!a)"}}}"#;
+    office.0.file("server.sh", SERVER.replace(r#"{"type":"object"}"#, schema));
+    office.0.trust(&["ask"]);
+    let mut command = office.0.command(["run", "ask"]);
+    command.envs([("OPENAI_BASE_URL", "http://127.0.0.1:9"), ("OPENAI_API_KEY", "key"), ("RONDO_MODEL", "m")]);
+    let run = Running::of(command).finish().exits(5);
+    assert!(run.stderr.contains("tool docs.echo: only its server checks its arguments"), "{}", run.stderr);
+}
+
+#[test]
 fn no_key_of_a_server_is_shown_or_stored() {
     let office = Office::new("sh");
     let (secret, positional) = ("sk-very-secret-value-0815", "sk-positional-4711-0815");

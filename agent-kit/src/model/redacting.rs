@@ -24,6 +24,10 @@ impl<M> Redacting<M> {
 }
 
 impl<M: Model> Model for Redacting<M> {
+    fn is_paid(&self) -> bool {
+        self.inner.is_paid()
+    }
+
     fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas) -> Completion<'a> {
         Box::pin(complete(&self.inner, &self.redactor, call, deltas))
     }

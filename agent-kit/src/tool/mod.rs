@@ -38,7 +38,7 @@ pub use gist::gist;
 pub use http_get::{HttpGet, HttpGetArguments};
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
 pub use shell::{Shell, ShellArguments};
-pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
+pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, unchecked, wire_name};
 
 pub use crate::bound::STORED_MAX_BYTES;
 pub use crate::error::Error;

@@ -114,8 +114,8 @@ pub struct Offer {
     pub tool: Arc<dyn Tool>,
     /// Why it may not be called, in words that name the missing grant; `None` = it may.
     pub denied: Option<String>,
-    /// Validates its arguments; `None` when we cannot compile its schema, and its provider checks them. Compiled for
-    /// the first call: most offers of a run are never called.
+    /// Validates its arguments; `None` when its schema does not compile, see [`unchecked`]. Compiled for the first call:
+    /// most offers of a run are never called.
     schema: OnceLock<Option<Validator>>,
 }
 
@@ -136,12 +136,19 @@ impl Offer {
     /// # Errors
     /// What is wrong with them.
     pub fn read(&self, arguments: &str) -> Result<Arguments, Error> {
-        let schema = self.schema.get_or_init(|| {
-            let schema: Value = canonical::from_slice(self.tool.spec().parameters.as_bytes()).ok()?;
-            Validator::of_schema(&schema).ok()
-        });
+        let schema = self.schema.get_or_init(|| validator(&*self.tool).ok());
         Arguments::read(arguments, schema.as_ref())
     }
+}
+
+/// Why the arguments of a tool are not checked before a call: its schema does not compile here.
+pub fn unchecked(tool: &dyn Tool) -> Option<String> {
+    validator(tool).err()
+}
+
+fn validator(tool: &dyn Tool) -> Result<Validator, String> {
+    let schema: Value = canonical::from_slice(tool.spec().parameters.as_bytes()).map_err(|error| error.to_string())?;
+    Validator::of_schema(&schema).map_err(|error| error.to_string())
 }
 
 /// A tool that a role names and cannot use.

@@ -203,7 +203,7 @@ impl Resources {
         let mut notices = Vec::new();
         let starting = new.into_iter().map(|name| async move {
             let started = if is_played {
-                tooling::played(name, settings).map(|server| (server, None)).map_err(NoServer::Refused)
+                tooling::played(name, settings).map(|server| (server, Vec::new())).map_err(NoServer::Refused)
             } else {
                 tooling::started(name, settings).await
             };
@@ -211,10 +211,10 @@ impl Resources {
         });
         for (name, started) in futures_util::future::join_all(starting).await {
             match started {
-                Ok((server, notice)) => {
+                Ok((server, told)) => {
                     known.insert((name.to_owned(), is_played), Arc::new(server));
                     servers.push(name);
-                    notices.extend(notice);
+                    notices.extend(told);
                 }
                 Err(NoServer::Unusable(failure)) => tools.miss(name.to_owned(), failure.to_string()),
                 Err(NoServer::Refused(failure)) => return Err(failure),

@@ -13,7 +13,7 @@ use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::sandbox::{CREDENTIALS, key_files, protected, reached};
-use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools};
+use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools, unchecked};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
@@ -204,12 +204,20 @@ pub enum NoServer {
     Refused(Failure),
 }
 
-/// Starts a server of the settings and checks its tools against the agreed ones. Also returns a notice, if any.
-pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Option<String>), NoServer> {
+/// Starts a server of the settings and checks its tools against the agreed ones. Also returns notices.
+pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Vec<String>), NoServer> {
     let mcp = declared(name, settings).map_err(NoServer::Refused)?;
     let server = start(name, mcp, settings).await.map_err(NoServer::Unusable)?;
     let notice = pinned(name, mcp, &server, settings).map_err(NoServer::Refused)?;
-    Ok((server, notice))
+    let not_checked = |tool: Arc<dyn Tool>| {
+        let why = unchecked(&*tool)?;
+        Some(format!(
+            "tool {}: only its server checks its arguments, because its schema cannot be read: {why}",
+            tool.spec().name
+        ))
+    };
+    let notices = notice.into_iter().chain(server.tools().into_iter().filter_map(not_checked)).collect();
+    Ok((server, notices))
 }
 
 fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, Failure> {

@@ -206,16 +206,19 @@ fn ended(
 }
 
 /// The lane of `above` in which the child that contains `thread` runs.
-pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> Option<LanePath> {
+///
+/// # Errors
+/// If a row cannot be read.
+pub(super) fn lane_of(store: &dyn Read, above: &ThreadId, thread: &ThreadId) -> Result<Option<LanePath>, store::Error> {
     let mut thread = thread.clone();
     for _ in 0..=MAX_CHILD_DEPTH {
-        let parent = store.row(&thread).ok().flatten()?.parent?;
+        let Some(parent) = store.row(&thread)?.and_then(|row| row.parent) else { return Ok(None) };
         if parent.thread == *above {
-            return Some(parent.lane);
+            return Ok(Some(parent.lane));
         }
         thread = parent.thread;
     }
-    None
+    Ok(None)
 }
 
 fn named(status: &str) -> Result<Status, Fault> {

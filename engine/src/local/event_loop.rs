@@ -17,6 +17,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Location, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Followed, Transcript};
 use rondo_protocol::workflow::Workflow;
@@ -33,7 +34,7 @@ use super::sink::Sink;
 use super::stop::{VisitStop, cancelled};
 use super::thread_handle::{DRAIN, StopKind, Stopper};
 use super::visit::store_fault;
-use super::{Engine, RunConfig};
+use super::{Engine, Error, RunConfig};
 use crate::conversation::{Conversations, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -367,7 +368,19 @@ impl<'a> Driver<'a> {
         let child = open.into_iter().find_map(|open| open.thread);
         if let Some(child) = child {
             // It is asleep, so that nothing but its row changes.
-            let _ = self.parts.engine.cancel(&child).await;
+            let cancelled = self.parts.engine.cancel(&child).await;
+            if let Some(error) = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. })) {
+                let code = match &error {
+                    Error::Store(error) => error.code(),
+                    Error::Fault(fault) => fault.code,
+                    _ => Code::UnfitThread,
+                };
+                let code = code.to_string();
+                let message = format!("the child {child} of a lane that is cancelled could not be cancelled: {error}");
+                let hint = Some(format!("rondo cancel {child}"));
+                let place = Some(Location::Thread { thread: child, role: None, visit: None });
+                self.parts.sink.emit(What::Error { code, message, hint, place });
+            }
         }
         let end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
         (lane, VisitOutcome::of(end))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rondo_protocol::Value;
-use rondo_protocol::event::{Event, EventId, Location, What};
+use rondo_protocol::event::{Durability, Event, EventId, Location, What};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::{Notify, Semaphore};
 
@@ -104,6 +104,8 @@ pub struct Subscription {
     cursor: EventId,
     /// Events read from the store and not returned yet.
     replayed: VecDeque<Event>,
+    /// Whether stored events could not be read.
+    has_failed: bool,
 }
 
 /// What one reader hears of a topic, without the log behind it.
@@ -318,7 +320,14 @@ impl Subscription {
     }
 
     fn of(stored: &StoredEvents, thread: &ThreadId, cursor: EventId, reader: Arc<Reader>) -> Self {
-        Self { stored: stored.clone(), thread: thread.clone(), reader, cursor, replayed: VecDeque::new() }
+        Self {
+            stored: stored.clone(),
+            thread: thread.clone(),
+            reader,
+            cursor,
+            replayed: VecDeque::new(),
+            has_failed: false,
+        }
     }
 
     /// The next event; `None` when the run has ended and all events were returned, or if there is none.
@@ -371,6 +380,11 @@ impl Subscription {
         }
     }
 
+    /// Whether stored events could not be read, so that some are missing.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     /// Closes the subscription: nothing is queued any more.
     pub fn close(&mut self) {
         self.reader.close();
@@ -394,17 +408,17 @@ impl Subscription {
 
     /// Reports that stored events cannot be read: the reader gets one error, and then new events only.
     fn failed(&mut self, error: &store::Error) {
-        let place = Some(Location::Thread { thread: self.thread.clone(), role: None, visit: None });
-        self.replayed.push_back(Event {
-            id: None,
-            thread: self.thread.clone(),
-            parent: None,
-            durability: self.stored.store.durability(),
-            at_ms: 0,
-            what: What::Error { code: error.code().to_string(), message: error.to_string(), hint: None, place },
-        });
+        self.has_failed = true;
+        self.replayed.push_back(unreadable(&self.thread, self.stored.store.durability(), error));
         self.reader.queue().lags = false;
     }
+}
+
+/// Says that the events of a thread cannot be read.
+pub fn unreadable(thread: &ThreadId, durability: Durability, error: &store::Error) -> Event {
+    let place = Some(Location::Thread { thread: thread.clone(), role: None, visit: None });
+    let what = What::Error { code: error.code().to_string(), message: error.to_string(), hint: None, place };
+    Event { id: None, thread: thread.clone(), parent: None, durability, at_ms: 0, what }
 }
 
 impl Listener {

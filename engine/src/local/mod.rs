@@ -45,7 +45,7 @@ pub(crate) use event_log::end;
 pub use event_loop::Ended;
 pub use fork::{ChangedStep, Edited, ForkPlan, ForkRequest, Unshared, plan as plan_fork};
 pub use forms::{Answerer, FilledForm, PersonAnswer, PersonSaid};
-pub use hub::{Listener, SubscribeError, Subscription, Topic};
+pub use hub::{Listener, SubscribeError, Subscription, Topic, unreadable};
 pub use in_flight::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
 pub use limits::{RaisedLimit, RaisedLimits, limited};
 pub use past::{StoredPast, spent};

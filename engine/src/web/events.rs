@@ -19,7 +19,8 @@ use super::Server;
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
 use crate::host::find_thread::find_thread;
-use crate::local::Subscription;
+use crate::local::{SubscribeError, Subscription, unreadable};
+use crate::store;
 
 /// How often a comment keeps an idle stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -101,11 +102,20 @@ impl Follower {
     async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Self)> {
         while !self.is_at_end {
             let server = self.server.clone();
-            let event = tokio::select! {
-                event = self.read() => event,
+            let read = tokio::select! {
+                read = self.read() => read,
                 // Runs drain first, and their last events are sent.
-                () = server.closing() => None,
-            }?;
+                () = server.closing() => Ok(None),
+            };
+            let event = match read {
+                Ok(event) => event?,
+                Err(error) => {
+                    self.is_at_end = true;
+                    let durability = self.server.host.engine().store().durability();
+                    let written = written(&unreadable(&self.thread, durability, &error))?;
+                    return Some((Ok(written), self));
+                }
+            };
             if event.thread == self.thread {
                 self.after = event.id.unwrap_or(self.after);
                 self.is_at_end = matches!(event.what, What::ThreadFinished { .. });
@@ -124,42 +134,53 @@ impl Follower {
         None
     }
 
-    /// The next event; `None` if the thread is gone or the store cannot be read.
-    async fn read(&mut self) -> Option<Event> {
+    /// The next event; `None` if the thread is gone, or after an event that says what could not be read.
+    async fn read(&mut self) -> Result<Option<Event>, store::Error> {
         loop {
             if let Some(subscription) = &mut self.subscription {
                 if let Some(event) = subscription.recv().await {
-                    return Some(event);
+                    return Ok(Some(event));
+                }
+                if subscription.has_failed() {
+                    return Ok(None);
                 }
                 self.subscription = None;
                 // What was written meanwhile is found by the next look.
-                if self.has_nothing_new().await? {
-                    tokio::time::sleep(LOOK).await;
+                match self.has_nothing_new().await? {
+                    Some(true) => tokio::time::sleep(LOOK).await,
+                    Some(false) => {}
+                    None => return Ok(None),
                 }
                 continue;
             }
-            self.subscription = Some(self.subscribe().await?);
+            let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
+            let subscribed = reading(move || match server.host.subscribe(&thread, after) {
+                Ok(subscription) => Ok(Some(subscription)),
+                Err(SubscribeError::Store(error)) => Err(error),
+                Err(SubscribeError::NoThread { .. } | SubscribeError::NoEvent { .. }) => Ok(None),
+            });
+            let Some(subscription) = subscribed.await? else { return Ok(None) };
+            self.subscription = Some(subscription);
         }
-    }
-
-    async fn subscribe(&self) -> Option<Subscription> {
-        let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
-        let subscribing = tokio::task::spawn_blocking(move || server.host.subscribe(&thread, after).ok());
-        subscribing.await.ok().flatten()
     }
 
     /// Whether the store has no event after the last one, and the thread does not run here. `None` if the thread is
     /// gone.
-    async fn has_nothing_new(&self) -> Option<bool> {
+    async fn has_nothing_new(&self) -> Result<Option<bool>, store::Error> {
         if self.server.host.engine().is_running(&self.thread) {
-            return Some(false);
+            return Ok(Some(false));
         }
         let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
-        let looking = tokio::task::spawn_blocking(move || {
-            crate::local::end(&**server.host.engine().store(), &thread).ok().flatten().map(|last| last <= after)
-        });
-        looking.await.ok().flatten()
+        let last = reading(move || crate::local::end(&**server.host.engine().store(), &thread)).await?;
+        Ok(last.map(|last| last <= after))
     }
+}
+
+async fn reading<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, store::Error> + Send + 'static,
+) -> Result<T, store::Error> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err(store::Error::Poisoned { what: "the reading broke off".to_owned() }))
 }
 
 /// `GET /events`: the live events of all threads that this server runs. A client that falls behind misses some, and

@@ -10,6 +10,7 @@ use rondo_protocol::id::LanePath;
 
 use super::super::child;
 use super::super::forms::{self, PersonAnswer, PersonSaid};
+use super::super::visit::store_fault;
 use super::{Driver, Parts, RunState, lock, unknown_role};
 use crate::thread::{Input, OpenForm, Visit};
 
@@ -20,12 +21,14 @@ impl Driver<'_> {
     }
 
     /// The answer that is for a form of the child in `lane`, or below it.
-    pub(super) fn answer_of_child(&self, lane: &LanePath) -> Option<PersonAnswer> {
+    ///
+    /// # Errors
+    /// If the child's row cannot be read.
+    pub(super) fn answer_of_child(&self, lane: &LanePath) -> Result<Option<PersonAnswer>, Fault> {
         let Parts { store, thread, .. } = self.parts;
-        lock(&self.answer).take_if(|answer| {
-            let of = answer.thread.as_ref();
-            of.and_then(|of| child::lane_of(&**store, thread, of)).as_ref() == Some(lane)
-        })
+        let Some(of) = lock(&self.answer).as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
+        let its_lane = child::lane_of(&**store, thread, &of).map_err(|error| store_fault(&error))?;
+        Ok(lock(&self.answer).take_if(|_| its_lane.as_ref() == Some(lane)))
     }
 
     /// Whether the script of this run answers a form.

@@ -93,7 +93,7 @@ impl Driver<'_> {
         if let Task::Child(input) = &visit.task {
             parts.sink.emit(started);
             let no_tools = Toolbox::default();
-            let answer = self.answer_of_child(&visit.lane);
+            let answer = self.answer_of_child(&visit.lane)?;
             return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
         }
         let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
