@@ -363,3 +363,22 @@ async fn a_deadline_lets_a_write_end_that_is_under_way() {
     bench.is_paid_once(&thread, &ended);
     assert_eq!(tool.calls(), 2, "one of each call");
 }
+
+#[tokio::test]
+async fn what_a_child_used_that_did_not_end_stands_in_the_step_that_follows_its_fault() {
+    let child = "rondo: 1\nname: child\nroles: { b: { system: x }, d: { system: x, retry: { attempts: 1 } } }\ngraph: { start: { to: b, prompt: go }, b: { done: { to: d, prompt: on } }, d: { done: { to: end } } }\n";
+    let text = "rondo: 1\nname: parent\nroles: { p: { kind: workflow, workflow: child.yaml }, j: { system: x } }\ngraph: { start: { to: p }, p: { done: { to: end }, failed: { to: fail }, on_error: { to: j, prompt: on } }, j: { done: { to: end } } }\n";
+    let files = BTreeMap::from([("child.yaml".to_owned(), child.to_owned())]);
+    let (model, tool) = (Paced::new(&[]), Looks::new(Effect::Pure, None));
+    *model.fails.lock().unwrap() = Some("d");
+    let bench = Bench {
+        checked: rondo_protocol::workflow::read("workflow.yaml", text, &files).unwrap(),
+        ..Bench::new(ALONE, &model, &tool)
+    };
+    let Ok(role) = rondo_protocol::id::RoleName::new("p") else { panic!("a name") };
+    let config = RunConfig { children: BTreeMap::from([(role, bench.config())]), ..bench.config() };
+    let handle = start_with(&bench.engine, &bench.checked, Value::empty_object(), config).await;
+    let thread = handle.thread.clone();
+    let (_, ended) = follow(handle).await;
+    bench.is_paid_once(&thread, &ended);
+}

@@ -139,3 +139,30 @@ fn a_dry_run_shows_the_first_request_as_it_would_be_sent_and_stores_nothing() {
     let dry = place.run(["run", "pair", "-i", "topic=files", "--dry-run"]).exits(0);
     assert!(dry.text().contains("no model is asked before role lister runs read_file"), "{}", dry.text());
 }
+
+#[test]
+fn the_worst_case_counts_what_children_use() {
+    let place = Place::new();
+    let worst = |words: &[&str]| {
+        let fixture = crate::binary::fixture("children");
+        let dry = place.run([&["run", &fixture, "-i", "topic=tea", "--dry-run", "--json"], words].concat()).exits(0);
+        dry.event("worst_case")
+    };
+    assert_eq!(worst(&[])["unpriced"], json!(["planner", "section/writer", "assemble"]));
+    let simulated = place.run(["simulate", &crate::binary::fixture("children"), "--json"]).exits(0).event("worst");
+    let roles = &simulated["roles"];
+    let tokens = |role: &str, name: &str| roles[role][name].as_u64().unwrap();
+    assert!(tokens("section", "prompt_tokens") > 0 && tokens("section", "output_tokens") > 0, "{simulated}");
+    assert_eq!(
+        tokens("section", "prompt_tokens") % tokens("section", "visits"),
+        0,
+        "each visit has a child of its own"
+    );
+    let all: u64 = ["planner", "section", "assemble"].iter().map(|role| tokens(role, "output_tokens")).sum();
+    assert_eq!(simulated["output_tokens"], all);
+    // 2 dollars a million tokens of input, 8 of output.
+    let priced = worst(&["--model", "gpt-4.1"]);
+    let (prompt, output) = (priced["prompt_tokens"].as_f64().unwrap(), priced["output_tokens"].as_f64().unwrap());
+    let dollars = (2.0 * prompt + 8.0 * output) / 1e6;
+    assert!((priced["cost_usd"].as_f64().unwrap() - dollars).abs() < 1e-9, "{priced}, {dollars}");
+}

@@ -28,6 +28,7 @@ use super::messages::parts;
 use super::output::Output;
 use super::run_config::{RunSpec, price_of, run_config};
 use super::simulate::walk;
+use crate::author::simulate::Worst;
 use crate::config::{self, SCRIPTED_MODEL, Settings};
 use crate::store::MemoryStore;
 use crate::tell::plural;
@@ -61,7 +62,7 @@ struct WorstCase {
     /// US dollars without any prompt cache; `None` if a price is not known.
     cost_usd: Option<f64>,
     /// Roles whose price is not known.
-    unpriced: Vec<RoleName>,
+    unpriced: Vec<String>,
     /// Whether the figures are exact for the answers that were tried.
     exact: bool,
     limits: Limits,
@@ -197,17 +198,8 @@ impl Tool for Pending {
 fn worst(checked: &Checked, new: &NewThread, settings: &Settings) -> Result<WorstCase, Failure> {
     let limits = settings.limits.over(&new.policy.limits);
     let found = walk(checked, vec![new.input.clone()], 1)?.worst;
-    let (mut cost_usd, mut unpriced) = (0.0, Vec::new());
-    for (name, role) in &new.workflow.roles {
-        let (Some(model), Some(spent)) = (role.kind.model(), found.roles.get(name)) else { continue };
-        let resolved = settings.model(&model.model, new.workflow.models.get(&model.model), Some(SCRIPTED_MODEL)).ok();
-        let price = resolved.and_then(|resolved| resolved.price.or_else(|| config::list_price(&resolved.model)));
-        let (prompt_tokens, output_tokens) = (spent.prompt_tokens, spent.output_tokens);
-        match price {
-            Some(price) => cost_usd += price_of(&price).of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),
-            None => unpriced.push(name.clone()),
-        }
-    }
+    let mut unpriced = Vec::new();
+    let cost_usd = money((&new.workflow, ""), &found, settings, &mut unpriced);
     Ok(WorstCase {
         event: "worst_case",
         steps: found.steps.min(limits.steps),
@@ -218,6 +210,30 @@ fn worst(checked: &Checked, new: &NewThread, settings: &Settings) -> Result<Wors
         exact: found.is_exact && found.has_weighed_all,
         limits,
     })
+}
+
+/// The money of the worst case, with that of children. Roles of unknown price are noted, those of children as
+/// `section/writer`.
+fn money((workflow, path): (&Workflow, &str), worst: &Worst, settings: &Settings, unpriced: &mut Vec<String>) -> f64 {
+    let mut cost_usd = 0.0;
+    for (name, role) in &workflow.roles {
+        let Some(spent) = worst.roles.get(name) else { continue };
+        if let (RoleKind::Workflow(child), Some(of_child)) = (&role.kind, worst.children.get(name)) {
+            let of_visit = money((&child.workflow, &format!("{path}{name}/")), of_child, settings, unpriced);
+            #[expect(clippy::cast_precision_loss, reason = "visits are far below what a float cannot hold")]
+            let visits = spent.visits as f64;
+            cost_usd += visits * of_visit;
+        }
+        let Some(model) = role.kind.model() else { continue };
+        let resolved = settings.model(&model.model, workflow.models.get(&model.model), Some(SCRIPTED_MODEL)).ok();
+        let price = resolved.and_then(|resolved| resolved.price.or_else(|| config::list_price(&resolved.model)));
+        let (prompt_tokens, output_tokens) = (spent.prompt_tokens, spent.output_tokens);
+        match price {
+            Some(price) => cost_usd += price_of(&price).of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),
+            None => unpriced.push(format!("{path}{name}")),
+        }
+    }
+    cost_usd
 }
 
 fn worst_text(worst: &WorstCase) -> String {
@@ -231,8 +247,7 @@ fn worst_text(worst: &WorstCase) -> String {
     if let Some(cost) = cost_usd {
         let _ = writeln!(text, ", {} if no prompt cache hits", Dollars(*cost));
     } else {
-        let roles: Vec<&str> = unpriced.iter().map(RoleName::as_str).collect();
-        let _ = writeln!(text, "; the price is not known for {}", roles.join(", "));
+        let _ = writeln!(text, "; the price is not known for {}", unpriced.join(", "));
     }
     let mut most = vec![format!("{} steps", limits.steps)];
     most.extend(limits.tokens.map(|tokens| format!("{tokens} tokens")));

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Severity};
-use rondo_protocol::id::RoleName;
-use rondo_protocol::object::ToolSpec;
-use rondo_protocol::workflow::{Checked, RoleKind, Workflow};
+use rondo_protocol::workflow::{Checked, Workflow};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -99,7 +98,12 @@ pub(super) fn walk(checked: &Checked, inputs: Vec<Value>, routes: usize) -> Resu
     let hooks = registry.nodes(&checked.workflow, &checked.policy, &[]);
     let graph = Graph::new(&checked.workflow, &checked.policy, hooks).map_err(|e| internal(e.to_string()))?;
     let graph = std::sync::Arc::new(graph);
-    let subject = Subject { checked, graph: &graph, inputs, tools: tools(&checked.workflow)?, routes };
+    let known = tools(&checked.workflow)?;
+    let of_roles = |workflow: &Workflow| {
+        let toolboxes = resolved_roles::toolboxes(workflow, &known, &Grants::everything());
+        toolboxes.into_iter().map(|(role, toolbox)| (role, toolbox.specs())).collect()
+    };
+    let subject = Subject { checked, graph: &graph, inputs, tools: &of_roles, routes };
     let mut last = Instant::now();
     let is_watched = Style::stderr().is_terminal;
     let mut told = |progress: Progress| {
@@ -111,15 +115,12 @@ pub(super) fn walk(checked: &Checked, inputs: Vec<Value>, routes: usize) -> Resu
     simulate::simulate(&subject, &mut told).map_err(|error| internal(error.to_string()))
 }
 
-/// The tool descriptions for each role, without asking a server.
-fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failure> {
-    let names_tools = |kind: &RoleKind| kind.model().is_some_and(|model| !model.tools.is_empty());
-    if !workflow.roles.iter().any(|(_, role)| names_tools(&role.kind)) {
-        return Ok(BTreeMap::new());
+/// The tools that are known without asking a server, if a role may use any.
+fn tools(workflow: &Workflow) -> Result<ToolSet, Failure> {
+    if tooling::named(workflow).is_empty() {
+        return Ok(ToolSet::default());
     }
-    let (tools, _) = tooling::local(&settings(&Flags::default())?)?;
-    let toolboxes = resolved_roles::toolboxes(workflow, &tools, &Grants::everything());
-    Ok(toolboxes.into_iter().map(|(role, toolbox)| (role, toolbox.specs())).collect())
+    Ok(tooling::local(&settings(&Flags::default())?)?.0)
 }
 
 fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {

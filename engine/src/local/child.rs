@@ -68,7 +68,12 @@ pub(super) async fn visit(
     };
     match follow(parts, context, handle).await {
         Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
-        Ended::Stopped(fault) => Err(fault),
+        Ended::Stopped(fault) => {
+            // Where the graph routes the fault, its step says what the child has used.
+            let note = parts.store.row(&thread).ok().flatten().map(|row| note(parts, &thread, &row)).transpose();
+            let note = note.map_err(|error| store_fault(&error))?.unwrap_or_default();
+            Ok(VisitOutcome::of(end(Err(fault), note)))
+        }
         Ended::Waiting(forms) => {
             let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };
             Ok(VisitOutcome::Asleep(forms.into_iter().map(own).collect()))
@@ -196,13 +201,20 @@ fn ended(
         }
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
-    let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } =
-        spent(&*parts.store, thread, &row).map_err(damaged)?;
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
+    Ok(end(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
+}
+
+fn end(outcome: Result<Answered, Fault>, note: Note) -> VisitEnd {
+    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+}
+
+/// What a child has used, for the note of its parent's step.
+pub(super) fn note(parts: &Parts, thread: &ThreadId, row: &store::Row) -> Result<Note, store::Error> {
+    let Spent { usage, cost_usd, unpriced_calls, model_calls, tool_calls, .. } = spent(&*parts.store, thread, row)?;
     let usage = (usage != rondo_protocol::object::Usage::default()).then_some(usage);
     let unpriced_calls = cost_usd.map_or(0, |_| unpriced_calls);
-    let note = Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() };
-    Ok(VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None })
+    Ok(Note { usage, cost_usd, unpriced_calls, model_calls, tool_calls, ..Note::default() })
 }
 
 /// The lane of `above` in which the child that contains `thread` runs.

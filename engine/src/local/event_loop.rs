@@ -19,14 +19,14 @@ use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{Followed, Transcript};
+use rondo_protocol::object::{Followed, Note, Transcript};
 use rondo_protocol::workflow::Workflow;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::answering::not_open;
 pub use self::ending::cancelled_ending;
-use super::child::ParentVisit;
+use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer, PersonSaid};
 use super::mend::Mender;
 use super::reply_memory::Reservation;
@@ -366,7 +366,12 @@ impl<'a> Driver<'a> {
     /// Ends for good the child of a visit that is no longer needed.
     async fn abandon(&self, lane: LanePath, open: Vec<OpenForm>) -> (LanePath, VisitOutcome) {
         let child = open.into_iter().find_map(|open| open.thread);
+        let mut end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
         if let Some(child) = child {
+            let row = self.parts.store.row(&child).ok().flatten();
+            if let Some(Ok(note)) = row.map(|row| child::note(self.parts, &child, &row)) {
+                end.note = Note { started_at_ms: end.note.started_at_ms, ended_at_ms: end.note.ended_at_ms, ..note };
+            }
             // It is asleep, so that nothing but its row changes.
             let cancelled = self.parts.engine.cancel(&child).await;
             if let Some(error) = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. })) {
@@ -382,7 +387,6 @@ impl<'a> Driver<'a> {
                 self.parts.sink.emit(What::Error { code, message, hint, place });
             }
         }
-        let end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
         (lane, VisitOutcome::of(end))
     }
 

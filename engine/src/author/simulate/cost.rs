@@ -13,6 +13,7 @@ use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
 
+use super::Worst;
 use super::answers::{AnswerSet, BYTES_A_TOKEN};
 use super::routes::Path;
 use super::run::Run;
@@ -39,6 +40,14 @@ impl Cost {
         self.prompt_tokens = self.prompt_tokens.saturating_add(prompt_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output_tokens);
         self.largest_request = self.largest_request.max(prompt_tokens);
+    }
+
+    /// Adds a visit of a role whose child may cost that much.
+    fn add_child(&mut self, child: &Worst) {
+        let largest = child.roles.values().map(|cost| cost.largest_request).max().unwrap_or(0);
+        let largest_request = self.largest_request.max(largest);
+        self.add(child.prompt_tokens, child.output_tokens);
+        self.largest_request = largest_request;
     }
 
     /// The larger of each figure.
@@ -68,6 +77,8 @@ pub struct CostEstimator<'a> {
     inputs: &'a [Arc<Value>],
     /// For each model role its history policy, and the bytes of its request head.
     model_roles: BTreeMap<RoleName, (HistoryPolicy, usize)>,
+    /// For each role that is a workflow the worst case of one visit.
+    children: &'a BTreeMap<RoleName, Worst>,
     left_steps: usize,
     left_bytes: usize,
     /// Which ceilings were reached.
@@ -81,10 +92,9 @@ impl<'a> CostEstimator<'a> {
     /// If the contract of a role cannot be built, which does not happen for a checked workflow.
     pub fn new(
         (workflow, graph): (&Workflow, &'a Arc<Graph>),
-        answer_set: &'a AnswerSet,
-        space: &'a StateSpace,
+        (answer_set, space): (&'a AnswerSet, &'a StateSpace),
         inputs: &'a [Arc<Value>],
-        tools: &BTreeMap<RoleName, Vec<ToolSpec>>,
+        (tools, children): (&BTreeMap<RoleName, Vec<ToolSpec>>, &'a BTreeMap<RoleName, Worst>),
     ) -> Result<Self, resolved_roles::Error> {
         let contracts = resolved_roles::contracts(workflow)?;
         let runtime = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
@@ -98,7 +108,8 @@ impl<'a> CostEstimator<'a> {
         let model_roles =
             resolved_roles::model_roles(workflow).filter_map(|(name, _, model)| runtime((name, model))).collect();
         let (left_steps, left_bytes) = (MAX_WEIGHED_STEPS, MAX_WEIGHED_BYTES);
-        Ok(Self { graph, answer_set, space, inputs, model_roles, left_steps, left_bytes, cut: BTreeSet::new() })
+        let cut = BTreeSet::new();
+        Ok(Self { graph, answer_set, space, inputs, model_roles, children, left_steps, left_bytes, cut })
     }
 
     /// Deducts the work of a step from the remaining budget; `None` once there is too little, and from then on.
@@ -154,7 +165,11 @@ impl<'a> CostEstimator<'a> {
             self.pay(texts + written.unwrap_or(0), run.machine().lanes().len())?;
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
             let said = if request.is_some() { text.len() } else { 0 };
-            costs.entry(role.clone()).or_default().add(request.map_or(0, tokens), tokens(said));
+            let cost = costs.entry(role.clone()).or_default();
+            match self.children.get(role) {
+                Some(child) => cost.add_child(child),
+                None => cost.add(request.map_or(0, tokens), tokens(said)),
+            }
             let (after, next) = run.answered(lane, answer);
             if next.fault.is_some() || next.edge.unwrap_or(UNROUTED) != step.edge {
                 return None;

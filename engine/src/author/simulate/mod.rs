@@ -29,7 +29,7 @@ use rondo_protocol::id::{FieldName, RoleName};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::check_input;
 use rondo_protocol::workflow::types::sample::objects;
-use rondo_protocol::workflow::{Checked, Field, Need};
+use rondo_protocol::workflow::{Checked, Field, Need, RoleKind, SourceMap, Workflow};
 use serde::{Serialize, Serializer};
 
 use self::answers::AnswerSet;
@@ -62,14 +62,16 @@ const MAX_FURTHER: usize = 64;
 /// Up to how many ways are counted: every JSON reader can hold this number exactly.
 pub const MAX_WAYS: u64 = 1_000_000_000_000_000;
 
-#[derive(Debug)]
+/// The tool descriptions of each role of a workflow.
+pub type Tools<'a> = dyn Fn(&Workflow) -> BTreeMap<RoleName, Vec<ToolSpec>> + 'a;
+
 pub struct Subject<'a> {
     pub checked: &'a Checked,
     pub graph: &'a Arc<Graph>,
     /// The inputs to walk with; if empty, inputs are generated.
     pub inputs: Vec<Value>,
-    /// The tool descriptions of each role.
-    pub tools: BTreeMap<RoleName, Vec<ToolSpec>>,
+    /// Of the workflow, and of its children.
+    pub tools: &'a Tools<'a>,
     /// How many routes to return.
     pub routes: usize,
 }
@@ -136,6 +138,9 @@ pub struct Worst {
     /// The route with the most prompt tokens.
     #[serde(serialize_with = "steps_of")]
     pub costliest: Option<Route>,
+    /// The worst case of one visit of each role that is a workflow, which the costs of that role include.
+    #[serde(skip)]
+    pub children: BTreeMap<RoleName, Worst>,
 }
 
 #[expect(clippy::ref_option, reason = "serde passes the field as it is declared")]
@@ -177,7 +182,9 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     found.cut.extend(cut.map(|most| format!("{most} inputs")));
     let space = &found.space;
     let ahead = Reachability::of(space);
-    let mut estimator = CostEstimator::new((workflow, graph), &answer_set, space, &inputs, &subject.tools)?;
+    let children = children(subject)?;
+    let tools = (subject.tools)(workflow);
+    let mut estimator = CostEstimator::new((workflow, graph), (&answer_set, space), &inputs, (&tools, &children))?;
     let mut route =
         |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: estimator.weigh(path) };
 
@@ -200,7 +207,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let is_whole = found.cut.is_empty() && answer_set.cut.is_empty();
     // Where a join cancels lanes, how much they have answered by then is chance.
     let is_exact = ahead.is_exact && orders == 1 && is_whole && answer_set.unmade.is_empty() && unmade.is_empty();
-    let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
+    let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all), children);
     let edges = graph.edges();
     let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());
     let coverage = Coverage { edges: edges.len(), never: never.collect(), is_whole };
@@ -211,6 +218,23 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let has_all_routes = is_all && is_exact && weighed.len() <= subject.routes;
     weighed.truncate(subject.routes);
     Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
+}
+
+/// The worst case of each role that is a workflow.
+fn children(subject: &Subject<'_>) -> Result<BTreeMap<RoleName, Worst>, resolved_roles::Error> {
+    let mut children = BTreeMap::new();
+    for (name, role) in &subject.checked.workflow.roles {
+        let RoleKind::Workflow(child) = &role.kind else { continue };
+        let Some(policy) = subject.checked.policy.children.get(name.as_str()) else { continue };
+        // A checked definition can be lowered.
+        let Ok(graph) = Graph::new(&child.workflow, policy, Vec::new()) else { continue };
+        let (workflow, policy) = (child.workflow.clone(), policy.clone());
+        let checked = Checked { workflow, policy, warnings: Vec::new(), places: SourceMap::default() };
+        let (graph, inputs) = (Arc::new(graph), Vec::new());
+        let subject = Subject { checked: &checked, graph: &graph, inputs, tools: subject.tools, routes: 1 };
+        children.insert(name.clone(), simulate(&subject, &mut |_| {})?.worst);
+    }
+    Ok(children)
 }
 
 impl Route {
@@ -304,8 +328,10 @@ fn worst<'r>(
     roots: &[(usize, StateId)],
     weighed: impl Iterator<Item = &'r Route>,
     (is_exact, is_all): (bool, bool),
+    children: BTreeMap<RoleName, Worst>,
 ) -> Worst {
-    let mut worst = Worst { is_exact, has_weighed_all: is_all && is_exact, ..Worst::default() };
+    let has_weighed_all = is_all && is_exact && children.values().all(|child| child.has_weighed_all);
+    let mut worst = Worst { is_exact, has_weighed_all, children, ..Worst::default() };
     for reach in roots.iter().filter_map(|(_, root)| ahead.at(*root)) {
         worst.steps = worst.steps.max(reach.most);
         for (role, visits) in &reach.visits {

@@ -18,7 +18,7 @@ fn with(text: &str, inputs: Vec<Value>, routes: usize) -> Report {
         )
         .unwrap(),
     );
-    let subject = Subject { checked: &checked, graph: &graph, inputs, tools: BTreeMap::new(), routes };
+    let subject = Subject { checked: &checked, graph: &graph, inputs, tools: &|_| BTreeMap::new(), routes };
     simulate(&subject, &mut |_| {}).unwrap()
 }
 
@@ -599,7 +599,7 @@ fn the_result_of_a_child_holds_what_the_child_declares() {
         let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
         let graph = Arc::new(Graph::new(&checked.workflow, &checked.policy, nodes).unwrap());
         let subject =
-            Subject { checked: &checked, graph: &graph, inputs: Vec::new(), tools: BTreeMap::new(), routes: 10 };
+            Subject { checked: &checked, graph: &graph, inputs: Vec::new(), tools: &|_| BTreeMap::new(), routes: 10 };
         simulate(&subject, &mut |_| {}).unwrap()
     };
     assert_eq!(faults(&of(CHILD)), Vec::<String>::new());
