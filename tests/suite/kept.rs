@@ -10,7 +10,7 @@ use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, Invocation, Origin, Spec, Tool};
 use rondo_engine::store::{MemoryStore, Read as _};
 use rondo_engine::thread::Ending;
-use rondo_engine::{Ended, Engine, RaisedLimit, RaisedLimits, Resumed, RunConfig, SystemEnv, registry};
+use rondo_engine::{Ended, Engine, RaisedLimit, RaisedLimits, Resumed, RunConfig, SystemEnv, ThreadHandle, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
@@ -21,6 +21,7 @@ use rondo_protocol::object::{ModelReply, Usage};
 use rondo_protocol::workflow::Checked;
 use rondo_tests::{checked, equipped, follow, start_with};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 const DONE: &str = "---\nstatus: done\n---\n\nfine";
 
@@ -145,6 +146,14 @@ impl Tool for Looks {
     }
 }
 
+/// Follows a run that stops: it still waits for the calls that are paid for.
+async fn waits(handle: ThreadHandle) -> JoinHandle<(Vec<Event>, Ended)> {
+    let stopping = tokio::spawn(follow(handle));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!stopping.is_finished(), "it waits for the calls that are on their way");
+    stopping
+}
+
 struct Bench {
     store: Arc<MemoryStore>,
     engine: Engine,
@@ -165,8 +174,15 @@ impl Bench {
         equipped(&self.checked.workflow, &model, vec![Arc::clone(&self.tool) as _])
     }
 
-    async fn start(&self) -> rondo_engine::ThreadHandle {
+    async fn start(&self) -> ThreadHandle {
         start_with(&self.engine, &self.checked, Value::empty_object(), self.config()).await
+    }
+
+    /// A run of three lanes whose three calls are on their way.
+    async fn begun(&self) -> (ThreadId, ThreadHandle) {
+        let handle = self.start().await;
+        self.model.asked(3).await;
+        (handle.thread.clone(), handle)
     }
 
     async fn resume(&self, thread: &ThreadId) -> (Vec<Event>, Ended) {
@@ -197,13 +213,9 @@ async fn a_fault_in_one_lane_lets_the_calls_of_the_others_end() {
     let (model, tool) = (Paced::new(&["a", "b", "c"]), Looks::new(Effect::Pure, None));
     *model.fails.lock().unwrap() = Some("a");
     let bench = Bench::new(LANES, &model, &tool);
-    let handle = bench.start().await;
-    let thread = handle.thread.clone();
-    model.asked(3).await;
+    let (thread, handle) = bench.begun().await;
     model.gates["a"].add_permits(1);
-    let stopping = tokio::spawn(follow(handle));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!stopping.is_finished(), "it waits for the two calls that are paid for");
+    let stopping = waits(handle).await;
     model.open();
     let (_, ended) = stopping.await.unwrap();
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::RequestRefused), "{ended:?}");
@@ -222,12 +234,9 @@ async fn lanes_at_a_limit_keep_the_answers_that_were_on_their_way() {
     let text = LANES.replace("graph:", "limits: { tokens: 8000 }\ngraph:");
     let bench = Bench::new(&text, &model, &tool);
     tool.gate.add_permits(10);
-    let handle = bench.start().await;
-    let thread = handle.thread.clone();
-    model.asked(3).await;
+    let (thread, handle) = bench.begun().await;
     model.gates["c"].add_permits(1);
-    let stopping = tokio::spawn(follow(handle));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stopping = waits(handle).await;
     model.open();
     let (_, ended) = stopping.await.unwrap();
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.class == FaultClass::Limit), "{ended:?}");
@@ -245,13 +254,9 @@ async fn lanes_at_a_limit_keep_the_answers_that_were_on_their_way() {
 async fn a_run_that_is_told_to_stop_keeps_what_comes_in_time() {
     let (model, tool) = (Paced::new(&["a", "b", "c"]), Looks::new(Effect::Pure, None));
     let bench = Bench::new(LANES, &model, &tool);
-    let handle = bench.start().await;
-    let thread = handle.thread.clone();
-    model.asked(3).await;
+    let (thread, handle) = bench.begun().await;
     handle.stopper.stop();
-    let stopping = tokio::spawn(follow(handle));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!stopping.is_finished());
+    let stopping = waits(handle).await;
     model.open();
     let (_, ended) = stopping.await.unwrap();
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::Interrupted), "{ended:?}");
@@ -265,9 +270,7 @@ async fn a_run_that_is_told_to_stop_keeps_what_comes_in_time() {
 async fn a_run_that_is_stopped_at_once_waits_for_nobody() {
     let (model, tool) = (Paced::new(&["a", "b", "c"]), Looks::new(Effect::Pure, None));
     let bench = Bench::new(LANES, &model, &tool);
-    let handle = bench.start().await;
-    let thread = handle.thread.clone();
-    model.asked(3).await;
+    let (thread, handle) = bench.begun().await;
     handle.stopper.stop();
     handle.stopper.stop_at_once();
     let (_, ended) = follow(handle).await;
@@ -303,9 +306,7 @@ graph: { start: { to: b, prompt: go }, b: { done: { to: c, prompt: on } }, c: { 
     let thread = handle.thread.clone();
     model.asked(3).await;
     model.gates["a"].add_permits(1);
-    let stopping = tokio::spawn(follow(handle));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!stopping.is_finished());
+    let stopping = waits(handle).await;
     model.open();
     let (_, ended) = stopping.await.unwrap();
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::RequestRefused), "{ended:?}");
@@ -328,9 +329,7 @@ async fn results_beside_a_tool_that_fails_the_run_are_kept() {
     let bench = Bench::new(ALONE, &model, &tool);
     let handle = bench.start().await;
     let thread = handle.thread.clone();
-    let stopping = tokio::spawn(follow(handle));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!stopping.is_finished(), "the other call is under way");
+    let stopping = waits(handle).await;
     tool.gate.add_permits(10);
     let (_, ended) = stopping.await.unwrap();
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::McpChanged), "{ended:?}");

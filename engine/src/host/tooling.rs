@@ -62,19 +62,15 @@ pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram
 
 fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
     let Grant { read, write, sandbox, .. } = &settings.grant;
-    let process_settings = ProcessSettings {
-        sandbox: sandbox.unwrap_or(true),
-        hidden,
-        ..process_settings(settings, read.as_deref(), write.as_deref())?
-    };
-    Ok(Arc::new(Processes::new(process_settings)))
+    let process_settings = process_settings(settings, hidden, (read.as_deref(), write.as_deref()))?;
+    Ok(Arc::new(Processes::new(ProcessSettings { sandbox: sandbox.unwrap_or(true), ..process_settings })))
 }
 
 /// A sandbox with access to these paths.
 fn process_settings(
     settings: &Settings,
-    read: Option<&[String]>,
-    write: Option<&[String]>,
+    hidden: Vec<PathBuf>,
+    (read, write): (Option<&[String]>, Option<&[String]>),
 ) -> Result<ProcessSettings, Failure> {
     let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
     let most = Limits::default();
@@ -83,7 +79,7 @@ fn process_settings(
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, read),
         write: granted_paths(settings, write),
-        hidden: hidden(settings, &[]),
+        hidden,
         read_only: read_only(settings),
         protected: protected_names(settings),
         ceilings: Limits {
@@ -324,8 +320,8 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
 /// The sandbox of one program, with the paths that its table names, and its own script to read.
 fn sandboxed(of: &str, argv: &[String], sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
     let own: Vec<PathBuf> = scripts(argv.iter(), &settings.workspace).collect();
-    let mut process_settings = process_settings(settings, Some(&sandbox.read), Some(&sandbox.write))?;
-    process_settings.hidden = hidden(settings, &own);
+    let granted = (Some(sandbox.read.as_slice()), Some(sandbox.write.as_slice()));
+    let mut process_settings = process_settings(settings, hidden(settings, &own), granted)?;
     process_settings.read_only.extend(own.iter().cloned());
     process_settings.read.extend(own);
     let processes = Processes::new(process_settings);

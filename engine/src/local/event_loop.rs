@@ -308,7 +308,7 @@ impl<'a> Driver<'a> {
                         run.break_off_at.get_or_insert_with(|| Instant::now() + DRAIN);
                     }
                 }
-                () = until(run.break_off_at), if run.break_off_at.is_some() => {
+                () = until(run.break_off_at) => {
                     run.break_off_at = None;
                     self.parts.stopper.cancel.cancel();
                 }

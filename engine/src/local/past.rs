@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::Billed;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Transcript};
@@ -94,18 +93,14 @@ pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) ->
         return Ok(None);
     }
     let mut left = InFlight::default();
-    for record in [&compaction, &journal].into_iter().flat_map(|of| of.models().chain(of.given_up())) {
-        left.model_calls += 1;
-        if let Some(usage) = record.answer.usage {
+    let parts = [&compaction, &journal];
+    let answers = || parts.into_iter().flat_map(|of| of.models().chain(of.given_up()).map(|record| &record.answer));
+    let billed = parts.into_iter().flat_map(Journal::billed).map(|billed| (Some(billed.usage), billed.cost_usd));
+    left.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
+    for (usage, cost_usd) in answers().map(|answer| (answer.usage, answer.cost_usd)).chain(billed) {
+        if let Some(usage) = usage {
             *left.usage.get_or_insert_default() += usage;
         }
-        match record.answer.cost_usd {
-            Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
-            None => left.unpriced_calls += 1,
-        }
-    }
-    for Billed { usage, cost_usd } in [&compaction, &journal].into_iter().flat_map(Journal::billed) {
-        *left.usage.get_or_insert_default() += *usage;
         match cost_usd {
             Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
             None => left.unpriced_calls += 1,

@@ -35,19 +35,11 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn add(&mut self, prompt_tokens: u64, output_tokens: u64) {
+    fn add(&mut self, prompt_tokens: u64, largest_request: u64, output_tokens: u64) {
         self.visits += 1;
         self.prompt_tokens = self.prompt_tokens.saturating_add(prompt_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output_tokens);
-        self.largest_request = self.largest_request.max(prompt_tokens);
-    }
-
-    /// Adds a visit of a role whose child may cost that much.
-    fn add_child(&mut self, child: &Worst) {
-        let largest = child.roles.values().map(|cost| cost.largest_request).max().unwrap_or(0);
-        let largest_request = self.largest_request.max(largest);
-        self.add(child.prompt_tokens, child.output_tokens);
-        self.largest_request = largest_request;
+        self.largest_request = self.largest_request.max(largest_request);
     }
 
     /// The larger of each figure.
@@ -166,9 +158,12 @@ impl<'a> CostEstimator<'a> {
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
             let said = if request.is_some() { text.len() } else { 0 };
             let cost = costs.entry(role.clone()).or_default();
-            match self.children.get(role) {
-                Some(child) => cost.add_child(child),
-                None => cost.add(request.map_or(0, tokens), tokens(said)),
+            if let Some(child) = self.children.get(role) {
+                let largest = child.roles.values().map(|cost| cost.largest_request).max().unwrap_or(0);
+                cost.add(child.prompt_tokens, largest, child.output_tokens);
+            } else {
+                let prompt_tokens = request.map_or(0, tokens);
+                cost.add(prompt_tokens, prompt_tokens, tokens(said));
             }
             let (after, next) = run.answered(lane, answer);
             if next.fault.is_some() || next.edge.unwrap_or(UNROUTED) != step.edge {
