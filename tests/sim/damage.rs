@@ -20,7 +20,7 @@ use crate::images::{killed, offline, resume};
 use crate::random::{Random, seed};
 use crate::workers::{Answer, Worker, work};
 
-/// How long a fault may take, reading twice included.
+/// How long a fault may take.
 const LIMIT: Duration = Duration::from_secs(2);
 /// For a second attempt: a machine under load is slow, a hang is endless.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,14 +31,35 @@ const HEAD_BYTES: usize = 64;
 const TAIL_BYTES: usize = 4 << 10;
 
 /// The worker's test.
-const WORKER: &str = "damage::worker";
+pub const WORKER: &str = "damage::worker";
 
-/// One wrong bit.
+/// What is wrong with a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Fault {
     file: PathBuf,
     at: usize,
-    bit: u8,
+    how: How,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum How {
+    Bit(u8),
+    /// So many bytes are not there.
+    Cut(usize),
+}
+
+impl Fault {
+    /// Copies the store in `from` to `to`, and damages the copy.
+    pub fn copied(&self, from: &Path, to: &Path) {
+        copy(from, to, Some(&self.file));
+        let damaged = to.join(&self.file);
+        let mut bytes = std::fs::read(&damaged).unwrap();
+        match self.how {
+            How::Bit(bit) => bytes[self.at] ^= 1 << bit,
+            How::Cut(count) => drop(bytes.drain(self.at..bytes.len().min(self.at + count))),
+        }
+        std::fs::write(&damaged, bytes).unwrap();
+    }
 }
 
 /// A store to damage.
@@ -80,8 +101,7 @@ impl Counts {
         };
         *count += 1;
         if let Some(example) = example.filter(|_| self.examples.len() < EXAMPLES) {
-            let Fault { file, at, bit } = fault;
-            self.examples.push(format!("bit {bit} of byte {at} of {}: {example}", file.display()));
+            self.examples.push(format!("{fault:?}: {example}"));
         }
     }
 
@@ -98,8 +118,9 @@ impl Counts {
 
     pub fn shown(&self) -> String {
         let Self { tried, harmless, told, wrong, hung, died, examples } = self;
-        let mut text =
-            format!("{tried} bits: {harmless} harmless, {told} told, {wrong} wrong reads, {hung} hangs, {died} panics");
+        let mut text = format!(
+            "{tried} faults: {harmless} harmless, {told} told, {wrong} wrong reads, {hung} hangs, {died} panics"
+        );
         for example in examples {
             write!(text, "\n  {example}").unwrap();
         }
@@ -146,17 +167,34 @@ impl Subject {
         self.files.iter().map(|(_, size)| size).sum()
     }
 
-    /// The fault of that number of a seed.
+    /// The wrong bit of that number of a seed.
     pub fn drawn(&self, number: u64) -> Fault {
         let mut random = Random::of(seed(), number);
         // Files differ in size a thousandfold: half of the faults go by file, half by byte.
-        let (file, size) = if random.is_one_in(1, 2) {
-            &self.files[random.below(self.files.len())]
+        let (file, at) = if random.is_one_in(1, 2) {
+            let (file, size) = &self.files[random.below(self.files.len())];
+            (file, random.below(*size))
         } else {
-            let mut at = random.below(self.size_bytes());
-            self.files.iter().find(|(_, size)| at.checked_sub(*size).map(|rest| at = rest).is_none()).unwrap()
+            self.place(random.below(self.size_bytes()))
         };
-        Fault { file: file.clone(), at: random.below(*size), bit: u8::try_from(random.below(8)).unwrap() }
+        Fault { file: file.clone(), at, how: How::Bit(u8::try_from(random.below(8)).unwrap()) }
+    }
+
+    /// 1, 10 and 100 missing bytes at so many places.
+    pub fn cuts(&self, places: usize) -> Vec<Fault> {
+        let at = |number: usize| self.size_bytes() * number / places;
+        let cuts = (0..places)
+            .map(at)
+            .map(|at| self.place(at))
+            .flat_map(|(file, at)| [1, 10, 100].map(|bytes| Fault { file: file.clone(), at, how: How::Cut(bytes) }));
+        cuts.collect()
+    }
+
+    /// The file, and the place in it, of a byte that is counted through all files.
+    fn place(&self, mut at: usize) -> (&PathBuf, usize) {
+        let is_behind = |(_, size): &&(PathBuf, usize)| at.checked_sub(*size).map(|rest| at = rest).is_none();
+        let (file, _) = self.files.iter().find(is_behind).unwrap();
+        (file, at)
     }
 
     /// Every fault of the sweep: all bits of the head and tail of each file, and one bit of each byte. Mixed, always in
@@ -166,13 +204,13 @@ impl Subject {
         for (file, size) in &self.files {
             let is_close = |at: usize| at < HEAD_BYTES || at + TAIL_BYTES >= *size;
             for at in (0..*size).filter(|at| is_close(*at)) {
-                faults.extend((0..8).map(|bit| Fault { file: file.clone(), at, bit }));
+                faults.extend((0..8).map(|bit| Fault { file: file.clone(), at, how: How::Bit(bit) }));
             }
         }
         for (file, size) in &self.files {
             faults.extend((0..*size).map(|at| {
                 let bit = Random::of(0, at as u64).below(8);
-                Fault { file: file.clone(), at, bit: u8::try_from(bit).unwrap() }
+                Fault { file: file.clone(), at, how: How::Bit(u8::try_from(bit).unwrap()) }
             }));
         }
         let mut random = Random::of(0, 0);
@@ -182,13 +220,14 @@ impl Subject {
         faults
     }
 
-    /// Tries faults with as many workers as there are processors.
-    pub fn tried(&self, faults: &[Fault]) -> Counts {
+    /// Tries faults with as many workers, in the ignored test `worker`, as there are processors.
+    pub fn tried(&self, faults: &[Fault], worker: &'static str) -> Counts {
         let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let share = faults.len().div_ceil(workers).max(1);
         let mut counts = Counts::default();
         std::thread::scope(|scope| {
-            let parts: Vec<_> = faults.chunks(share).map(|part| scope.spawn(|| self.tried_by_one(part))).collect();
+            let parts: Vec<_> =
+                faults.chunks(share).map(|part| scope.spawn(|| self.tried_by_one(part, worker))).collect();
             for part in parts {
                 counts.merge(part.join().unwrap());
             }
@@ -196,8 +235,8 @@ impl Subject {
         counts
     }
 
-    fn tried_by_one(&self, faults: &[Fault]) -> Counts {
-        let (mut counts, mut worker) = (Counts::default(), Worker::new(WORKER));
+    fn tried_by_one(&self, faults: &[Fault], worker: &'static str) -> Counts {
+        let (mut counts, mut worker) = (Counts::default(), Worker::new(worker));
         for fault in faults {
             let work = serde_json::to_string(&(&self.folder, fault)).unwrap();
             let mut answer = worker.ask(&work, LIMIT);
@@ -211,7 +250,7 @@ impl Subject {
 }
 
 /// Copies a store; tables, which nobody changes, are linked, but for the file `but`.
-fn copy(from: &Path, to: &Path, but: Option<&Path>) {
+pub fn copy(from: &Path, to: &Path, but: Option<&Path>) {
     std::fs::create_dir_all(to.join("db")).unwrap();
     for part in ["", "db"] {
         for entry in std::fs::read_dir(from.join(part)).unwrap() {
@@ -280,11 +319,7 @@ fn compared(whole: &Contents, found: Result<Contents, String>) -> Result<bool, S
 fn answered(whole: &Contents, store: &Path, fault: &Fault) -> Result<&'static str, String> {
     let copied = Place::new();
     let folder = copied.store();
-    copy(store, &folder, Some(&fault.file));
-    let damaged = folder.join(&fault.file);
-    let mut bytes = std::fs::read(&damaged).unwrap();
-    bytes[fault.at] ^= 1 << fault.bit;
-    std::fs::write(&damaged, bytes).unwrap();
+    fault.copied(store, &folder);
     let read = RocksReader::open(&folder).map_err(|error| error.to_string());
     let is_read = compared(whole, read.and_then(|(reader, _)| contents(&reader)))?;
     if !is_read && upkeep::fsck(&folder, None, &mut |_| {}).is_ok_and(|examined| examined.faults.is_empty()) {
@@ -324,7 +359,7 @@ fn no_wrong_bit_is_believed() {
     make(&folder);
     let subject = Subject::of(&folder);
     let faults: Vec<Fault> = (0..BITS).map(|number| subject.drawn(number)).collect();
-    let counts = subject.tried(&faults);
+    let counts = subject.tried(&faults, WORKER);
     println!("{} bytes; {}; RONDO_TEST_SEED={}", subject.size_bytes(), counts.shown(), seed());
     assert_eq!(counts.faults(), 0, "{}", counts.shown());
     assert!(counts.told > BITS / 4, "so little is told that nothing can have been read: {}", counts.shown());

@@ -1,4 +1,5 @@
-//! `make soak`: crash images, the damage sweep, races and faults at every call in turn, for as long as it is told to.
+//! `make soak`: crash images, the damage sweep, repairs, races, ledgers and faults at every call in turn, for as long as
+//! it is told to.
 //!
 //! Its folder keeps the damaged store and how far the sweeps are, so that the next call goes on from there.
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::damage::{self, Counts, Subject};
 use crate::images::{self, WORKLOADS};
 use crate::injector::{Fault, Injector};
-use crate::{calls, race};
+use crate::{calls, ledger, race, repairs};
 
 /// The length of a turn of the sweep, which takes longest, and of each other part.
 const SWEEP_TURN: Duration = Duration::from_secs(40);
@@ -28,10 +29,14 @@ struct Progress {
     /// How many faults of the sweep have been tried.
     swept: usize,
     damage: Counts,
+    /// The same of repairs, for each of their stores.
+    repaired: Vec<usize>,
+    repairs: Counts,
     images: u64,
     /// Of each workload, the number of the next image.
     next_image: Vec<u64>,
     rounds: u64,
+    ledgers: u64,
     calls: calls::Counts,
     /// The fault, counted through all subjects, and how many calls met it there.
     next_call: (usize, usize),
@@ -62,7 +67,16 @@ fn soak() {
     if !store.exists() {
         progress = Progress::default();
         damage::make(&store);
+        for threads in repairs::THREADS {
+            repairs::make(&folder.join(format!("store-{threads}")), threads);
+        }
     }
+    let repairs = repairs::THREADS.map(|threads| {
+        let subject = Subject::of(&folder.join(format!("store-{threads}")));
+        let faults = [subject.cuts(repairs::CUTS), subject.sweep()].concat();
+        (subject, faults)
+    });
+    progress.repaired.resize(repairs.len(), 0);
     let subject = Subject::of(&store);
     let sweep = subject.sweep();
     println!(
@@ -82,8 +96,16 @@ fn soak() {
         let turn = Instant::now();
         while until(turn, SWEEP_TURN) && progress.swept < sweep.len() {
             let portion = &sweep[progress.swept..sweep.len().min(progress.swept + PORTION)];
-            progress.damage.merge(subject.tried(portion));
+            progress.damage.merge(subject.tried(portion, damage::WORKER));
             progress.swept += portion.len();
+        }
+        for ((subject, faults), repaired) in repairs.iter().zip(&mut progress.repaired) {
+            let turn = Instant::now();
+            while until(turn, TURN) && *repaired < faults.len() {
+                let portion = &faults[*repaired..faults.len().min(*repaired + PORTION)];
+                progress.repairs.merge(subject.tried(portion, repairs::WORKER));
+                *repaired += portion.len();
+            }
         }
         let turn = Instant::now();
         while until(turn, TURN) && !workloads.is_empty() {
@@ -100,6 +122,11 @@ fn soak() {
             progress.rounds += 1;
         }
         let turn = Instant::now();
+        while until(turn, TURN) {
+            ledger::rounds(progress.ledgers, ledger::AT_ONCE);
+            progress.ledgers += ledger::AT_ONCE;
+        }
+        let turn = Instant::now();
         while until(turn, TURN)
             && let Some(injector) = &injector
         {
@@ -113,19 +140,22 @@ fn soak() {
         progress.write(&progress_file);
         println!("{}", progress.shown(sweep.len()));
     }
-    assert_eq!(progress.damage.faults(), 0, "{}", progress.shown(sweep.len()));
+    assert_eq!(progress.damage.faults() + progress.repairs.faults(), 0, "{}", progress.shown(sweep.len()));
     progress.calls.holds();
 }
 
 impl Progress {
     fn shown(&self, sweep: usize) -> String {
         format!(
-            "sweep {} of {sweep}: {}\n{} crash images: 0 lost, 0 unopenable; {} rounds of 16 processes: 0 ruined\n\
+            "sweep {} of {sweep}: {}\nrepairs: {}\n{} crash images: 0 lost, 0 unopenable; {} rounds of 16 processes: 0 ruined\n\
+             {} rounds of a ledger: 0 asked twice\n\
              faults at calls, {} of {} sweeps: {}",
             self.swept,
             self.damage.shown(),
+            self.repairs.shown(),
             self.images,
             self.rounds,
+            self.ledgers,
             self.next_call.0,
             calls::SUBJECTS.len() * Fault::ALL.len(),
             self.calls.shown()

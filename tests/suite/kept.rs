@@ -146,6 +146,31 @@ impl Tool for Looks {
     }
 }
 
+/// A chain of rules asks nobody and never waits; it stops all the same, and goes on where it was.
+#[tokio::test]
+async fn a_chain_of_rules_stops_and_goes_on() {
+    const RULES: &str = "rondo: 1\nname: rules\nlimits: { steps: 1000000 }\nroles:\n  \
+        turn: { kind: rule, output: { taken: null } }\n  wait: { kind: rule, output: { taken: null } }\ngraph:\n  \
+        start: { to: turn }\n  turn: { taken: { to: wait, max: 100000, on_max: { to: end } } }\n  \
+        wait: { taken: { to: turn } }\n";
+    let bench = Bench::new(RULES, &Paced::new(&[]), &Looks::new(Effect::Pure, None));
+    let mut handle = bench.start().await;
+    while !matches!(handle.events.recv().await.unwrap().what, What::StepCommitted { .. }) {}
+    let thread = handle.thread.clone();
+    handle.stopper.stop();
+    let (_, ended) = tokio::time::timeout(Duration::from_secs(20), follow(handle)).await.unwrap();
+    assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::Interrupted), "{ended:?}");
+    let steps = bench.store.row(&thread).unwrap().unwrap().seq;
+    assert!(steps < 100_000, "{steps}");
+    let config = |_: &_, _: &_| Ok::<_, rondo_engine::Error>(bench.config());
+    let Resumed::Running(mut handle) = bench.engine.resume(&thread, config).await.unwrap() else { panic!("it ended") };
+    while !matches!(handle.events.recv().await.unwrap().what, What::StepCommitted { .. }) {}
+    handle.stopper.cancel();
+    let (_, ended) = tokio::time::timeout(Duration::from_secs(20), follow(handle)).await.unwrap();
+    assert!(matches!(&ended, Ended::Finished(ending) if ending.outcome == Outcome::Cancelled), "{ended:?}");
+    assert!(bench.store.row(&thread).unwrap().unwrap().seq > steps);
+}
+
 /// Follows a run that stops: it still waits for the calls that are paid for.
 async fn waits(handle: ThreadHandle) -> JoinHandle<(Vec<Event>, Ended)> {
     let stopping = tokio::spawn(follow(handle));

@@ -53,6 +53,25 @@ impl Model for Large {
     }
 }
 
+/// Gives large replies, of which the first never ends.
+#[derive(Default)]
+struct Stalling {
+    asked: AtomicUsize,
+}
+
+impl Model for Stalling {
+    fn complete<'a>(&'a self, _: &'a ModelCall, deltas: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        Box::pin(async move {
+            let is_first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
+            deltas.reserve(LARGE_BYTES).await;
+            if is_first {
+                std::future::pending::<()>().await;
+            }
+            Ok(answer(DONE.to_owned()))
+        })
+    }
+}
+
 /// A tool that ends when all who use it have met.
 struct Meet(Spec, Barrier);
 
@@ -113,6 +132,26 @@ async fn a_visit_that_waits_for_a_tool_has_given_its_memory_back() {
     for (_, ended) in tokio::time::timeout(PATIENCE, join_all(runs)).await.unwrap() {
         assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
     }
+}
+
+/// The time in which a reply waits for another one counts towards none of its deadlines.
+#[tokio::test]
+async fn a_reply_that_stalls_pushes_no_other_into_its_deadline() {
+    let engine = Engine::new(Arc::new(MemoryStore::default()), Arc::new(SystemEnv::default()), registry());
+    let [patient, workflow] =
+        ["2s", "500ms"].map(|timeout| checked(&WORKFLOW.replace("tools: [meet]", &format!("timeout: {timeout}"))));
+    let stalling = Arc::new(Stalling::default());
+    let model: Arc<dyn Model> = Arc::clone(&stalling) as _;
+    let first = start(&engine, &patient, Value::empty_object(), Arc::clone(&model)).await;
+    while stalling.asked.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let others = (0..3)
+        .map(|_| async { follow(start(&engine, &workflow, Value::empty_object(), Arc::clone(&model)).await).await.1 });
+    for ended in tokio::time::timeout(PATIENCE, join_all(others)).await.unwrap() {
+        assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
+    }
+    assert!(matches!(first.ended().await, Ended::Stopped(_)));
 }
 
 #[tokio::test]

@@ -433,3 +433,17 @@ fn a_report_for_ci_says_the_same() {
     assert!(report.contains("<failure type=\"RN1864\"") && report.contains("&lt;b&gt;"), "{report}");
     assert!(!report.contains('\u{1b}'));
 }
+
+/// However a workflow raises its own limit, a test of it ends.
+#[test]
+fn a_scenario_ends_after_its_most_steps() {
+    let place = Place::new();
+    place.file(
+        "endless/workflow.yaml",
+        "rondo: 1\nname: endless\nlimits: { steps: 1000000 }\nroles:\n  turn: { kind: rule, output: { taken: null } }\n\
+         graph:\n  start: { to: turn }\n  turn: { taken: { to: turn, max: 900000, on_max: { to: end } } }\n",
+    );
+    place.file("endless/tests/ends.yaml", "script: {}\nexpect: { outcome: failed }\n");
+    let told = text(&place.start(["test", "endless", "--check"]).finish().exits(1));
+    assert!(told.contains("more than 10000 steps"), "{told}");
+}

@@ -53,7 +53,8 @@ pub trait Deltas: Send + Sync {
     fn text(&self, text: &str);
 
     /// Waits until there is memory for a reply of so many bytes. A provider calls it before it reads on; how long the
-    /// reply will be is not known. The wait is not the provider's silence.
+    /// reply will be is not known. The wait counts neither as the provider's silence nor
+    /// towards the time of the request.
     fn reserve(&self, _reply_bytes: usize) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

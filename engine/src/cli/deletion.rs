@@ -247,8 +247,10 @@ impl Deletion {
         let chunks = self.chunks();
         drop(self);
         with_session(store.clone(), durability, async |Session { engine, .. }| {
+            let all = chunks.iter().flatten().collect();
+            let mut lines = lines_of(&**engine.store(), &all)?;
             for threads in chunks {
-                let lines = lines_of(&**engine.store(), &threads)?;
+                let lines = threads.iter().flat_map(|thread| lines.remove(thread).unwrap_or_default()).collect();
                 engine.delete(&threads, lines).await.map_err(|error| match error {
                     Error::Running { thread } => running(&thread),
                     other => other.into(),
@@ -305,9 +307,16 @@ fn show(newest: &VecDeque<Cells>, count: u64, output: &mut Output) -> Result<(),
     }
 }
 
-/// The lines of batches whose threads are deleted. Each says so from now on: resuming the batch must not run it again.
-fn lines_of(store: &dyn StepStore, threads: &BTreeSet<ThreadId>) -> Result<Vec<(BatchId, u32, Vec<u8>)>, Failure> {
-    let mut lines = Vec::new();
+/// A line of a batch that has changed.
+type ChangedLine = (BatchId, u32, Vec<u8>);
+
+/// The lines of batches whose threads are deleted, by thread. Each says so from now on: resuming the batch must not run
+/// it again.
+fn lines_of(
+    store: &dyn StepStore,
+    threads: &BTreeSet<&ThreadId>,
+) -> Result<BTreeMap<ThreadId, Vec<ChangedLine>>, Failure> {
+    let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for batch in store.batches(None, usize::MAX)? {
         let mut next = Some(1);
         while let Some(from) = next {
@@ -319,7 +328,7 @@ fn lines_of(store: &dyn StepStore, threads: &BTreeSet<ThreadId>) -> Result<Vec<(
                 {
                     let message = format!("its thread {thread} was deleted");
                     let line = Line::Invalid { code: Code::ThreadUnknown.to_string(), message };
-                    lines.push((batch.clone(), number, line.to_bytes()?));
+                    lines.entry(thread).or_default().push((batch.clone(), number, line.to_bytes()?));
                 }
             }
         }

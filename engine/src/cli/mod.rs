@@ -70,6 +70,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -192,7 +193,15 @@ pub fn main() -> ExitCode {
     // HTTPS needs one provider of cryptography in the process; a second call finds the first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let exit = catch_unwind(AssertUnwindSafe(|| command(std::env::args_os()))).unwrap_or(Exit::InputOutput.code());
-    ExitCode::from(exit)
+    end_process(exit)
+}
+
+/// Ends the process without destructors of statics, which RocksDB's threads may still use: what was acknowledged is
+/// safe however the process ends.
+fn end_process(exit: u8) -> ! {
+    // Whoever reads it may have gone.
+    let _ = std::io::stdout().flush();
+    signal_hook::low_level::exit(i32::from(exit))
 }
 
 fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {

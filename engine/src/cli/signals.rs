@@ -47,8 +47,7 @@ impl Signals {
                 second = next(&mut interrupt, &mut terminate) => second,
                 () = tokio::time::sleep(DRAIN) => first,
             };
-            // What was acknowledged is safe however the process ends.
-            std::process::exit(i32::from(second.code()));
+            super::end_process(second.code());
         });
         Ok(signals)
     }

@@ -236,6 +236,8 @@ impl<'a> Driver<'a> {
         };
         let mut told = self.parts.stopper.told();
         loop {
+            // Commits in memory never wait: without this, a chain of rules would let nobody else run.
+            tokio::task::consume_budget().await;
             self.carry_out(&mut run).await;
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
@@ -264,6 +266,15 @@ impl<'a> Driver<'a> {
             }
             tokio::select! {
                 biased;
+                Ok(()) = told.changed() => {
+                    let told = *told.borrow_and_update();
+                    if told != StopKind::Going {
+                        self.stop(&mut run, cancelled());
+                    }
+                    if told == StopKind::Resumable {
+                        run.break_off_at.get_or_insert_with(|| Instant::now() + DRAIN);
+                    }
+                }
                 Some((version, seq, committed)) = run.commits.next() => match committed {
                     Ok(()) => {
                         let committed = run.memory.extract_if(.., |(of, _)| *of <= version);
@@ -299,15 +310,6 @@ impl<'a> Driver<'a> {
                         run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
                     }
                 },
-                Ok(()) = told.changed() => {
-                    let told = *told.borrow_and_update();
-                    if told != StopKind::Going {
-                        self.stop(&mut run, cancelled());
-                    }
-                    if told == StopKind::Resumable {
-                        run.break_off_at.get_or_insert_with(|| Instant::now() + DRAIN);
-                    }
-                }
                 () = until(run.break_off_at) => {
                     run.break_off_at = None;
                     self.parts.stopper.cancel.cancel();
@@ -394,6 +396,7 @@ impl<'a> Driver<'a> {
     /// their results could not be stored.
     fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
         self.drain.cancel();
+        lock(&self.machine).stop();
         if fault.class == FaultClass::Store {
             lock(&self.lanes).values().for_each(CancellationToken::cancel);
         }

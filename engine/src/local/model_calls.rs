@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
 use rondo_agent_kit::model::recorded::Recorder;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::{JournaledObject, ModelRecord, Record};
 use super::reply_memory::Reservation;
-use super::retry::{self, Deadline};
+use super::retry::{self, Deadline, Waits};
 use super::sink::Sink;
 use super::stop::cancelled;
 use super::tool_calls::ToolRunner;
@@ -286,7 +287,8 @@ impl<'a> VisitEffects<'a> {
 
     /// Tries the role's model, then each fallback, until one answers or none is left.
     async fn attempts(&mut self, call: ModelCall) -> Result<AttemptResult, Fault> {
-        let deadline = Deadline::of_call(self.model_context.call_total_ms).or_earlier(self.context.deadline.clone());
+        let of_call = Deadline::of_call(self.model_context.call_total_ms).without(&self.context.waits);
+        let deadline = of_call.or_earlier(self.context.deadline.clone());
         let retry = &self.model_context.policy.retry;
         let mut attempt = 0_u32;
         let mut of_this_model = 1_u32;
@@ -392,8 +394,8 @@ impl<'a> VisitEffects<'a> {
         was_reached: &AtomicBool,
     ) -> Result<AttemptResult, Fault> {
         let (redactor, recorder) = (self.context.redactor, self.model_context.recorder);
-        let VisitContext { sink, memory, .. } = self.context;
-        let deltas = StepDeltas { sink, visit: visit_of(&call.site), attempt: call.attempt, memory };
+        let VisitContext { sink, memory, ref waits, .. } = *self.context;
+        let deltas = StepDeltas { sink, visit: visit_of(&call.site), attempt: call.attempt, memory, waits };
         let mut sent = Sent {
             head: call.head_digest,
             request: call.request(),
@@ -540,6 +542,7 @@ struct StepDeltas<'a> {
     visit: Visit,
     attempt: u32,
     memory: &'a tokio::sync::Mutex<Reservation>,
+    waits: &'a Waits,
 }
 
 impl Deltas for StepDeltas<'_> {
@@ -549,7 +552,14 @@ impl Deltas for StepDeltas<'_> {
     }
 
     fn reserve(&self, reply_bytes: usize) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.memory.lock().await.grow_to(reply_bytes).await })
+        Box::pin(async move {
+            let mut memory = self.memory.lock().await;
+            if memory.grow_to(reply_bytes).now_or_never().is_none() {
+                // For other replies, whose slowness is not this one's.
+                let _waiting = self.waits.begin();
+                memory.grow_to(reply_bytes).await;
+            }
+        })
     }
 }
 

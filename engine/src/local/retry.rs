@@ -12,7 +12,8 @@ use tokio::time::Instant;
 /// The longest pause between two attempts, even if a provider asks for more.
 pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// The time a step spends waiting for people. It counts towards no limit: deadlines with it are extended.
+/// The time a step spends waiting for people, or for the memory of other replies. It counts towards no limit: deadlines
+/// with it are extended.
 #[derive(Debug, Clone)]
 pub struct Waits(watch::Sender<Waited>);
 
@@ -37,7 +38,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Starts a wait for a person, which ends when the returned guard is dropped.
+    /// Starts a wait, which ends when the returned guard is dropped.
     pub fn begin(&self) -> Waiting<'_> {
         self.0.send_modify(|waited| match &mut waited.now {
             Some((count, _)) => *count += 1,
@@ -52,7 +53,7 @@ impl Waits {
     }
 }
 
-/// A wait for a person.
+/// A wait.
 #[derive(Debug)]
 pub struct Waiting<'w>(&'w Waits);
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -43,7 +43,21 @@ pub struct OwnThreads {
 /// A store that processes share. Dropping the last handle, or [`leave`](Self::leave), releases it to the others.
 #[derive(Clone)]
 pub struct SharedStore {
+    /// `None` on the thread that hears of a holder's end. Dropped before `inner`.
+    _lease: Option<Arc<Lease>>,
     inner: Arc<Inner>,
+}
+
+/// What the users of a store share. Without it the thread that hears of a holder's end could be the last to have the
+/// store, and close RocksDB while the process ends.
+struct Lease(Weak<Inner>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            SharedStore { _lease: None, inner }.leave();
+        }
+    }
 }
 
 /// Where a store is and how to open it.
@@ -104,18 +118,18 @@ impl SharedStore {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn open(opening: Opening, own_threads: OwnThreads) -> Result<(Self, Vec<String>), Error> {
-        let shared = Self {
-            inner: Arc::new(Inner {
-                opening,
-                runtime: Handle::current(),
-                own_threads: Arc::new(own_threads),
-                access: RwLock::new(Arc::new(Access::Closed)),
-                changing: Mutex::default(),
-                own: Mutex::default(),
-                locks: OnceLock::new(),
-                waiting: Mutex::default(),
-            }),
-        };
+        let inner = Arc::new(Inner {
+            opening,
+            runtime: Handle::current(),
+            own_threads: Arc::new(own_threads),
+            access: RwLock::new(Arc::new(Access::Closed)),
+            changing: Mutex::default(),
+            own: Mutex::default(),
+            locks: OnceLock::new(),
+            waiting: Mutex::default(),
+        });
+        let lease = Lease(Arc::downgrade(&inner));
+        let shared = Self { _lease: Some(Arc::new(lease)), inner };
         let (access, notices) = shared.find()?;
         shared.set_access(access);
         Ok((shared, notices))
@@ -272,7 +286,7 @@ impl SharedStore {
         let ended = move || {
             // The next holder gets the driven threads as soon as there is one.
             if let Some(inner) = inner.upgrade() {
-                let shared = Self { inner };
+                let shared = Self { _lease: None, inner };
                 let access = shared.access();
                 if matches!(&*access, Access::Remote(client) if client.has_ended()) {
                     let _ = shared.change(&access);

@@ -184,6 +184,7 @@ impl Commit {
             version: self.row.version,
             seq: self.row.seq,
             base: self.row.base.clone(),
+            needs: if self.expected == 0 { self.row.needs().cloned().collect() } else { Vec::new() },
             step: self.step.as_ref().map(|step| step.seq),
         }
     }
@@ -211,6 +212,8 @@ pub(super) struct CommitHeader {
     pub(super) seq: u64,
     /// For a fork, where it leaves the original thread.
     pub(super) base: Option<Base>,
+    /// For a new thread, those that must be stored for as long as it is.
+    pub(super) needs: Vec<ThreadId>,
     pub(super) step: Option<u64>,
 }
 

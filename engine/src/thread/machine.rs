@@ -31,6 +31,10 @@ use rondo_protocol::{Digest, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// How many commits may wait for their sync before roles that need no call answer again: a chain of them has no other
+/// bound in memory.
+const MAX_UNSYNCED: usize = 64;
+
 /// One thread.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -58,6 +62,8 @@ pub struct Machine {
     pub(super) is_resumed: bool,
     /// Whether the caller checks limits itself, with [`broken`](Self::broken).
     pub(super) ignores_limits: bool,
+    /// Whether the run was told to stop: rules, expressions and rotations wait as calls do.
+    pub(super) is_stopping: bool,
     /// The edges chosen by the last input.
     pub(super) chosen: Vec<EdgeId>,
     /// The last decision that failed.
@@ -98,6 +104,7 @@ impl Machine {
             is_replaying: false,
             is_resumed: false,
             ignores_limits: false,
+            is_stopping: false,
             chosen: Vec::new(),
             undecided: None,
         }
@@ -183,6 +190,11 @@ impl Machine {
     /// The last decision that failed.
     pub fn undecided(&self) -> Option<&Undecided> {
         self.undecided.as_ref()
+    }
+
+    /// The run was told to stop: from now on no role answers without a call, so that a chain of rules ends too.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
     }
 
     /// Leaves limits to the caller, who checks [`broken`](Self::broken).
@@ -303,7 +315,10 @@ impl Machine {
 
     /// Handles everything that is due without an input.
     pub(super) fn settle(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
-        while let Some(path) = self.given.pop_front() {
+        // What is left is due when a commit was synced.
+        while self.unsynced.len() < MAX_UNSYNCED
+            && let Some(path) = self.given.pop_front()
+        {
             if self.is_replaying {
                 continue;
             }

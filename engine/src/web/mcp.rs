@@ -34,7 +34,6 @@ use super::workflows::input_schema;
 use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::workflow;
-use crate::store::Status;
 use crate::{Answerer, ThreadHandle};
 
 /// The tool that answers a form.
@@ -190,22 +189,46 @@ impl Tools {
                 call
             }
         };
-        let row = engine.store().row(&call.thread).map_err(Failure::from)?;
-        let handle = match row {
+        let handle = match engine.store().row(&call.thread).map_err(Failure::from)? {
             None => Some(self.begin(name, arguments, &call.thread).await?),
-            Some(_) if engine.is_running(&call.thread) => None,
-            Some(row) if matches!(row.status, Status::Running | Status::Stopped) => {
-                self.server.resumed(&call.thread).await?
-            }
             Some(_) => None,
         };
         drop(alone);
         let rest = match handle {
             Some(handle) => self.hear(handle, caller).await?,
-            None => self.rested(&call.thread, &caller).await?,
+            None => self.joined(&call.thread, caller).await?,
         };
         keep(&Call { is_answered: true, ..call }).await?;
         Ok(rest)
+    }
+
+    /// Follows a thread that another call began, in this process or another one, to where it rests. If that call was
+    /// given up, this one goes on with the thread.
+    async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Rest>, Problem> {
+        let engine = self.server.host.engine();
+        let mut has_waited = false;
+        loop {
+            if !engine.is_running(thread) {
+                let (_, origin) = engine.definition(thread)?;
+                // What another call stopped for would stop this one too.
+                let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
+                if is_refused || origin.ending.is_some() || !origin.forms.is_empty() {
+                    return self.server.rest_of(thread.clone()).await.map(Box::new);
+                }
+                match self.server.resumed(thread).await {
+                    Ok(Some(handle)) => return self.hear(handle, caller).await,
+                    Ok(None) => {}
+                    // Another process drives it.
+                    Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
+                    Err(problem) => return Err(problem),
+                }
+            }
+            has_waited = true;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = caller.cancelled.cancelled() => return Err(given_up()),
+            }
+        }
     }
 
     async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<ThreadHandle, Problem> {
@@ -257,17 +280,6 @@ impl Tools {
                 let _ = peer.notify_progress(progress).await;
             }
         }
-    }
-
-    /// Where a thread rests that does not run for this call.
-    async fn rested(&self, thread: &ThreadId, caller: &Caller) -> Result<Box<Rest>, Problem> {
-        while self.server.host.engine().is_running(thread) {
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = caller.cancelled.cancelled() => return Err(given_up()),
-            }
-        }
-        self.server.rest_of(thread.clone()).await.map(Box::new)
     }
 }
 

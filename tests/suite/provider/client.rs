@@ -1,6 +1,7 @@
 //! A folder in which `rondo` asks a server.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use rondo_tests::terminal::Terminal;
@@ -72,11 +73,16 @@ impl Client {
         Terminal::start(&self.place.path(), &own.into_iter().chain(given).collect::<Vec<_>>(), size)
     }
 
-    /// Starts a command.
-    pub fn start(&self, words: &[&str]) -> Running {
+    /// A command that is not started yet.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = self.place.command(words);
         command.envs(self.variables.iter().cloned());
-        Running::of(command)
+        command
+    }
+
+    /// Starts a command.
+    pub fn start(&self, words: &[&str]) -> Running {
+        Running::of(self.command(words))
     }
 
     /// Runs a command to its end, and holds it to the limit on memory.

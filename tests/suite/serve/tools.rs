@@ -157,13 +157,7 @@ const KEY: &str = "`rondo/key`";
 #[test]
 fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
     let place = place();
-    place.file(
-        "workflows/slow/workflow.yaml",
-        "rondo: 1\nname: slow\nroles: { a: { system: You answer. } }\ngraph: { start: { to: a, prompt: go }, \
-         a: { done: { to: a, prompt: more, max: 9, on_max: { to: end } } } }\n",
-    );
-    let answers = "{ body: x, delay_ms: 200 }, ".repeat(10);
-    place.file("workflows/slow/script.yaml", format!("a: [ {answers} ]\n"));
+    slow(&place);
     let mut client = Client::start(&place);
     let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}});
     client.begin("tools/call", &params);
@@ -183,4 +177,45 @@ fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
     let threads = threads();
     assert_eq!((threads.len(), &threads[0]["status"], &threads[0]["totals"]["steps"]), (1, &json!("done"), &json!(10)));
     client.leave();
+}
+
+/// A workflow of ten steps of 0.2 s each.
+fn slow(place: &Place) {
+    place.file(
+        "workflows/slow/workflow.yaml",
+        "rondo: 1\nname: slow\nroles: { a: { system: You answer. } }\ngraph: { start: { to: a, prompt: go }, \
+         a: { done: { to: a, prompt: more, max: 9, on_max: { to: end } } } }\n",
+    );
+    let answers = "{ body: x, delay_ms: 200 }, ".repeat(10);
+    place.file("workflows/slow/script.yaml", format!("a: [ {answers} ]\n"));
+}
+
+/// Of equal calls at once, in one server or two, one pays. When it is cancelled, another goes on with its thread.
+#[test]
+fn equal_calls_share_a_thread_which_outlives_the_one_that_began_it() {
+    let place = place();
+    slow(&place);
+    let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 1}});
+    let (mut client, mut other) = (Client::start(&place), Client::start(&place));
+    client.begin("tools/call", &params);
+    let first = client.id;
+    while client.message()["method"] != "notifications/progress" {}
+    client.begin("tools/call", &params);
+    let second = client.id;
+    other.begin("tools/call", &params);
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": first}}));
+    let done = |client: &mut Client, id: u64| loop {
+        let message = client.message();
+        if message["id"] == id {
+            break message;
+        }
+    };
+    let (here, there) = (done(&mut client, second), done(&mut other, 2));
+    for answer in [here, there] {
+        assert_eq!(answer["result"]["structuredContent"]["status"], "done", "{answer}");
+    }
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    assert_eq!((threads.len(), &threads[0]["totals"]["model_calls"]), (1, &json!(10)), "{threads:?}");
+    client.leave();
+    other.leave();
 }

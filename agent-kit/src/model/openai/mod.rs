@@ -155,7 +155,7 @@ impl OpenAi {
     }
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
-        let clock = Clock::new(&self.settings, call.time_left);
+        let mut clock = Clock::new(&self.settings, call.time_left);
         let OpenAiSettings { keep_prefix, keep_for, .. } = self.settings;
         let keeping = CacheRequest::of(call, self.url.host_str().unwrap_or_default(), keep_prefix, keep_for);
         let body = request::body_keeping(call, &keeping)?;
@@ -166,8 +166,8 @@ impl OpenAi {
             return Err(self.refused(response, &clock).await);
         }
         match ContentType::of(&response, &self.redactor) {
-            ContentType::EventStream => self.read_stream(response, &clock, call.ordinal, deltas).await,
-            ContentType::Json => self.read_whole(response, &clock, call.ordinal, deltas).await,
+            ContentType::EventStream => self.read_stream(response, &mut clock, call.ordinal, deltas).await,
+            ContentType::Json => self.read_whole(response, &mut clock, call.ordinal, deltas).await,
             ContentType::Other(kind) => Err(unreadable(format!(
                 "the provider answered with {kind}, not with an event stream; is the base URL right?"
             ))),
@@ -178,7 +178,7 @@ impl OpenAi {
     async fn read_stream(
         &self,
         mut response: Response,
-        clock: &Clock,
+        clock: &mut Clock,
         ordinal: u64,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
@@ -194,7 +194,7 @@ impl OpenAi {
     async fn read_events(
         &self,
         response: &mut Response,
-        clock: &Clock,
+        clock: &mut Clock,
         (reader, assembly): (&mut sse::Reader, &mut Assembly),
         deltas: &dyn Deltas,
     ) -> Result<(), Fault> {
@@ -221,7 +221,7 @@ impl OpenAi {
                 sse::Error::NotUtf8 => unreadable(error.to_string()),
                 _ => too_large(error.to_string()),
             })?;
-            clock.until_deadline(deltas.reserve(assembly.said_bytes())).await?;
+            clock.pause(deltas.reserve(assembly.said_bytes())).await;
         }
     }
 
@@ -229,7 +229,7 @@ impl OpenAi {
     async fn read_whole(
         &self,
         mut response: Response,
-        clock: &Clock,
+        clock: &mut Clock,
         ordinal: u64,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
@@ -243,7 +243,7 @@ impl OpenAi {
                 }
                 Ok(Some(chunk)) => {
                     body.extend_from_slice(&chunk);
-                    clock.until_deadline(deltas.reserve(body.len())).await?;
+                    clock.pause(deltas.reserve(body.len())).await;
                 }
                 Ok(None) => break,
                 Err(error) => return Err(cut(body.len(), Some(&error))),
@@ -399,23 +399,21 @@ impl Clock {
 
     /// Waits for `future`, up to the idle timeout and the deadline of the request.
     async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
-        if self.left() < self.idle_timeout {
-            return self.until_deadline(future).await;
-        }
-        tokio::time::timeout(self.idle_timeout, future)
-            .await
-            .map_err(|_| silent(format!("the provider sent nothing for {:?}", self.idle_timeout)))
+        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        tokio::time::timeout(left.min(self.idle_timeout), future).await.map_err(|_| {
+            silent(if left < self.idle_timeout {
+                format!("the request took longer than {:?}", self.total_timeout)
+            } else {
+                format!("the provider sent nothing for {:?}", self.idle_timeout)
+            })
+        })
     }
 
-    /// Waits for `future`, which is not the provider's, up to the deadline of the request.
-    async fn until_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
-        tokio::time::timeout(self.left(), future)
-            .await
-            .map_err(|_| silent(format!("the request took longer than {:?}", self.total_timeout)))
-    }
-
-    fn left(&self) -> Duration {
-        self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+    /// Waits for what is not the provider's. The deadline moves by as long.
+    async fn pause(&mut self, waiting: impl Future<Output = ()>) {
+        let since = Instant::now();
+        waiting.await;
+        self.deadline = self.deadline.and_then(|deadline| deadline.checked_add(since.elapsed()));
     }
 }
 

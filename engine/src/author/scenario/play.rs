@@ -41,6 +41,8 @@ const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
 const SCRIPTED: &str = "scripted";
 /// The seed for ids, so that they are the same in each run.
 const SEED: u64 = 5;
+/// The most steps of a scenario, with those of children, so that every test ends.
+const MAX_STEPS: usize = 10_000;
 
 #[derive(Debug)]
 pub struct RunResult {
@@ -173,8 +175,14 @@ impl RunSetup {
         };
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
-        let mut said = Vec::new();
+        let (mut said, mut steps) = (Vec::new(), 0_usize);
         while let Some(event) = handle.events.recv().await {
+            steps += usize::from(matches!(event.what, What::StepCommitted { .. }));
+            if steps > MAX_STEPS {
+                handle.stopper.stop_at_once();
+                let what = format!("the scenario took more than {MAX_STEPS} steps, those of children included");
+                return Err(format!("{what}, which is the most in a test, whatever `limits` says"));
+            }
             // A child's lines are its own.
             if let (What::Said { visit, text }, None) = (event.what, event.parent) {
                 said.push((visit, text));

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
@@ -120,6 +120,20 @@ async fn a_holder_whose_socket_was_deleted_ends_all_the_same() {
     std::fs::remove_file(folder.path().join("socket")).unwrap();
     holder.leave();
     assert!(open(folder.path(), Durability::Sync).is_holder());
+}
+
+/// A client that hears of its holder's end opens the store itself, on a thread of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_closed_when_its_last_handle_is_dropped() {
+    for pause in 0..40 {
+        let folder = tempfile::tempdir().unwrap();
+        let holder = open(folder.path(), Durability::Sync);
+        let client = open(folder.path(), Durability::Sync);
+        drop(holder);
+        std::thread::sleep(Duration::from_micros(pause * 100));
+        drop(client);
+        let (_store, _) = RocksStore::open(folder.path(), Options::default()).expect("the store is closed");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,6 +32,8 @@ const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
 pub(super) const LOG_BYTES: u64 = 8 << 20;
 /// A log longer than this at close is flushed to tables, which the next opening need not replay.
 pub(super) const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
+/// The family that RocksDB always has; nothing is in it.
+const DEFAULT_FAMILY: &str = "default";
 const OPEN_FILES: i32 = 256;
 const BLOCK_BYTES: usize = 8 << 10;
 /// A property of RocksDB (`include/rocksdb/db.h`, `kMinLogNumberToKeep`).
@@ -275,26 +277,47 @@ fn cut_manifest(manifest: Option<&(u64, PathBuf)>, promised: Position) -> Result
     Ok(is_shorter)
 }
 
-pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
+/// The error of the store for one of RocksDB. Its kinds leave open what happened and its words may change, so the folder
+/// itself is asked.
+pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
     let what = error.to_string();
-    let io = |what| Error::Io { path: path.display().to_string(), what };
+    let name = file_named(&what);
+    let is_missing = name.is_some_and(|name| !database.join(name).exists());
+    let damage = || match name {
+        Some(name) if is_missing => Damage::new(format!("{name} is missing")).in_file(format!("db/{name}")).into(),
+        Some(name) => Damage::new(in_words(name, &what)).in_file(format!("db/{name}")).into(),
+        None => Damage::new(what.clone()).into(),
+    };
+    let io = || Error::Io { path: database.display().to_string(), what: what.clone() };
     match error.kind() {
-        // A missing file of the database is damage; any other system error may be transient.
-        ErrorKind::IOError if !what.contains("No such file") => io(what),
+        // Any other system error may be transient.
+        ErrorKind::IOError if !is_missing => io(),
         // The folder is made by the wrapper of RocksDB, whose errors have no kind.
-        ErrorKind::Unknown if what.starts_with("Failed to create RocksDB directory") => io(what),
-        // RocksDB opens a file to see whether it could use direct I/O, and takes every error for a no.
-        ErrorKind::InvalidArgument if what.contains("Direct I/O") || what.contains("incompatible with filesystem") => {
-            io("a file of the database cannot be opened".to_owned())
-        }
-        ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
-            Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
-        }
-        _ => match file_named(&what) {
-            Some(name) => Damage::new(in_words(name, &what)).in_file(format!("db/{name}")).into(),
-            None => Damage::new(what).into(),
+        ErrorKind::Unknown if !database.is_dir() => io(),
+        ErrorKind::InvalidArgument => match DB::list_cf(&settings(), database) {
+            Ok(found) if found.iter().any(|name| !is_family(name)) => {
+                Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
+            }
+            Ok(found) if found.len() <= Family::ALL.len() => damage(),
+            // RocksDB opens a file to see whether it could use direct I/O, and takes every error for a no.
+            _ => unopenable(database).unwrap_or_else(io),
         },
+        _ => damage(),
     }
+}
+
+fn is_family(name: &str) -> bool {
+    name == DEFAULT_FAMILY || Family::ALL.iter().any(|family| family.name() == name)
+}
+
+/// The error of the first file that cannot be opened.
+fn unopenable(database: &Path) -> Option<Error> {
+    let names = std::fs::read_dir(database).map_err(|error| Error::io(database, &error));
+    let paths = match names {
+        Ok(names) => names.flatten().map(|entry| entry.path()),
+        Err(error) => return Some(error),
+    };
+    paths.into_iter().find_map(|path| Some(Error::io(&path, &std::fs::File::open(&path).err()?)))
 }
 
 /// The file of the database that an error of RocksDB names.
@@ -316,9 +339,6 @@ fn in_words(name: &str, what: &str) -> String {
     }
     if let Some((expected, found)) = sizes(what) {
         return format!("{name} has {found} bytes where the manifest says {expected}");
-    }
-    if what.contains("No such file") {
-        return format!("{name} is missing");
     }
     let what = what.split("  The file ").next().unwrap_or_default();
     format!("{name}: {what}")
@@ -377,7 +397,7 @@ pub(super) fn settings() -> rocksdb::Options {
 
 pub(super) fn families(cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
     let families = Family::ALL.iter().map(|family| ColumnFamilyDescriptor::new(family.name(), family_settings(cache)));
-    families.chain([ColumnFamilyDescriptor::new("default", family_settings(cache))]).collect()
+    families.chain([ColumnFamilyDescriptor::new(DEFAULT_FAMILY, family_settings(cache))]).collect()
 }
 
 fn family_settings(cache: &Cache) -> rocksdb::Options {

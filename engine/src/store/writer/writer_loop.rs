@@ -33,6 +33,9 @@ pub(super) struct WriterLoop<T> {
     importing: Option<ImportMark>,
     /// The collection of garbage that is under way. An opening leaves none.
     collecting: Option<Collection>,
+    /// Which threads need a thread: read by the first deletion, so that the cost of others is what they delete. Threads
+    /// that were deleted since may be among the values.
+    dependents: Option<BTreeMap<ThreadId, Vec<ThreadId>>>,
 }
 
 /// Cached facts about a thread: as stored, or as changed by the current batch.
@@ -57,7 +60,8 @@ struct Batch {
 
 impl<T: WriteTables> WriterLoop<T> {
     pub(super) fn new(target: Target<T>, failure: Failure) -> Self {
-        Self { target, failure, known: HashMap::new(), is_crowded: false, importing: None, collecting: None }
+        let known = HashMap::new();
+        Self { target, failure, known, is_crowded: false, importing: None, collecting: None, dependents: None }
     }
 
     /// Writes one batch from the queue. Returns whether there was anything.
@@ -136,10 +140,10 @@ impl<T: WriteTables> WriterLoop<T> {
         if version == 0 && self.importing.as_ref().is_some_and(|mark| mark.names(&commit.header.thread)) {
             return Err(Error::Conflict { thread: commit.header.thread.clone() });
         }
-        if let (0, Some(base)) = (version, &commit.header.base)
-            && self.end(&base.thread)?.0 == 0
-        {
-            return Err(Error::Conflict { thread: base.thread.clone() });
+        for needed in &commit.header.needs {
+            if self.end(needed)?.0 == 0 {
+                return Err(Error::Conflict { thread: needed.clone() });
+            }
         }
         for lane in &commit.clear_journal {
             self.know_journal(&commit.header.thread, lane)?;
@@ -157,6 +161,7 @@ impl<T: WriteTables> WriterLoop<T> {
         }
         self.is_crowded |= known.journals.len() > MAX_KNOWN_LANES;
         known.end = Some((commit.header.version, commit.header.seq));
+        self.depend(&commit.header.thread, &commit.header.needs);
         self.add(batch, commit.changes);
         batch.chain(&commit.link);
         batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.header.step.is_some()));
@@ -211,15 +216,8 @@ impl<T: WriteTables> WriterLoop<T> {
                 return Err(Error::Conflict { thread: thread.clone() });
             }
         }
+        self.refuse_needed(&deleted)?;
         let tables = &self.target.tables;
-        tables.range(Family::Threads, keys::rows(None), &mut |key, value| {
-            let row = codec::read_row(value).map_err(|error| error.at(Family::Threads, key, None))?;
-            let needed = row.needs().find(|needed| deleted.contains(needed));
-            match needed.filter(|_| keys::thread_of_row(key).is_none_or(|thread| !deleted.contains(&thread))) {
-                Some(needed) => Err(Error::Conflict { thread: needed.clone() }),
-                None => Ok(ControlFlow::Continue(())),
-            }
-        })?;
         let mut changes = Vec::new();
         let mut delete = |family, key| changes.push(Change { family, key, value: None });
         for thread in &deleted {
@@ -242,6 +240,42 @@ impl<T: WriteTables> WriterLoop<T> {
             batch.chain(&[&keys::row(thread)[..], &version.to_be_bytes()].concat());
         }
         Ok(())
+    }
+
+    /// Refuses to delete what a thread that stays needs.
+    fn refuse_needed(&mut self, deleted: &BTreeSet<&ThreadId>) -> Result<(), Error> {
+        let mut dependents = match self.dependents.take() {
+            Some(dependents) => dependents,
+            None => self.read_dependents()?,
+        };
+        for thread in deleted {
+            for dependent in dependents.remove(*thread).unwrap_or_default() {
+                if !deleted.contains(&dependent) && self.end(&dependent)?.0 != 0 {
+                    return Err(Error::Conflict { thread: (*thread).clone() });
+                }
+            }
+        }
+        self.dependents = Some(dependents);
+        Ok(())
+    }
+
+    fn read_dependents(&self) -> Result<BTreeMap<ThreadId, Vec<ThreadId>>, Error> {
+        let mut dependents: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
+        self.target.tables.range(Family::Threads, keys::rows(None), &mut |key, value| {
+            let row = codec::read_row(value).map_err(|error| error.at(Family::Threads, key, None))?;
+            for needed in row.needs() {
+                dependents.entry(needed.clone()).or_default().extend(keys::thread_of_row(key));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(dependents)
+    }
+
+    fn depend(&mut self, thread: &ThreadId, needs: &[ThreadId]) {
+        let Some(dependents) = &mut self.dependents else { return };
+        for needed in needs {
+            dependents.entry(needed.clone()).or_default().push(thread.clone());
+        }
     }
 
     fn take_import(&mut self, batch: &mut Batch, import: ImportWrite) -> Result<(), Error> {
@@ -273,6 +307,7 @@ impl<T: WriteTables> WriterLoop<T> {
                     }
                 }
                 for thread in threads {
+                    self.depend(&thread.thread, &thread.needs);
                     batch.chain(&thread.link);
                     batch.ledger.steps = batch.ledger.steps.saturating_add(thread.steps);
                     batch.changes.push(thread.change());
