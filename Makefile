@@ -27,7 +27,7 @@ help:
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
 	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
 	@echo "make mutants-durability  builds eight versions that lose or believe what they must not, and says which test notices each"
-	@echo "make soak MINUTES=60  losses of power, damaged bits, races and simulated runs, on from where the last call stopped"
+	@echo "make soak MINUTES=60  losses of power, damaged bits, repairs, races, ledgers and simulated runs, on from where the last call stopped"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare

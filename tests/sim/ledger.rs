@@ -21,7 +21,7 @@ const LANES: usize = 4;
 
 const WORKFLOW: &str = r#"rondo: 1
 name: ledger
-input: { items: { type: "string[]", default: [ebb, flood, neap, spring] } }
+input: { items: { type: array, items: { type: string }, default: [ebb, flood, neap, spring] } }
 roles:
   plan: { system: You plan. }
   work: { system: You work. }
@@ -69,7 +69,7 @@ fn answer(request: &Request, ledger: &Mutex<Ledger>, refuses: &AtomicBool) -> Ac
     *ledger.answered.entry(request.body.clone()).or_default() += 1;
     ledger.prompt_tokens += prompt_tokens;
     ledger.output_tokens += 5;
-    Act::answer("Done with it.", [prompt_tokens, 0, 5])
+    Act::answer("---\nstatus: done\n---\n\nDone with it.", [prompt_tokens, 0, 5])
 }
 
 impl Round {
@@ -88,7 +88,14 @@ impl Round {
 
     fn ended(&self, running: Running, codes: &[i32]) {
         let finished = running.finish();
-        assert!(finished.code.is_some_and(|code| codes.contains(&code)), "round {}: {finished:?}", self.number);
+        assert!(
+            finished.code.is_some_and(|code| codes.contains(&code)),
+            "round {}: {:?} {:?} {}",
+            self.number,
+            finished.code,
+            finished.lines.last(),
+            finished.stderr
+        );
     }
 
     fn signalled(&mut self, words: &[&str]) {

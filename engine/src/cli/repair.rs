@@ -98,6 +98,7 @@ fn loss_text(loss: &Loss) -> String {
         LossKind::Note => format!("the note of {step}{who}"),
         LossKind::Thread => thread.as_ref().map_or_else(String::new, |thread| format!("thread {thread}")),
         LossKind::Journal => format!("the journal{of}"),
+        LossKind::Row => format!("the row{of}"),
         LossKind::Parent => format!("the parent{of}"),
         LossKind::Batch => "a batch".to_owned(),
         LossKind::Hooks => "entries of hooks".to_owned(),

@@ -6,6 +6,8 @@
 //!
 //! Memory grows with the objects (a digest each) and the threads, not with steps.
 
+mod lost_rows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -64,6 +66,9 @@ pub enum LossKind {
     Note,
     /// Answers to a step that was not committed.
     Journal,
+    /// A thread's row, which was made again from its steps: its label, tags and raised limits, and the link of a child to
+    /// its parent.
+    Row,
     /// The link of a child to its parent.
     Parent,
     /// A batch; its threads are kept.
@@ -113,6 +118,10 @@ pub struct Repaired {
 pub struct Opaque<'a> {
     /// The origin of a thread, given by its row, that goes on after another last step than its own.
     pub stopped: &'a dyn Fn(&Row, u64) -> Vec<u8>,
+    /// The origin of a thread whose row is lost, given the bytes of its workflow.
+    pub rebuilt: &'a dyn Fn(&ThreadId, &[u8]) -> Vec<u8>,
+    /// Whether the bytes of a policy are of a workflow, given the bytes of this first.
+    pub fits: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// The number of lines of a batch; `None` if its record cannot be read.
     pub batch_lines: &'a dyn Fn(&[u8]) -> Option<u32>,
 }
@@ -231,18 +240,20 @@ impl Repair<'_, '_> {
             if self.kept.contains_key(&thread) {
                 continue;
             }
-            let row = match self.from.row(&thread) {
-                Ok(Some(row)) => row,
-                Ok(None) => {
-                    self.lose(&thread, None, "its row is missing")?;
-                    continue;
-                }
-                Err(Error::Damaged(damage)) => {
-                    self.lose(&thread, None, &damage.what)?;
-                    continue;
-                }
+            let (row, why) = match self.from.row(&thread) {
+                Ok(Some(row)) => (Some(row), None),
+                Ok(None) => (self.row_of_steps(&thread)?, Some("its row is missing".to_owned())),
+                Err(Error::Damaged(damage)) => (self.row_of_steps(&thread)?, Some(damage.what)),
                 Err(error) => return Err(error),
             };
+            let Some(row) = row else {
+                self.lose(&thread, None, &why.unwrap_or_default())?;
+                continue;
+            };
+            if let Some(why) = why {
+                let what = format!("{why}; it is made again from its steps, without label, tags and raised limits");
+                self.tell(Loss::of(LossKind::Row, &thread, what));
+            }
             let is_lacking = |needed: &&ThreadId| !self.kept.contains_key(*needed) && !open.contains(needed);
             let lacking: Vec<ThreadId> = row.needs().filter(is_lacking).cloned().collect();
             if lacking.is_empty() {

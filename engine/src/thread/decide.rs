@@ -205,7 +205,6 @@ impl Machine {
         }
         if dispatch.given.is_none()
             && !self.is_replaying
-            && !self.is_stopping
             && let Task::Decided(decided) = &mut dispatch.task
         {
             let decided = std::mem::replace(decided, Err(no_lane(path)));

@@ -31,8 +31,7 @@ use rondo_protocol::{Digest, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How many commits may wait for their sync before roles that need no call answer again: a chain of them has no other
-/// bound in memory.
+/// How many commits may wait for their sync before roles that need no call answer again.
 const MAX_UNSYNCED: usize = 64;
 
 /// One thread.
@@ -62,8 +61,9 @@ pub struct Machine {
     pub(super) is_resumed: bool,
     /// Whether the caller checks limits itself, with [`broken`](Self::broken).
     pub(super) ignores_limits: bool,
-    /// Whether the run was told to stop: rules, expressions and rotations wait as calls do.
-    pub(super) is_stopping: bool,
+    /// Beyond so many commits that wait for their sync no role answers without a call: a chain of them has no other bound
+    /// in memory. None does once the run was told to stop.
+    pub(super) most_unsynced: usize,
     /// The edges chosen by the last input.
     pub(super) chosen: Vec<EdgeId>,
     /// The last decision that failed.
@@ -104,7 +104,7 @@ impl Machine {
             is_replaying: false,
             is_resumed: false,
             ignores_limits: false,
-            is_stopping: false,
+            most_unsynced: MAX_UNSYNCED,
             chosen: Vec::new(),
             undecided: None,
         }
@@ -194,7 +194,7 @@ impl Machine {
 
     /// The run was told to stop: from now on no role answers without a call, so that a chain of rules ends too.
     pub fn stop(&mut self) {
-        self.is_stopping = true;
+        self.most_unsynced = 0;
     }
 
     /// Leaves limits to the caller, who checks [`broken`](Self::broken).
@@ -316,7 +316,7 @@ impl Machine {
     /// Handles everything that is due without an input.
     pub(super) fn settle(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
         // What is left is due when a commit was synced.
-        while self.unsynced.len() < MAX_UNSYNCED
+        while self.unsynced.len() < self.most_unsynced
             && let Some(path) = self.given.pop_front()
         {
             if self.is_replaying {

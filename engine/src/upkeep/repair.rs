@@ -1,10 +1,13 @@
 //! Repairs: a whole store beside a damaged one, made from what is left of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::{Policy, Workflow};
 
 use super::fsck;
 use super::new_folder::{NewFolder, require_store};
@@ -63,7 +66,7 @@ pub fn repair(
         progress(Progress { done, of: entries.saturating_mul(3) });
     };
     let part = NewFolder::begin(folder, to)?;
-    let opaque = Opaque { stopped: &stopped, batch_lines: &batch_lines };
+    let opaque = Opaque { stopped: &stopped, rebuilt: &rebuilt, fits: &fits, batch_lines: &batch_lines };
     let kept = repair_store(folder, &part.path(), &opaque, &mut |at| third(1, at), lost)?;
     if let Some(fault) = fsck(&part.path(), None, &mut |at| third(2, at))?.faults.first() {
         let message = format!("what was kept is not whole, so nothing was written: {}", fault.what);
@@ -81,6 +84,26 @@ fn stopped(row: &Row, last: u64) -> Vec<u8> {
     let origin = Origin { ending: None, stop: Some(stop), forms: Vec::new(), ..origin };
     // What was read has a canonical form.
     origin.to_bytes().unwrap_or_default()
+}
+
+/// The origin of a thread whose row is lost: it can be resumed, and comes to its end without a call if it had ended.
+fn rebuilt(thread: &ThreadId, workflow: &[u8]) -> Vec<u8> {
+    let name = canonical::from_slice::<Workflow>(workflow).map_or_else(|_| String::new(), |workflow| workflow.name);
+    let message = "a repair of the store made its row again from its steps".to_owned();
+    let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
+    let origin = Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), ..Origin::default() };
+    // A name has a canonical form.
+    origin.to_bytes().unwrap_or_default()
+}
+
+/// Whether a policy names the roles of a workflow.
+fn fits(workflow: &[u8], policy: &[u8]) -> bool {
+    let workflow = canonical::from_slice::<Workflow>(workflow).ok();
+    let policy = canonical::from_slice::<Policy>(policy).ok();
+    workflow.zip(policy).is_some_and(|(workflow, policy)| {
+        let roles: BTreeSet<&str> = workflow.roles.iter().map(|(name, _)| name.as_str()).collect();
+        roles == policy.roles.keys().map(String::as_str).collect()
+    })
 }
 
 fn batch_lines(record: &[u8]) -> Option<u32> {

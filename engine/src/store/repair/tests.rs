@@ -10,7 +10,12 @@ use super::*;
 
 /// Repairs the store in `folder` to `to`. Every step that is not in it is among the losses.
 fn repaired(folder: &Path, to: &Path, steps: &BTreeSet<(ThreadId, u64)>) -> (Repaired, Vec<Loss>) {
-    let opaque = Opaque { stopped: &|row, _| row.origin.clone(), batch_lines: &|_| None };
+    let opaque = Opaque {
+        stopped: &|row, _| row.origin.clone(),
+        rebuilt: &|_, _| Vec::new(),
+        fits: &|_, _| false,
+        batch_lines: &|_| None,
+    };
     let mut losses = Vec::new();
     let repaired = repair(folder, to, &opaque, &mut |_| {}, &mut |loss| losses.push(loss)).unwrap();
     let kept = steps_of(to);
@@ -66,9 +71,13 @@ async fn whichever_entry_is_gone_the_repaired_store_is_whole() {
         assert_eq!(after.threads, repaired.whole + repaired.shortened, "{}", what());
         // An index is made anew, and nothing is lost with it.
         assert!(*family != Family::Index || losses.is_empty(), "{}", what());
+        // A row is made again from steps.
+        let row = codec::read_row(value).ok().filter(|_| *family == Family::Threads);
+        let is_kept = losses.iter().all(|loss| loss.kind != LossKind::Thread);
+        assert!(row.is_none_or(|row| row.seq == row.shared()) || is_kept, "{}", what());
         kinds.extend(losses.iter().map(|loss| format!("{:?}", loss.kind)));
     }
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["Hooks", "Journal", "Note", "Parent", "Step", "Thread"]);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["Hooks", "Journal", "Note", "Parent", "Row", "Step", "Thread"]);
 }
 
 /// The lines of a batch have the numbers of their file, with gaps.
@@ -84,7 +93,12 @@ async fn a_batch_is_kept_if_it_has_as_many_lines_as_it_says() {
     }
     drop(store);
     for (says, is_kept) in [(3, true), (4, false)] {
-        let opaque = Opaque { stopped: &|row, _| row.origin.clone(), batch_lines: &|_| Some(says) };
+        let opaque = Opaque {
+            stopped: &|row, _| row.origin.clone(),
+            rebuilt: &|_, _| Vec::new(),
+            fits: &|_, _| false,
+            batch_lines: &|_| Some(says),
+        };
         let (to, mut losses) = (tempfile::tempdir().unwrap(), Vec::new());
         repair(folder.path(), to.path(), &opaque, &mut |_| {}, &mut |loss| losses.push(loss.kind)).unwrap();
         assert_eq!(losses.contains(&LossKind::Batch), !is_kept, "{losses:?}");
