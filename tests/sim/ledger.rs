@@ -156,7 +156,8 @@ impl Round {
         let last = 1 + self.random.below(4) as u64;
         for id in 1..=last {
             send(call(id));
-            self.pause(150);
+            // The first has not ended when the last begins.
+            self.pause(40);
             if id < last && self.random.is_one_in(2, 3) {
                 let params = json!({"requestId": id, "reason": "enough"});
                 send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));

@@ -364,9 +364,12 @@ impl Engine {
             if self.free(thread).await? == CancelOutcome::Pending {
                 return Ok(Cancelled::Stopping);
             }
-            // A process whose holder has just changed may drive the thread again by now.
+            // A process whose holder has just changed may drive the thread again by now, or this one is about to.
             lease = match self.drive(thread) {
-                Err(Error::Running { .. }) => None,
+                Err(Error::Running { .. }) => {
+                    tokio::task::yield_now().await;
+                    None
+                }
                 driven => Some(driven?),
             };
             (row, origin) = self.row(thread)?;
@@ -487,15 +490,9 @@ impl Engine {
         let _ = tokio::time::timeout(STOPPING, ended).await;
     }
 
-    /// Claims a thread that no other process drives.
+    /// Claims a thread that nobody drives.
     pub(super) fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
-        let shared = self.parts.shared.clone();
-        if let Some(shared) = &shared
-            && !shared.drive(thread)?
-        {
-            return Err(Error::Running { thread: thread.clone() });
-        }
-        Ok(DriveLease { shared, thread: thread.clone() })
+        DriveLease::of(self.parts.shared.clone(), Arc::clone(&self.parts.running), thread)
     }
 
     /// Asks the run of a thread, in any process, to end it for good, and waits until it has.

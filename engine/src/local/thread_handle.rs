@@ -1,7 +1,7 @@
 //! Threads that run in this process, and how to stop them.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rondo_protocol::Digest;
@@ -14,17 +14,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::hub::Subscription;
 use super::reply_memory::ResultMemory;
-use super::{Ended, Engine};
+use super::{Ended, Engine, Error};
 use crate::shared_store::SharedStore;
 use crate::thread::Ending;
 
 /// The threads that run in this process.
 #[derive(Default)]
-pub(crate) struct Running(Mutex<BTreeMap<ThreadId, Stopper>>);
+pub(crate) struct Running {
+    stoppers: Mutex<BTreeMap<ThreadId, Stopper>>,
+    /// The threads that this process drives, those that are about to run too.
+    driven: Mutex<BTreeSet<ThreadId>>,
+}
 
 impl Running {
     pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn driven(&self) -> MutexGuard<'_, BTreeSet<ThreadId>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends a thread for good, if it runs here.
@@ -177,8 +185,28 @@ pub(super) struct RunningEntry {
 
 /// Marks a thread as driven by this process, until dropped.
 pub(super) struct DriveLease {
-    pub(super) shared: Option<SharedStore>,
-    pub(super) thread: ThreadId,
+    shared: Option<SharedStore>,
+    running: Arc<Running>,
+    thread: ThreadId,
+}
+
+impl DriveLease {
+    /// Claims a thread that neither another process nor this one drives.
+    ///
+    /// # Errors
+    /// [`Error::Running`], or an error of the store.
+    pub(super) fn of(shared: Option<SharedStore>, running: Arc<Running>, thread: &ThreadId) -> Result<Self, Error> {
+        if !running.driven().insert(thread.clone()) {
+            return Err(Error::Running { thread: thread.clone() });
+        }
+        let is_ours = shared.as_ref().map_or(Ok(true), |shared| shared.drive(thread));
+        if !matches!(is_ours, Ok(true)) {
+            running.driven().remove(thread);
+            is_ours?;
+            return Err(Error::Running { thread: thread.clone() });
+        }
+        Ok(Self { shared, running, thread: thread.clone() })
+    }
 }
 
 impl Drop for DriveLease {
@@ -186,6 +214,7 @@ impl Drop for DriveLease {
         if let Some(shared) = &self.shared {
             shared.let_go(&self.thread);
         }
+        self.running.driven().remove(&self.thread);
     }
 }
 
@@ -196,5 +225,20 @@ impl Drop for RunningEntry {
         if let Some(stopper) = stopper {
             stopper.ended.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_driven_once_at_a_time() {
+        let (running, thread) = (Arc::<Running>::default(), ThreadId::from_parts(1, 2));
+        let lease = || DriveLease::of(None, Arc::clone(&running), &thread);
+        let first = lease().ok();
+        assert!(first.is_some() && matches!(lease(), Err(Error::Running { .. })));
+        drop(first);
+        assert!(lease().is_ok());
     }
 }
