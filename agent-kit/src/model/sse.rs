@@ -3,18 +3,12 @@
 //! Laws: the events do not depend on how the bytes are cut into chunks; each byte is read a fixed number of times; at
 //! most one event is kept, and lines, events and the whole stream have size limits.
 
-/// The maximum length of a line and of an event: most events have one line.
-pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
-
 /// Why an event stream cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// A line is too long.
-    #[error("a line of the event stream is longer than {MAX_LINE_BYTES} bytes")]
-    LineTooLong,
-    /// An event is too long.
-    #[error("an event of the stream is longer than {MAX_LINE_BYTES} bytes")]
-    EventTooLong,
+    /// An event, or a line of it, is too long.
+    #[error("an event of the stream is longer than {0} bytes")]
+    EventTooLong(usize),
     /// The stream is too long.
     #[error("the event stream is longer than {0} bytes")]
     TooLong(usize),
@@ -23,9 +17,13 @@ pub(super) enum Error {
     NotUtf8,
 }
 
+/// The longest line whose memory is used again for the next.
+const MAX_SPARE_BYTES: usize = 64 << 10;
+
 #[derive(Debug)]
 pub(super) struct Reader {
     max_bytes: usize,
+    max_event_bytes: usize,
     read_bytes: usize,
     line: Vec<u8>,
     /// The last byte was a carriage return, so a line feed belongs to the same line end.
@@ -35,8 +33,15 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, read_bytes: 0, line: Vec::new(), after_return: false, first_line: true, data: None }
+    /// Reads a stream of at most `max_bytes`, with events of at most `max_event_bytes`.
+    pub(super) fn new(max_bytes: usize, max_event_bytes: usize) -> Self {
+        let (read_bytes, line, after_return, first_line, data) = (0, Vec::new(), false, true, None);
+        Self { max_bytes, max_event_bytes, read_bytes, line, after_return, first_line, data }
+    }
+
+    /// The bytes that wait for the end of their event.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, String::len)
     }
 
     pub(super) fn read_bytes(&self) -> usize {
@@ -57,8 +62,8 @@ impl Reader {
             }
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let piece = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-            if self.line.len() + piece.len() > MAX_LINE_BYTES {
-                return Err(Error::LineTooLong);
+            if self.line.len() + piece.len() > self.max_event_bytes {
+                return Err(Error::EventTooLong(self.max_event_bytes));
             }
             self.line.extend_from_slice(piece);
             let Some(end) = end else { break };
@@ -78,7 +83,9 @@ impl Reader {
             events.extend(self.data.take());
         } else if let Some(value) = data_of(text) {
             match &mut self.data {
-                Some(data) if data.len() + value.len() >= MAX_LINE_BYTES => return Err(Error::EventTooLong),
+                Some(data) if data.len() + value.len() >= self.max_event_bytes => {
+                    return Err(Error::EventTooLong(self.max_event_bytes));
+                }
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);
@@ -87,7 +94,9 @@ impl Reader {
             }
         }
         line.clear();
-        self.line = line;
+        if line.capacity() <= MAX_SPARE_BYTES {
+            self.line = line;
+        }
         Ok(())
     }
 }
@@ -108,7 +117,7 @@ mod tests {
     use super::*;
 
     fn read(chunks: &[&[u8]]) -> Result<Vec<String>, Error> {
-        let mut reader = Reader::new(1 << 23);
+        let mut reader = Reader::new(1 << 23, 1 << 20);
         let mut events = Vec::new();
         for chunk in chunks {
             reader.push(chunk, &mut events)?;
@@ -135,7 +144,7 @@ mod tests {
 
     #[test]
     fn nothing_may_be_endless() {
-        let mut reader = Reader::new(3 << 20);
+        let mut reader = Reader::new(3 << 20, 1 << 20);
         let chunk = vec![b'x'; 1 << 16];
         let mut pushed = 0;
         let error = loop {
@@ -144,12 +153,12 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!((error, pushed), (Error::LineTooLong, MAX_LINE_BYTES));
-        let mut reader = Reader::new(100);
+        assert_eq!((error, pushed), (Error::EventTooLong(1 << 20), 1 << 20));
+        let mut reader = Reader::new(100, 100);
         assert_eq!(reader.push(&[b'\n'; 101], &mut Vec::new()), Err(Error::TooLong(100)));
         assert_eq!(read(&[b"data: \xff\n"]), Err(Error::NotUtf8));
         let line = format!("data: {}\n", "x".repeat(1 << 19));
-        assert_eq!(read(&[line.as_bytes(), line.as_bytes()]), Err(Error::EventTooLong));
+        assert_eq!(read(&[line.as_bytes(), line.as_bytes()]), Err(Error::EventTooLong(1 << 20)));
     }
 
     fn stream() -> impl Strategy<Value = String> {

@@ -123,6 +123,16 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(time("connect_timeout", &provider.connect_timeout_ms));
         findings.push(time("idle_timeout", &provider.idle_timeout_ms));
         findings.extend(provider.total_timeout_ms.as_ref().map(|total| time("total_timeout", total)));
+        let headers = provider.headers.keys().map(|name| (name, true, None));
+        let of_variables = provider
+            .headers_env
+            .iter()
+            .map(|(name, variable)| (name, provider.header_keys.contains_key(name), Some(format!("${variable}"))));
+        for (name, is_set, from) in headers.chain(of_variables) {
+            let shown = if is_set { "set" } else { "not set" };
+            let finding = Finding::new(about(&format!("headers.{name}")), shown);
+            findings.push(Finding { from, is_fault: !is_set, ..finding });
+        }
         let format = &provider.response_format;
         findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
         let keep = &provider.keep_prefix;

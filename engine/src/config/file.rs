@@ -86,6 +86,12 @@ pub struct StatedProvider {
     pub keep_for: Option<Sourced<KeepFor>>,
     /// How it is asked to constrain the format of an answer.
     pub response_format: Option<Sourced<ResponseFormat>>,
+    /// Headers of its requests, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Headers whose values are in variables.
+    pub headers_env: BTreeMap<String, String>,
+    /// What stands behind `?` in the address of its requests.
+    pub query: BTreeMap<String, String>,
 }
 
 /// Reads the text of a settings file; `file` is its name in diagnostics.
@@ -260,6 +266,9 @@ impl<'a> Section<'a> {
             response_format: self.sourced(RESPONSE_FORMAT, |section, key| {
                 section.one_of(key, &ResponseFormat::ALL.map(|format| (format.word(), format)))
             }),
+            headers: self.named_texts("headers", |text| Ok(text.to_owned())),
+            headers_env: self.named_texts("headers_env", variable_name),
+            query: self.named_texts("query", |text| Ok(text.to_owned())),
         };
         if let (true, Some(second)) = (self.has("key_env"), self.table.get("key_command")) {
             let message = format!("`key_env` and `key_command` both say where the key is, in {}", self.name);

@@ -141,10 +141,18 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
             keep_prefix: set.keep_prefix.or(stated.keep_prefix),
             keep_for: set.keep_for.or(stated.keep_for),
             response_format: set.response_format.or(stated.response_format),
+            headers: over(set.headers, stated.headers),
+            headers_env: over(set.headers_env, stated.headers_env),
+            query: over(set.query, stated.query),
         };
     }
     let merged = merged(files, Stated { providers: BTreeMap::new(), ..command_line });
     Stated { providers, grant: Grant { sandbox, ..merged.grant }, ..merged }
+}
+
+fn over(set: BTreeMap<String, String>, mut stated: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    stated.extend(set);
+    stated
 }
 
 /// The tables of a project that would replace one of the user's. A provider described only by the environment is not a
@@ -198,6 +206,9 @@ fn of_provider(provider: &StatedProvider) -> Value {
         keep_prefix,
         keep_for,
         response_format,
+        headers,
+        headers_env,
+        query,
     } = provider;
     let text = |text: &Option<Sourced<String>>| text.as_ref().map(|text| Value::from(text.value.as_str()));
     let time = |time: &Option<Sourced<u64>>| time.as_ref().map(|time| Value::from(format!("{}ms", time.value)));
@@ -211,6 +222,9 @@ fn of_provider(provider: &StatedProvider) -> Value {
         (super::KEEP_PREFIX, keep_prefix.as_ref().map(|keep| Value::from(keep.value.word()))),
         (super::KEEP_FOR, keep_for.as_ref().map(|keep| Value::from(keep.value.word()))),
         (super::RESPONSE_FORMAT, response_format.as_ref().map(|format| Value::from(format.value.word()))),
+        ("headers", masked_texts(headers)),
+        ("headers_env", (!headers_env.is_empty()).then(|| texts(headers_env))),
+        ("query", masked_texts(query)),
     ])
 }
 
@@ -225,13 +239,18 @@ fn of_model(name: &str, stated: &Model, is_price_asked: bool) -> Option<Ask> {
     Some(Ask::new(Kind::Model, name, table([("provider", provider), ("price", price.map(dollars))])))
 }
 
+/// Texts by name, without keys.
+fn masked_texts(texts: &BTreeMap<String, String>) -> Option<Value> {
+    let shown = |(name, value): (&String, &String)| (name.clone(), Value::from(keys::masked(name, value)));
+    (!texts.is_empty()).then(|| Value::Object(texts.iter().map(shown).collect()))
+}
+
 fn of_server(server: &Mcp) -> Value {
     let Mcp { line: _, command, args, env, url, key_env, headers_env, cwd, timeout_ms, sandbox } = server;
-    let shown = |(name, value): (&String, &String)| (name.clone(), Value::from(keys::masked(name, value)));
     table([
         ("command", command.as_deref().map(Value::from)),
         ("args", filled(&keys::masked_words(args))),
-        ("env", (!env.is_empty()).then(|| Value::Object(env.iter().map(shown).collect()))),
+        ("env", masked_texts(env)),
         ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
         ("url", url.as_deref().map(|url| Value::from(keys::masked_address(url)))),
         ("key_env", key_env.as_deref().map(Value::from)),

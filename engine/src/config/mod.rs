@@ -192,6 +192,14 @@ pub struct Provider {
     pub keep_for: Option<Sourced<KeepFor>>,
     /// How it is asked to constrain the format of an answer: the operator's setting, else the default for its address.
     pub response_format: Sourced<ResponseFormat>,
+    /// Headers of its requests, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Headers by the variables that hold their values.
+    pub headers_env: BTreeMap<String, String>,
+    /// The values of those whose variables are set, by the name of the header.
+    pub header_keys: BTreeMap<String, String>,
+    /// What stands behind `?` in the address of its requests.
+    pub query: BTreeMap<String, String>,
 }
 
 impl Provider {

@@ -149,12 +149,18 @@ pub fn resolve(
     let default_model = environment.text("RONDO_MODEL");
     let servers = || stated.mcp.values();
     let mcp_keys = servers().flat_map(|mcp| mcp.key_env.iter().chain(mcp.headers_env.values()).cloned());
-    let key_variables = providers.values().map(|provider| provider.key_env.value.clone()).chain(mcp_keys);
+    let of_providers = providers.values().flat_map(|provider| {
+        let header_variables = provider.headers_env.values().cloned();
+        [provider.key_env.value.clone()].into_iter().chain(header_variables)
+    });
+    let key_variables = of_providers.chain(mcp_keys);
     let mut secrets: Vec<Secret> = key_variables
         .chain([DEFAULT_KEY_ENV.to_owned(), TOKEN_VARIABLE.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
-    let set_by_hand = servers().flat_map(|mcp| &mcp.env).filter(|(name, value)| keys::holds_a_key(name, value));
+    let sent = providers.values().flat_map(|provider| provider.headers.iter().chain(&provider.query));
+    let set_by_hand = servers().flat_map(|mcp| &mcp.env).chain(sent);
+    let set_by_hand = set_by_hand.filter(|(name, value)| keys::holds_a_key(name, value));
     secrets.extend(set_by_hand.map(|(name, value)| Secret { name: name.clone(), value: value.clone() }));
     let addresses = servers().filter_map(|mcp| mcp.url.as_deref());
     let addresses = addresses.chain(providers.values().map(|provider| provider.base_url.value.as_str()));
@@ -388,6 +394,14 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         keep_prefix: stated.keep_prefix.unwrap_or(Sourced { value: KeepPrefix::default(), from: Origin::Default }),
         keep_for: stated.keep_for,
         response_format,
+        header_keys: stated
+            .headers_env
+            .iter()
+            .filter_map(|(header, variable)| Some((header.clone(), environment.text(variable)?.value)))
+            .collect(),
+        headers: stated.headers,
+        headers_env: stated.headers_env,
+        query: stated.query,
     }
 }
 

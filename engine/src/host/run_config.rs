@@ -335,10 +335,27 @@ fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn M
 
 fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<Arc<dyn Model>, Failure> {
     let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
+    let provider = settings.providers.get(name).ok_or_else(missing)?;
     let Provider {
         base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, keep_prefix, keep_for, ..
-    } = settings.providers.get(name).ok_or_else(missing)?;
-    let provider = OpenAi::new(OpenAiSettings {
+    } = provider;
+    let is_lacking = |(header, _): &(&String, &String)| !provider.header_keys.contains_key(*header);
+    if let Some((header, variable)) = provider.headers_env.iter().find(is_lacking) {
+        let message = format!("provider {name}: the header {header} has its value in {variable}, which is not set");
+        return Err(Failure::new(Code::NoProvider, message).with_hint(format!("set {variable}")));
+    }
+    let headers = provider.headers.iter().map(|(header, value)| (header, None, value));
+    let of_variables = provider
+        .headers_env
+        .iter()
+        .filter_map(|(header, variable)| Some((header, Some(variable.clone()), provider.header_keys.get(header)?)));
+    let headers = headers.chain(of_variables).map(|(header, variable, value)| {
+        (header.clone(), Secret { name: variable.unwrap_or_else(|| header.clone()), value: value.clone() })
+    });
+    let connected = OpenAi::new(OpenAiSettings {
+        name: name.to_owned(),
+        headers: headers.collect(),
+        query: provider.query.clone().into_iter().collect(),
         base_url: base_url.value.clone(),
         api_key: key.as_ref().map(|key| Secret { name: key.name.clone(), value: key.value.clone() }),
         connect_timeout: Duration::from_millis(connect_timeout_ms.value),
@@ -349,7 +366,7 @@ fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<
         ..OpenAiSettings::default()
     })
     .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))?;
-    Ok(redacting(provider, redactor))
+    Ok(redacting(connected, redactor))
 }
 
 fn unresolved(error: &Unresolved) -> Failure {

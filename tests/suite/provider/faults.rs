@@ -69,7 +69,8 @@ fn told(error: &Value) -> (&str, &str) {
 
 #[test]
 fn a_server_that_is_silent_or_slow_is_given_up() {
-    let silent = ("RN1003", "the provider sent nothing for 300ms");
+    let silent =
+        ("RN1003", "the provider sent nothing for 300ms; `idle_timeout` of [provider.openai] sets how long to wait");
     assert_eq!(told(&fails(|| Act::Hang(String::new()))), silent);
     assert_eq!(told(&fails(|| Act::Hang("HTTP/1.1 200 OK\r\ncontent-".to_owned()))), silent);
     assert_eq!(told(&fails(|| Act::Hang([EVENTS, &delta("content", "x")].concat()))), silent);

@@ -17,7 +17,7 @@ pub fn stream(input: &[u8]) {
 
 /// The reply, the texts shown of it, or why it cannot be read, as text.
 fn read(chunks: &[&[u8]]) -> String {
-    let mut reader = sse::Reader::new(MAX_REPLY_BYTES);
+    let mut reader = sse::Reader::new(MAX_REPLY_BYTES, MAX_REPLY_BYTES);
     let mut assembly = Assembly::new(MAX_REPLY_BYTES);
     let (mut events, mut shown) = (Vec::new(), String::new());
     for chunk in chunks {
@@ -32,5 +32,5 @@ fn read(chunks: &[&[u8]]) -> String {
             return error.to_string();
         }
     }
-    format!("{shown:?} {:?}", assembly.complete(0, || unreadable("incomplete".to_owned())))
+    format!("{shown:?} {:?}", assembly.complete(0, "p/m", || unreadable("incomplete".to_owned())))
 }

@@ -18,6 +18,8 @@
 use rondo_protocol::call::ModelCall;
 use serde::{Deserialize, Serialize};
 
+use super::dialect::Dialect;
+
 /// How many hexadecimal digits of the head's digest a key contains: 128 bits.
 const HEAD_DIGITS: usize = 32;
 
@@ -80,35 +82,38 @@ impl KeepPrefix {
 
     /// What is sent to the server at that address, in words for people.
     pub fn in_force(self, base_url: &str) -> &'static str {
-        match (self, Server::at(&host(base_url))) {
-            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => "a key for each role of a thread",
+        match (self, Dialect::at(base_url).prefix) {
+            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => {
+                "a key for each role of a thread"
+            }
             (Self::Blocks, _) => "marks on blocks of content",
-            (Self::Auto, Server::OpenRouter) => "marks on blocks of content for Anthropic's models, nothing for others",
-            (Self::Auto, Server::Other) | (Self::Off, _) => "nothing is sent for it",
+            (Self::Auto, AutoPrefix::BlocksOfAnthropic) => {
+                "marks on blocks of content for Anthropic's models, nothing for others"
+            }
+            (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => "nothing is sent for it",
         }
     }
 
     /// Whether that time is sent to the server at that address.
     pub fn sends(self, time: KeepFor, base_url: &str) -> bool {
-        self.sends_at(time, &host(base_url))
+        self.sends_to(time, &Dialect::at(base_url))
     }
 
-    fn sends_at(self, time: KeepFor, host: &str) -> bool {
-        match (self, Server::at(host)) {
-            (Self::Key, _) | (Self::Auto, Server::OpenAi) => time.is_for_keys(),
-            (Self::Blocks, _) | (Self::Auto, Server::OpenRouter) => !time.is_for_keys(),
-            (Self::Auto, Server::Mistral | Server::Other) | (Self::Off, _) => false,
+    fn sends_to(self, time: KeepFor, dialect: &Dialect) -> bool {
+        match (self, dialect.prefix) {
+            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime) => time.is_for_keys(),
+            (Self::Blocks, _) | (Self::Auto, AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
+            (Self::Auto, AutoPrefix::Key | AutoPrefix::Nothing) | (Self::Off, _) => false,
         }
     }
 
-    /// The field that is sent to the server at `host` for `model`.
-    pub(super) fn at(self, host: &str, model: &str) -> Option<CacheField> {
-        match (self, Server::at(host)) {
-            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => Some(CacheField::Key),
+    /// The field that is sent to a server for `model`.
+    fn field(self, dialect: &Dialect, model: &str) -> Option<CacheField> {
+        match (self, dialect.prefix) {
+            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => Some(CacheField::Key),
             (Self::Blocks, _) => Some(CacheField::Blocks),
-            // Gemini accepts blocks too, but needs none, and uses only the last one, which moves with every request.
-            (Self::Auto, Server::OpenRouter) => is_of_anthropic(model).then_some(CacheField::Blocks),
-            (Self::Auto, Server::Other) | (Self::Off, _) => None,
+            (Self::Auto, AutoPrefix::BlocksOfAnthropic) => is_of_anthropic(model).then_some(CacheField::Blocks),
+            (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => None,
         }
     }
 }
@@ -133,36 +138,17 @@ impl KeepFor {
     }
 }
 
-/// The servers that are recognized by address.
+/// How a server is asked for a prefix where the settings do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Server {
-    OpenAi,
-    Mistral,
-    OpenRouter,
-    Other,
-}
-
-impl Server {
-    fn at(host: &str) -> Self {
-        // OpenAI's regions precede its host, as in `eu.api.openai.com`.
-        let is = |name: &str| is_host(host, name);
-        match () {
-            () if is("api.openai.com") => Self::OpenAi,
-            () if is("api.mistral.ai") => Self::Mistral,
-            () if is("openrouter.ai") => Self::OpenRouter,
-            () => Self::Other,
-        }
-    }
-}
-
-/// Whether `host` is the host of this name or a subdomain of it.
-pub(super) fn is_host(host: &str, name: &str) -> bool {
-    host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-}
-
-/// The host of an address; empty if the address is invalid.
-pub(super) fn host(base_url: &str) -> String {
-    reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+pub(super) enum AutoPrefix {
+    /// By a key, and how long.
+    KeyWithTime,
+    /// By a key.
+    Key,
+    /// By blocks, for Anthropic's models. Gemini accepts blocks too, but needs none, and uses only the last one, which
+    /// moves with every request.
+    BlocksOfAnthropic,
+    Nothing,
 }
 
 fn is_of_anthropic(model: &str) -> bool {
@@ -172,7 +158,7 @@ fn is_of_anthropic(model: &str) -> bool {
 
 /// The field that asks a provider to cache a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CacheField {
+enum CacheField {
     /// `prompt_cache_key`.
     Key,
     /// `cache_control`.
@@ -191,10 +177,10 @@ pub(super) struct CacheRequest {
 }
 
 impl CacheRequest {
-    /// What the request of `call` asks of the server at `host`.
-    pub fn of(call: &ModelCall, host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
-        let time = time.filter(|time| keep.sends_at(*time, host));
-        match keep.at(host, &call.head.model) {
+    /// What the request of `call` asks of a server.
+    pub fn of(call: &ModelCall, dialect: &Dialect, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
+        let time = time.filter(|time| keep.sends_to(*time, dialect));
+        match keep.field(dialect, &call.head.model) {
             None => Self::default(),
             Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
             Some(CacheField::Blocks) => {
@@ -243,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_follows_from_the_address() {
-        let at = |host: &str, model: &str| KeepPrefix::Auto.at(host, model);
+        let at = |host: &str, model: &str| KeepPrefix::Auto.field(&Dialect::of_host(host), model);
         assert_eq!(at("api.openai.com", "gpt-5"), Some(CacheField::Key));
         assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(CacheField::Key));
         assert_eq!(at("api.mistral.ai", "mistral-large"), Some(CacheField::Key));
@@ -260,9 +246,9 @@ mod tests {
         ] {
             assert_eq!(at(host, model), None, "{host} {model}");
         }
-        assert_eq!(KeepPrefix::Key.at("127.0.0.1", "m"), Some(CacheField::Key));
-        assert_eq!(KeepPrefix::Blocks.at("gateway.example.org", "m"), Some(CacheField::Blocks));
-        assert_eq!(KeepPrefix::Off.at("api.openai.com", "gpt-5"), None);
+        assert_eq!(KeepPrefix::Key.field(&Dialect::of_host("127.0.0.1"), "m"), Some(CacheField::Key));
+        assert_eq!(KeepPrefix::Blocks.field(&Dialect::of_host("gateway.example.org"), "m"), Some(CacheField::Blocks));
+        assert_eq!(KeepPrefix::Off.field(&Dialect::of_host("api.openai.com"), "gpt-5"), None);
     }
 
     #[test]
@@ -287,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_time_is_sent_only_where_it_belongs() {
-        let of = |keep, time| CacheRequest::of(&test_call(), "127.0.0.1", keep, time);
+        let of = |keep, time| CacheRequest::of(&test_call(), &Dialect::of_host("127.0.0.1"), keep, time);
         assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Day)).retention, Some(KeepFor::Day));
         assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Hour)).retention, None);
         let ttl = |time| of(KeepPrefix::Blocks, time).mark.and_then(|mark| mark.ttl);

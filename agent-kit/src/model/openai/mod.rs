@@ -5,7 +5,8 @@
 //! buffers without a bound.
 //!
 //! Laws:
-//! - One call is one request. Nothing is retried, no redirect is followed.
+//! - One call is one request, but where a server refuses the name of a parameter. Nothing is retried, no redirect is
+//!   followed.
 //! - A reply is complete only with a known finish reason; anything else is a fault, and the text so far is discarded.
 //!   Unreadable usage figures are no fault.
 //! - Whatever a server sends, memory stays within a small multiple of `max_reply_bytes` plus one event of a stream, and
@@ -15,6 +16,8 @@
 //! The proxy variables of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest
 //! defines them, but never to a loopback address.
 
+mod attached;
+mod dialect;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod keep_prefix;
@@ -23,13 +26,17 @@ mod reply;
 mod request;
 mod response_format;
 mod retry_after;
+mod think;
 mod usage;
 
 use std::net::IpAddr;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_openai::config::{Config, OpenAIConfig};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
@@ -39,14 +46,17 @@ use super::sse;
 use super::{Completion, Deltas, Model};
 use crate::redact::{Redactor, Secret};
 use crate::web;
+use dialect::Dialect;
 use keep_prefix::CacheRequest;
 use reply::{Assembly, too_large, unreadable};
+use request::Receiver;
 
 pub use keep_prefix::{KeepFor, KeepPrefix};
 pub use request::request_body;
 pub use response_format::ResponseFormat;
 
-const MAX_REFUSAL_BYTES: usize = 4096;
+/// A refusal may hold what the model wrote.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 /// The maximum size of a stream, as a multiple of the largest reply. Providers send 200 to 1000 bytes for each token of
 /// one to five bytes; only the largest replies come near this limit.
@@ -69,10 +79,17 @@ const CONNECTION_WINDOW_BYTES: u32 = 256 * STREAM_WINDOW_BYTES;
 /// Where and how a provider is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAiSettings {
+    /// The provider's name: what a provider attached to a message goes back to the one of that name.
+    pub name: String,
     /// The address before `/chat/completions`; it usually ends in `/v1`.
     pub base_url: String,
     /// The key, with the name of its variable; `None` for a server that needs none.
     pub api_key: Option<Secret>,
+    /// Headers of every request, with the names of their variables, or their own; one of these takes the place of a
+    /// usual one.
+    pub headers: Vec<(String, Secret)>,
+    /// What stands behind `?` in the address of every request.
+    pub query: Vec<(String, String)>,
     /// The maximum time to open a connection.
     pub connect_timeout: Duration,
     /// The maximum time without data from the server.
@@ -90,8 +107,11 @@ pub struct OpenAiSettings {
 impl Default for OpenAiSettings {
     fn default() -> Self {
         Self {
+            name: "openai".to_owned(),
             base_url: async_openai::config::OPENAI_API_BASE.to_owned(),
             api_key: None,
+            headers: Vec::new(),
+            query: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_mins(1),
             total_timeout: None,
@@ -109,11 +129,16 @@ pub enum SettingsError {
     #[error("the base URL is not an http or https address: {0}")]
     Address(String),
     /// The address contains a user name, a password or a query, which would be shown with it.
-    #[error("the base URL holds a user name, a password or a query; give the key in {KEY_VARIABLE}")]
+    #[error(
+        "the base URL holds a user name, a password or a query; give the key in {KEY_VARIABLE}, and a query in `query`"
+    )]
     Credentials,
     /// The key has characters that are not allowed in a header.
     #[error("the key in {0} holds characters that cannot be sent, such as a line end")]
     Key(String),
+    /// The name or the value of a header has characters that are not allowed there.
+    #[error("the header {0} holds characters that cannot be sent, such as a line end")]
+    Header(String),
     /// The HTTP client cannot be built.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),
@@ -130,6 +155,9 @@ pub struct OpenAi {
     headers: HeaderMap,
     settings: OpenAiSettings,
     redactor: Redactor,
+    dialect: Dialect,
+    /// Whether the server refused the name that its dialect has for the ceiling on output tokens.
+    has_other_ceiling: Arc<AtomicBool>,
 }
 
 impl OpenAi {
@@ -142,59 +170,92 @@ impl OpenAi {
         let config = OpenAIConfig::new().with_api_base(base).with_org_id("").with_project_id("");
         let url =
             Url::parse(&config.url("/chat/completions")).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let url = url.ok_or_else(|| SettingsError::Address(refusal::excerpt(base)))?;
+        let mut url = url.ok_or_else(|| SettingsError::Address(refusal::excerpt(base)))?;
         let is_bare = url.query().is_none() && url.fragment().is_none();
         if !is_bare || !url.username().is_empty() || url.password().is_some() {
             return Err(SettingsError::Credentials);
         }
-        let headers = headers(config, settings.api_key.as_ref())?;
-
+        let mut headers = headers(config, settings.api_key.as_ref())?;
+        for (name, secret) in &settings.headers {
+            let header = HeaderName::from_str(name).ok().zip(HeaderValue::from_str(&secret.value).ok());
+            let (header, mut value) = header.ok_or_else(|| SettingsError::Header(refusal::excerpt(name)))?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        if !settings.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&settings.query);
+        }
         let http = client(&settings, &url).build().map_err(|error| SettingsError::Client(root_cause(&error)))?;
-        let redactor = Redactor::new(settings.api_key.iter().map(|key| (key.name.clone(), key.value.clone())));
-        Ok(Self { http, url, headers, settings, redactor })
+        let secrets = settings.api_key.iter().chain(settings.headers.iter().map(|(_, secret)| secret));
+        let redactor = Redactor::new(secrets.map(|key| (key.name.clone(), key.value.clone())));
+        let dialect = Dialect::at(&settings.base_url);
+        Ok(Self { http, url, headers, settings, redactor, dialect, has_other_ceiling: Arc::default() })
     }
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let mut clock = Clock::new(&self.settings, call.time_left);
-        let OpenAiSettings { keep_prefix, keep_for, .. } = self.settings;
-        let keeping = CacheRequest::of(call, self.url.host_str().unwrap_or_default(), keep_prefix, keep_for);
-        let body = request::body_keeping(call, &keeping)?;
-        let request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(self.refused(response, &clock).await);
-        }
+        let response = loop {
+            let dialect = self.dialect();
+            let request = self.http.post(self.url.clone()).headers(self.headers.clone());
+            let request = request.body(self.body(call, &dialect)?);
+            let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&error))?;
+            if response.status().is_success() {
+                break response;
+            }
+            let refused = Refusal::read(response, &clock, &self.redactor).await;
+            if let Some(slip) = refusal::slip(&refused.body) {
+                return Ok(slip);
+            }
+            // Nothing was billed, and only the server knows which name it takes.
+            let has_ceiling = call.head.parameters.0.contains_key("max_output_tokens");
+            let is_its_name = matches!(refused.status, 400 | 422) && refused.body.contains(dialect.output_ceiling);
+            if !(has_ceiling && is_its_name) || self.has_other_ceiling.swap(true, Ordering::Relaxed) {
+                return Err(self.fault(&refused));
+            }
+        };
         match ContentType::of(&response, &self.redactor) {
-            ContentType::EventStream => self.read_stream(response, &mut clock, call.ordinal, deltas).await,
-            ContentType::Json => self.read_whole(response, &mut clock, call.ordinal, deltas).await,
+            ContentType::EventStream => self.read_stream(response, &mut clock, call, deltas).await,
+            ContentType::Json => self.read_whole(response, &mut clock, call, deltas).await,
             ContentType::Other(kind) => Err(unreadable(format!(
                 "the provider answered with {kind}, not with an event stream; is the base URL right?"
             ))),
         }
     }
 
+    fn body(&self, call: &ModelCall, dialect: &Dialect) -> Result<Vec<u8>, Fault> {
+        let OpenAiSettings { name, keep_prefix, keep_for, .. } = &self.settings;
+        let keeping = CacheRequest::of(call, dialect, *keep_prefix, *keep_for);
+        request::body_keeping(call, &keeping, Receiver { dialect, provider: name })
+    }
+
+    /// How the server is spoken to, with what it was found to refuse.
+    fn dialect(&self) -> Dialect {
+        let has_other_ceiling = self.has_other_ceiling.load(Ordering::Relaxed);
+        if has_other_ceiling { self.dialect.with_other_ceiling() } else { self.dialect }
+    }
+
     /// Reads a stream of events until its end or `[DONE]`.
     async fn read_stream(
         &self,
         mut response: Response,
-        clock: &mut Clock,
-        ordinal: u64,
+        clock: &mut Clock<'_>,
+        call: &ModelCall,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
         let max_bytes = self.settings.max_reply_bytes;
-        let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES));
+        let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES), whole_max_bytes(max_bytes));
         let mut assembly = Assembly::new(max_bytes);
         let read = self.read_events(&mut response, clock, (&mut reader, &mut assembly), deltas).await;
         let usage = assembly.usage();
-        let answer = read.and_then(|()| assembly.complete(ordinal, || cut(reader.read_bytes(), None)));
+        let answer =
+            read.and_then(|()| assembly.complete(call.ordinal, &self.origin(call), || cut(reader.read_bytes(), None)));
         answer.map_err(|fault| fault.with_usage(usage))
     }
 
     async fn read_events(
         &self,
         response: &mut Response,
-        clock: &mut Clock,
+        clock: &mut Clock<'_>,
         (reader, assembly): (&mut sse::Reader, &mut Assembly),
         deltas: &dyn Deltas,
     ) -> Result<(), Fault> {
@@ -221,7 +282,7 @@ impl OpenAi {
                 sse::Error::NotUtf8 => unreadable(error.to_string()),
                 _ => too_large(error.to_string()),
             })?;
-            clock.pause(deltas.reserve(assembly.said_bytes())).await;
+            clock.pause(deltas.reserve(assembly.said_bytes() + reader.pending_bytes())).await;
         }
     }
 
@@ -229,12 +290,12 @@ impl OpenAi {
     async fn read_whole(
         &self,
         mut response: Response,
-        clock: &mut Clock,
-        ordinal: u64,
+        clock: &mut Clock<'_>,
+        call: &ModelCall,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
         let max_bytes = self.settings.max_reply_bytes;
-        let whole_max_bytes = max_bytes.saturating_mul(WHOLE_TIMES).saturating_add(WHOLE_MORE_BYTES);
+        let whole_max_bytes = whole_max_bytes(max_bytes);
         let mut body = Vec::new();
         loop {
             match clock.wait(response.chunk()).await? {
@@ -254,7 +315,8 @@ impl OpenAi {
         let text = assembly.take(&body, &self.redactor);
         let usage = assembly.usage();
         let no_completion = || unreadable("the provider answered with JSON that is no completion".to_owned());
-        let answer = text.and_then(|text| Ok((text, assembly.complete(ordinal, no_completion)?)));
+        let answer =
+            text.and_then(|text| Ok((text, assembly.complete(call.ordinal, &self.origin(call), no_completion)?)));
         let (text, answer) = answer.map_err(|fault| fault.with_usage(usage))?;
         if !text.is_empty() {
             deltas.text(&text);
@@ -262,33 +324,19 @@ impl OpenAi {
         Ok(answer)
     }
 
-    async fn refused(&self, mut response: Response, clock: &Clock) -> Fault {
-        let status = response.status().as_u16();
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
-        let mut body = Vec::new();
-        let mut is_whole = false;
-        while body.len() < MAX_REFUSAL_BYTES && !is_whole {
-            // The status matters most; a missing body changes nothing.
-            match clock.wait(response.chunk()).await {
-                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
-                Ok(Ok(None)) => is_whole = true,
-                Ok(Err(_)) | Err(_) => break,
-            }
-        }
-        is_whole &= body.len() <= MAX_REFUSAL_BYTES;
-        body.truncate(MAX_REFUSAL_BYTES);
-        let mut body = String::from_utf8_lossy(&body).into_owned();
-        if !is_whole {
-            // Leaves out an end that could be the beginning of a key.
-            body = self.redactor.beginning(&body);
-        }
-        let mut fault = refusal::of_status(status, &body, &self.redactor).with_usage(usage::of_body(&body));
-        if let Some(hint) = self.hint(status) {
+    /// The model that may have back what comes with a reply.
+    fn origin(&self, call: &ModelCall) -> String {
+        attached::origin(&self.settings.name, &call.head.model)
+    }
+
+    fn fault(&self, refused: &Refusal) -> Fault {
+        let Refusal { status, body, retry_after_ms } = refused;
+        let mut fault = refusal::of_status(*status, body, &self.redactor).with_usage(usage::of_body(body));
+        if let Some(hint) = self.hint(*status) {
             fault.message.push_str("; ");
             fault.message.push_str(&hint);
         }
-        Fault { retry_after_ms, ..fault }
+        Fault { retry_after_ms: *retry_after_ms, ..fault }
     }
 
     /// A hint for the user about a status.
@@ -303,7 +351,9 @@ impl OpenAi {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Fault {
-        let url = &self.url;
+        // A query may hold a key.
+        let mut url = self.url.clone();
+        url.set_query(None);
         if error.is_timeout() {
             let limit = self.settings.connect_timeout;
             let message = format!("no connection to {url} within {limit:?}");
@@ -312,6 +362,44 @@ impl OpenAi {
         let message = format!("could not reach {url}: {}", root_cause(error));
         Fault::new(Code::ProviderUnreachable, FaultClass::Network, message)
     }
+}
+
+/// A response without success.
+struct Refusal {
+    status: u16,
+    /// Its beginning.
+    body: String,
+    retry_after_ms: Option<u64>,
+}
+
+impl Refusal {
+    async fn read(mut response: Response, clock: &Clock<'_>, redactor: &Redactor) -> Self {
+        let status = response.status().as_u16();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
+        let (mut body, mut is_whole) = (Vec::new(), false);
+        while body.len() < MAX_REFUSAL_BYTES && !is_whole {
+            // The status matters most; a missing body changes nothing.
+            match clock.wait(response.chunk()).await {
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Ok(None)) => is_whole = true,
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        is_whole &= body.len() <= MAX_REFUSAL_BYTES;
+        body.truncate(MAX_REFUSAL_BYTES);
+        let mut body = String::from_utf8_lossy(&body).into_owned();
+        if !is_whole {
+            // Leaves out an end that could be the beginning of a key.
+            body = redactor.beginning(&body);
+        }
+        Self { status, body, retry_after_ms }
+    }
+}
+
+/// The maximum size of a reply in one JSON object, a completion or an event, for replies of at most `max_bytes`.
+fn whole_max_bytes(max_bytes: usize) -> usize {
+    max_bytes.saturating_mul(WHOLE_TIMES).saturating_add(WHOLE_MORE_BYTES)
 }
 
 impl Model for OpenAi {
@@ -383,29 +471,31 @@ impl ContentType {
 }
 
 /// The time limits of a request.
-struct Clock {
+struct Clock<'a> {
+    provider: &'a str,
     idle_timeout: Duration,
     total_timeout: Duration,
     /// `None` when it is too far away to represent.
     deadline: Option<Instant>,
 }
 
-impl Clock {
-    fn new(settings: &OpenAiSettings, time_left: Duration) -> Self {
+impl<'a> Clock<'a> {
+    fn new(settings: &'a OpenAiSettings, time_left: Duration) -> Self {
         let total_timeout = settings.total_timeout.map_or(time_left, |total| total.min(time_left));
         let deadline = Instant::now().checked_add(total_timeout);
-        Self { idle_timeout: settings.idle_timeout, total_timeout, deadline }
+        Self { provider: &settings.name, idle_timeout: settings.idle_timeout, total_timeout, deadline }
     }
 
     /// Waits for `future`, up to the idle timeout and the deadline of the request.
     async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, Fault> {
         let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         tokio::time::timeout(left.min(self.idle_timeout), future).await.map_err(|_| {
-            silent(if left < self.idle_timeout {
-                format!("the request took longer than {:?}", self.total_timeout)
+            let (what, setting) = if left < self.idle_timeout {
+                (format!("the request took longer than {:?}", self.total_timeout), "total_timeout")
             } else {
-                format!("the provider sent nothing for {:?}", self.idle_timeout)
-            })
+                (format!("the provider sent nothing for {:?}", self.idle_timeout), "idle_timeout")
+            };
+            silent(format!("{what}; `{setting}` of [provider.{}] sets how long to wait", self.provider))
         })
     }
 

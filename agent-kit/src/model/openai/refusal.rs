@@ -1,9 +1,12 @@
 //! Converts the errors of a provider to faults.
 
-use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::Parts;
+use rondo_protocol::object::{Finish, ModelReply};
 use serde_json::Value;
 
+use super::usage;
 use crate::model::status;
 use crate::redact::Redactor;
 
@@ -16,10 +19,62 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     match serde_json::from_str::<Value>(body) {
         Ok(Value::Object(members)) => {
-            let error = members.get("error").cloned().unwrap_or(Value::Object(members));
+            let error = members.get("error").filter(|error| !is_nothing(error)).cloned();
+            let error = error.unwrap_or(Value::Object(members));
             of_value(Some(status), &error, redactor)
         }
+        Ok(error @ Value::Array(_)) => of_value(Some(status), &error, redactor),
         _ => status::fault(status, &words(body, redactor)),
+    }
+}
+
+/// The reply of a model whose call of a tool the server could not read: the model's slip, which it is told of. Groq refuses
+/// the request for it (<https://console.groq.com/docs/tool-use>).
+pub(super) fn slip(body: &str) -> Option<ModelAnswer> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let error = body.get("error").filter(|error| error.get("code").is_some_and(|code| code == "tool_use_failed"))?;
+    let written = error.get("failed_generation").and_then(Value::as_str).unwrap_or_default();
+    let reply = ModelReply { finish: Finish::ToolCalls, parts: Parts::said(written) };
+    let usage = body.get("usage").and_then(|usage| usage::read(&usage.to_string()));
+    Some(ModelAnswer { reply, usage, cost_usd: None })
+}
+
+/// What an error says, whatever its shape: its message, which may be a text, a list of faults or an object of them (as
+/// `FastAPI` writes), else its code, else all of it.
+fn said(error: &Value) -> String {
+    let parts = ["message", "detail", "details", "msg", "error", "errors", "title", "reason"];
+    match error {
+        Value::String(text) => text.clone(),
+        Value::Array(faults) => faults.iter().map(said).collect::<Vec<_>>().join("; "),
+        Value::Object(members) => {
+            let told = parts.into_iter().filter_map(|key| members.get(key)).find(|told| !is_nothing(told));
+            let place =
+                members.get("loc").or(members.get("param")).filter(|place| !is_nothing(place)).map(
+                    |place| match place {
+                        Value::Array(keys) => keys.iter().map(said).collect::<Vec<_>>().join("."),
+                        place => said(place),
+                    },
+                );
+            let told = told.or(members.get("code")).map(said);
+            match (place, told) {
+                (Some(place), Some(told)) if !told.contains(&place) => format!("{place}: {told}"),
+                (_, Some(told)) => told,
+                (..) if members.is_empty() => String::new(),
+                (..) => error.to_string(),
+            }
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(all) => all.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -33,9 +88,8 @@ pub(super) fn of_error(json: &str, redactor: &Redactor) -> Fault {
 
 fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
     let member = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    let message = error.as_str().unwrap_or_else(|| member("message"));
     let (code, kind) = (member("code"), member("type"));
-    let words = words(if message.is_empty() { code } else { message }, redactor);
+    let words = words(&said(error), redactor);
     if code == "insufficient_quota" || kind == "insufficient_quota" {
         let message = format!("the provider's quota is used up: {words}");
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);

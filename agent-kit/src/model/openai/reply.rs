@@ -12,8 +12,9 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::refusal;
-use super::usage;
+use super::attached::{Attached, Members};
+use super::think::{self, Shown};
+use super::{refusal, usage};
 use crate::redact::Redactor;
 
 const MAX_TOOL_CALLS: usize = 128;
@@ -21,7 +22,11 @@ const MAX_TOOL_CALLS: usize = 128;
 /// The maximum items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
 const MAX_ITEMS: usize = 1024;
 
-/// A chunk of a stream, or a whole completion. Every field may be missing, and unknown fields are ignored.
+/// The maximum depth of lists and objects in a content.
+const MAX_CONTENT_DEPTH: usize = 4;
+
+/// A chunk of a stream, or a whole completion. Every field may be missing, unknown fields are ignored, and what is not of
+/// the type that it should be is read as far as it can be.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(default, borrow)]
@@ -34,11 +39,12 @@ struct Chunk<'a> {
 
 #[derive(Deserialize)]
 struct Choice<'a> {
-    #[serde(default)]
-    index: u64,
+    #[serde(default, borrow)]
+    index: Option<&'a RawValue>,
     #[serde(borrow, alias = "message")]
     delta: Option<Delta<'a>>,
-    finish_reason: Option<String>,
+    #[serde(default, borrow)]
+    finish_reason: Option<&'a RawValue>,
     /// Moonshot counts here (<https://platform.moonshot.ai/docs/api/chat>).
     #[serde(default, borrow)]
     usage: Option<&'a RawValue>,
@@ -46,25 +52,53 @@ struct Choice<'a> {
 
 #[derive(Deserialize)]
 struct Delta<'a> {
-    content: Option<String>,
-    #[serde(alias = "reasoning")]
-    reasoning_content: Option<String>,
-    refusal: Option<String>,
+    /// A text, or a list of parts with text or thoughts.
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
     #[serde(borrow)]
     tool_calls: Option<Items<ToolDelta<'a>>>,
 }
 
+/// A part of a content.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContentPart<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+}
+
 #[derive(Deserialize)]
 struct ToolDelta<'a> {
-    index: Option<u64>,
-    id: Option<String>,
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
     #[serde(borrow)]
     function: Option<FunctionDelta<'a>>,
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct FunctionDelta<'a> {
-    name: Option<String>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
@@ -99,14 +133,31 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
     }
 }
 
+/// One of OpenRouter's `reasoning_details`.
+type Detail = serde_json::Map<String, serde_json::Value>;
+
+/// A tool call so far, and what the server attached to it.
+#[derive(Debug, Default)]
+struct Asked {
+    id: String,
+    name: String,
+    arguments: String,
+    extra_content: Option<Box<RawValue>>,
+}
+
 #[derive(Debug)]
 pub(super) struct Assembly {
     max_bytes: usize,
     /// Bytes of text, reasoning and tool calls.
     said_bytes: usize,
     text: String,
+    shown: Shown,
     reasoning: String,
-    tool_calls: Vec<(u64, ToolUse)>,
+    /// The member that the reasoning came in; `None` if it came within the content.
+    reasoning_member: Option<&'static str>,
+    details: Vec<Detail>,
+    extra_content: Option<Box<RawValue>>,
+    tool_calls: Vec<(u64, Asked)>,
     finish: Option<Finish>,
     /// The fault of a finish reason that is not known; what it cost may follow.
     unknown_finish: Option<Fault>,
@@ -120,7 +171,11 @@ impl Assembly {
             max_bytes,
             said_bytes: 0,
             text: String::new(),
+            shown: Shown::default(),
             reasoning: String::new(),
+            reasoning_member: None,
+            details: Vec::new(),
+            extra_content: None,
             tool_calls: Vec::new(),
             finish: None,
             unknown_finish: None,
@@ -128,24 +183,26 @@ impl Assembly {
         }
     }
 
-    /// Adds a chunk, or a whole completion, as JSON. Returns the text that it adds.
+    /// Adds a chunk, or a whole completion, as JSON. Returns the text that it adds to what is shown.
     ///
     /// # Errors
     /// When the chunk is unreadable, reports an error, or makes the reply too large. A provider's words are redacted
     /// before they are cut.
     pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
-            // The error quotes the unexpected text.
-            unreadable(format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor)))
+            // The error quotes the unexpected text. Another attempt would be paid for again.
+            let what = format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor));
+            Fault::new(Code::ReplyUnreadable, FaultClass::Refused, what)
         })?;
         self.take_usage(chunk.usage);
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(refusal::of_error(error.get(), redactor));
         }
-        let mut added = String::new();
+        let before = self.text.len();
         // Only one choice was requested.
-        for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
-            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+        let is_first = |choice: &Choice<'_>| number(choice.index).unwrap_or(0) == 0;
+        for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(is_first) {
+            if let Some(reason) = word(choice.finish_reason).filter(|reason| !reason.is_empty()) {
                 self.finish = known_finish(&reason);
                 self.unknown_finish = self.finish.is_none().then(|| {
                     let reason = refusal::words(&reason, redactor);
@@ -154,20 +211,73 @@ impl Assembly {
             }
             self.take_usage(choice.usage);
             let Some(delta) = choice.delta else { continue };
+            self.take_content(delta.content, false, 0)?;
             // A refusal arrives instead of an answer and counts as the role's answer.
-            for text in [delta.content, delta.refusal].into_iter().flatten() {
-                self.count(text.len())?;
-                added.push_str(&text);
+            self.take_content(delta.refusal, false, 0)?;
+            self.take_reasoning("reasoning_content", delta.reasoning_content)?;
+            self.take_reasoning("reasoning", delta.reasoning)?;
+            self.take_details(delta.reasoning_details)?;
+            if let Some(extra) = delta.extra_content.filter(|extra| extra.get() != "null") {
+                self.count(extra.get().len())?;
+                self.extra_content = Some(extra.to_owned());
             }
-            let reasoning = delta.reasoning_content.unwrap_or_default();
-            self.count(reasoning.len())?;
-            self.reasoning.push_str(&reasoning);
             for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
                 self.take_tool(tool)?;
             }
         }
-        self.text.push_str(&added);
-        Ok(added)
+        Ok(self.shown.added(&self.text, before).to_owned())
+    }
+
+    /// Adds a text, a part or a list of parts.
+    fn take_content(&mut self, content: Option<&RawValue>, is_thought: bool, depth: usize) -> Result<(), Fault> {
+        let Some(json) = content.map(RawValue::get).filter(|_| depth <= MAX_CONTENT_DEPTH) else { return Ok(()) };
+        if json.starts_with('[') {
+            let parts: Items<&RawValue> = serde_json::from_str(json).map_err(|error| too_large(error.to_string()))?;
+            return parts.0.into_iter().try_for_each(|part| self.take_content(Some(part), is_thought, depth + 1));
+        }
+        if json.starts_with('{') {
+            let Ok(part) = serde_json::from_str::<ContentPart<'_>>(json) else { return Ok(()) };
+            let is_thought = is_thought || part.r#type.contains("think") || part.r#type.contains("reason");
+            self.take_content(part.thinking, true, depth + 1)?;
+            self.take_content(part.text, is_thought, depth + 1)?;
+            return self.take_content(part.refusal, is_thought, depth + 1);
+        }
+        let Some(text) = text(content) else { return Ok(()) };
+        self.count(text.len())?;
+        if is_thought { &mut self.reasoning } else { &mut self.text }.push_str(&text);
+        Ok(())
+    }
+
+    /// Some servers send the same reasoning in two members: the first that has any counts.
+    fn take_reasoning(&mut self, member: &'static str, reasoning: Option<&RawValue>) -> Result<(), Fault> {
+        let is_said = reasoning.is_some_and(|reasoning| !matches!(reasoning.get(), "null" | "\"\"" | "[]" | "{}"));
+        if !is_said || self.reasoning_member.is_some_and(|first| first != member) {
+            return Ok(());
+        }
+        self.reasoning_member = Some(member);
+        self.take_content(reasoning, true, 0)
+    }
+
+    /// Adds details of the reasoning. A detail comes in pieces, one behind the other; a piece has the type and index of
+    /// the one that it continues, and its texts are added.
+    fn take_details(&mut self, details: Option<&RawValue>) -> Result<(), Fault> {
+        let Some(details) = details.filter(|details| details.get().starts_with('[')) else { return Ok(()) };
+        self.count(details.get().len())?;
+        let pieces: Items<serde_json::Value> =
+            serde_json::from_str(details.get()).map_err(|error| too_large(error.to_string()))?;
+        for piece in pieces.0 {
+            let serde_json::Value::Object(piece) = piece else { continue };
+            let is_whole = piece.get("type").is_some_and(|kind| kind == "reasoning.encrypted");
+            let is_same = |last: &Detail, key| last.get(key) == piece.get(key);
+            let continues = |last: &&mut Detail| !is_whole && is_same(last, "type") && is_same(last, "index");
+            let has_room = self.details.len() < MAX_ITEMS;
+            match self.details.last_mut().filter(continues) {
+                Some(last) => join_detail(last, piece),
+                None if has_room => self.details.push(piece),
+                None => return Err(too_large("the reasoning has too many details".to_owned())),
+            }
+        }
+        Ok(())
     }
 
     /// The last figures count: some servers repeat them as they grow.
@@ -187,35 +297,39 @@ impl Assembly {
     }
 
     fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
-        let id = delta.id.unwrap_or_default();
+        let id = word(delta.id).unwrap_or_default();
         let (name, added) = match delta.function {
-            Some(function) => (function.name.unwrap_or_default(), arguments(function.arguments)?),
+            Some(function) => (word(function.name).unwrap_or_default(), arguments(function.arguments)?),
             None => (String::new(), Cow::Borrowed("")),
         };
-        self.count(id.len().saturating_add(name.len()).saturating_add(added.len()))?;
+        let extra_content = delta.extra_content.filter(|extra| extra.get() != "null");
+        let extra_bytes = extra_content.map_or(0, |extra| extra.get().len());
+        self.count(id.len().saturating_add(name.len()).saturating_add(added.len()).saturating_add(extra_bytes))?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
-        let index = delta.index.or(last).unwrap_or(0);
+        let index = number(delta.index).or(last).unwrap_or(0);
         // Some servers give every call the same index, or none; a different id then means a different call.
         let continues =
-            |(at, tool): &(u64, ToolUse)| *at == index && (id.is_empty() || tool.id.is_empty() || tool.id == id);
+            |(at, asked): &(u64, Asked)| *at == index && (id.is_empty() || asked.id.is_empty() || asked.id == id);
         let last = self.tool_calls.iter().rposition(|(at, _)| *at == index);
         let known = last.filter(|at| self.tool_calls.get(*at).is_some_and(continues));
         if known.is_none() {
             if self.tool_calls.len() >= MAX_TOOL_CALLS {
                 return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
             }
-            let empty = ToolUse { arguments: String::new(), id: String::new(), name: String::new() };
-            self.tool_calls.push((index, empty));
+            self.tool_calls.push((index, Asked::default()));
         }
         let place = known.unwrap_or(self.tool_calls.len() - 1);
-        let Some((_, tool)) = self.tool_calls.get_mut(place) else { return Ok(()) };
-        if tool.id.is_empty() {
-            tool.id = id;
+        let Some((_, asked)) = self.tool_calls.get_mut(place) else { return Ok(()) };
+        if asked.id.is_empty() {
+            asked.id = id;
         }
-        if tool.name.is_empty() {
-            tool.name = name;
+        if asked.name.is_empty() {
+            asked.name = name;
         }
-        tool.arguments.push_str(&added);
+        asked.arguments.push_str(&added);
+        if let Some(extra) = extra_content {
+            asked.extra_content = Some(extra.to_owned());
+        }
         Ok(())
     }
 
@@ -233,24 +347,77 @@ impl Assembly {
         self.usage
     }
 
-    /// Returns the reply. `ordinal` names tool calls without an id.
+    /// Returns the reply, which `origin` may have back. `ordinal` names tool calls without an id.
     ///
     /// # Errors
     /// That of an unknown finish reason, or `incomplete()` if there is none.
-    pub(super) fn complete(self, ordinal: u64, incomplete: impl FnOnce() -> Fault) -> Result<ModelAnswer, Fault> {
+    pub(super) fn complete(
+        self,
+        ordinal: u64,
+        origin: &str,
+        incomplete: impl FnOnce() -> Fault,
+    ) -> Result<ModelAnswer, Fault> {
         let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or_else(incomplete)) };
-        let name = |(at, (_, tool)): (usize, (u64, ToolUse))| {
-            if tool.id.is_empty() { ToolUse { id: format!("call_{ordinal}_{at}"), ..tool } } else { tool }
-        };
+        let extra = |extra: Box<RawValue>| Members::from([("extra_content".to_owned(), extra)]);
+        let mut parts = Parts::default();
+        // The API has one field for each of these and does not define their order.
+        let (thoughts, text) = think::split(&self.text).unwrap_or(("", &self.text));
+        for (text, member) in [(self.reasoning.as_str(), self.reasoning_member), (thoughts, None)] {
+            match member.filter(|_| self.details.is_empty()) {
+                _ if text.is_empty() => {}
+                Some(member) => parts.push(Attached::Text(member.to_owned()).part(origin, text.to_owned())),
+                None => parts.push(Part::Reasoning { opaque: None, text: text.to_owned() }),
+            }
+        }
+        let mut attached = self.extra_content.map(extra).unwrap_or_default();
+        if let Some(details) = serde_json::value::to_raw_value(&self.details).ok().filter(|_| !self.details.is_empty())
+        {
+            attached.insert("reasoning_details".to_owned(), details);
+        }
+        if !attached.is_empty() {
+            parts.push(Attached::Message(attached).part(origin, String::new()));
+        }
+        parts.push(Part::Text { text: text.to_owned() });
         let mut tool_calls = self.tool_calls;
         tool_calls.sort_by_key(|(index, _)| *index);
-        // The API has one field for each of these and does not define their order.
-        let reasoning = Some(self.reasoning).filter(|text| !text.is_empty());
-        let reasoning = reasoning.map(|text| Part::Reasoning { opaque: None, text });
-        let tool_calls = tool_calls.into_iter().enumerate().map(name).map(Part::ToolCall);
-        let parts: Parts = reasoning.into_iter().chain([Part::Text { text: self.text }]).chain(tool_calls).collect();
-        let reply = ModelReply { finish, parts };
-        Ok(ModelAnswer { reply, usage: self.usage, cost_usd: None })
+        for (at, (_, Asked { id, name, arguments, extra_content })) in tool_calls.into_iter().enumerate() {
+            if let Some(attached) = extra_content.map(extra) {
+                parts.push(Attached::Call(attached).part(origin, String::new()));
+            }
+            let id = if id.is_empty() { format!("call_{ordinal}_{at}") } else { id };
+            parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
+        }
+        Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage: self.usage, cost_usd: None })
+    }
+}
+
+/// A text, if it is one.
+fn text(json: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(json?.get()).ok()
+}
+
+/// A word that may be written as a number.
+fn word(json: Option<&RawValue>) -> Option<String> {
+    text(json).or_else(|| json.filter(|json| number(Some(json)).is_some()).map(|json| json.get().to_owned()))
+}
+
+/// A number that may be written as a text.
+fn number(json: Option<&RawValue>) -> Option<u64> {
+    json?.get().trim_matches('"').parse().ok()
+}
+
+/// Adds the next piece of a detail: texts are joined, and other members are those of the last piece that has them.
+fn join_detail(last: &mut Detail, piece: Detail) {
+    for (key, value) in piece {
+        match (last.get_mut(&key), value) {
+            (_, serde_json::Value::Null) => {}
+            (Some(serde_json::Value::String(text)), serde_json::Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
+                text.push_str(&more);
+            }
+            (_, value) => drop(last.insert(key, value)),
+        }
     }
 }
 
@@ -299,7 +466,7 @@ mod tests {
         for chunk in chunks {
             assembly.take(chunk, &Redactor::default())?;
         }
-        assembly.complete(7, || unreadable("incomplete".to_owned()))
+        assembly.complete(7, "p/m", || unreadable("incomplete".to_owned()))
     }
 
     #[test]

@@ -4,53 +4,75 @@
 //! must result in the same bytes with every version of every crate.
 //!
 //! The API has one field each for an assistant's text, its reasoning and its tool calls, so the texts of a message are
-//! joined and the order between the three is lost. Reasoning in other providers' formats
-//! ([`Opaque`](rondo_protocol::message::Opaque)) is never sent.
+//! joined and the order between the three is lost. What the provider attached goes back to it, and to no other
+//! ([`super::attached`]). Two messages of a user, or two of an assistant, are sent as one: chat templates that want turns
+//! to alternate refuse anything else.
 //!
 //! Law: asking a provider to cache a prefix ([`super::keep_prefix`]) changes no content. A request with a key equals
 //! the request without one plus two fields at its end; a request with marks wraps at most three texts in content parts.
 
 use std::borrow::Cow;
 
-use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Message, Part as MessagePart, ToolUse};
 use rondo_protocol::object::ToolSpec;
+use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
+use super::attached::{self, Attached, Members};
+use super::dialect::{CallIds, Dialect};
 use super::keep_prefix::{CacheControl, CacheRequest, KeepFor};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
+use crate::conversation::NO_ANSWER;
 
-/// The exact bytes sent for `call`: the same for equal heads and messages.
+/// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
 ///
 /// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
 /// format are sent byte for byte as in the head; the schema of any object is sent as `json_object`. The parameter
 /// `max_output_tokens` is sent as `max_completion_tokens`, which OpenAI requires for its newer models and llama.cpp
-/// accepts too; the others keep their names.
+/// accepts too; the others keep their names but where a [`Dialect`] has another.
 ///
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
 pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
-    body_keeping(call, &CacheRequest::default())
+    body_keeping(call, &CacheRequest::default(), Receiver { dialect: &Dialect::at(""), provider: "" })
+}
+
+/// Who is sent a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Receiver<'a> {
+    pub dialect: &'a Dialect,
+    /// The name of the provider.
+    pub provider: &'a str,
 }
 
 /// The bytes sent for `call`, with the fields that ask its provider to cache the prefix.
-pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<Vec<u8>, Fault> {
+pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest, to: Receiver<'_>) -> Result<Vec<u8>, Fault> {
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
     tools.sort_by_key(|tool| tool.function.name);
-    let mut messages = Vec::with_capacity(call.conversation.messages().len() + 1);
+    let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(call.conversation.messages().len() + 1);
     if !head.system.is_empty() {
         let content = Some(Content::Text(Cow::Borrowed(&head.system)));
         messages.push(WireMessage { content, ..WireMessage::of("system") });
     }
+    let origin = attached::origin(to.provider, &head.model);
     for message in call.conversation.messages() {
-        messages.push(WireMessage::new(message)?);
+        let message = WireMessage::new(message, &origin, to.dialect)?;
+        match messages.last_mut() {
+            Some(last) if last.may_take(&message) => last.take(message),
+            // An empty answer to a tool's result is no message; what follows it is no answer either.
+            Some(last) if (last.role, message.role) == ("tool", "user") => {
+                let content = Some(Content::Text(Cow::Borrowed(NO_ANSWER)));
+                messages.extend([WireMessage { content, ..WireMessage::of("assistant") }, message]);
+            }
+            _ => messages.push(message),
+        }
     }
     if let Some(mark) = keeping.mark {
         mark_blocks(&mut messages, mark);
@@ -60,9 +82,9 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<V
         messages,
         tools,
         response_format: head.response_format.as_deref().map(WireFormat::new).transpose()?,
-        parameters: Parameters(&head.parameters.0),
+        parameters: Parameters { given: &head.parameters.0, dialect: to.dialect },
         stream: true,
-        stream_options: StreamOptions { include_usage: true },
+        stream_options: to.dialect.takes_stream_options.then_some(StreamOptions { include_usage: true }),
         prompt_cache_key: keeping.key.as_deref(),
         prompt_cache_retention: keeping.retention.map(KeepFor::word),
     };
@@ -113,7 +135,8 @@ struct Body<'a> {
     #[serde(flatten)]
     parameters: Parameters<'a>,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,13 +148,20 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-struct Parameters<'a>(&'a std::collections::BTreeMap<String, Value>);
+struct Parameters<'a> {
+    given: &'a std::collections::BTreeMap<String, Value>,
+    dialect: &'a Dialect,
+}
 
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in self.0 {
-            let name = if name == "max_output_tokens" { "max_completion_tokens" } else { name };
+        let mut map = serializer.serialize_map(Some(self.given.len()))?;
+        for (name, value) in self.given {
+            let name = match name.as_str() {
+                "max_output_tokens" => self.dialect.output_ceiling,
+                "seed" => self.dialect.seed,
+                name => name,
+            };
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -142,37 +172,87 @@ impl Serialize for Parameters<'_> {
 struct WireMessage<'a> {
     role: &'static str,
     content: Option<Content<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    attached: Members,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireToolUse<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
+    tool_call_id: Option<Cow<'a, str>>,
 }
 
 impl<'a> WireMessage<'a> {
     fn of(role: &'static str) -> Self {
-        Self { role, content: None, reasoning_content: None, tool_calls: Vec::new(), tool_call_id: None }
+        Self { role, content: None, attached: Members::new(), tool_calls: Vec::new(), tool_call_id: None }
     }
 
-    fn new(message: &'a Message) -> Result<Self, Fault> {
-        if message.parts().iter().any(|part| matches!(part, MessagePart::File { .. })) {
-            return Err(refused("a message holds a file, which this provider is not sent".to_owned()));
+    fn new(message: &'a Message, origin: &str, dialect: &Dialect) -> Result<Self, Fault> {
+        let (mut attached, mut tool_calls) = (Members::new(), Vec::new());
+        let mut of_call = Members::new();
+        for part in message.parts() {
+            match part {
+                MessagePart::File { .. } => {
+                    return Err(refused("a message holds a file, which this provider is not sent".to_owned()));
+                }
+                MessagePart::Reasoning { opaque, text } => match Attached::of(opaque.as_ref(), origin) {
+                    Some(Attached::Text(member)) => {
+                        attached.insert(member, to_raw_value(text).map_err(|error| refused(error.to_string()))?);
+                    }
+                    Some(Attached::Message(members)) => attached.extend(members),
+                    Some(Attached::Call(members)) => of_call = members,
+                    None => {}
+                },
+                MessagePart::ToolCall(tool) => {
+                    let own = std::mem::take(&mut of_call);
+                    // Of the calls of one message only the first has a signature.
+                    let foreign = dialect.foreign_call.filter(|_| own.is_empty() && tool_calls.is_empty());
+                    let foreign = foreign.and_then(|json| RawValue::from_string(json.to_owned()).ok());
+                    let attached = foreign.map(|extra| [("extra_content".to_owned(), extra)].into()).unwrap_or(own);
+                    tool_calls.push(WireToolUse::new(tool, attached, dialect.call_ids));
+                }
+                MessagePart::Text { .. } | MessagePart::ToolResult { .. } => {}
+            }
         }
         let text = message.text();
-        let tool_calls: Vec<_> = message.tool_calls().map(WireToolUse::new).collect();
         // A message with only tool calls has no content: some servers refuse an empty one.
         let is_silent = text.is_empty() && !tool_calls.is_empty();
-        Ok(Self {
-            role: message.role().as_str(),
-            content: (!is_silent).then_some(Content::Text(text)),
-            // Reasoning without text is nothing that this API could take back.
-            reasoning_content: message.reasoning().filter(|text| !text.is_empty()),
-            tool_calls,
-            tool_call_id: message.answers(),
-        })
+        let content = (!is_silent).then_some(Content::Text(text));
+        let tool_call_id = message.answers().map(|id| dialect.call_ids.fit(id));
+        Ok(Self { role: message.role().as_str(), content, attached, tool_calls, tool_call_id })
+    }
+
+    /// Whether a message can be added to this one.
+    fn may_take(&self, next: &Self) -> bool {
+        let is_plain = |message: &Self| message.tool_calls.is_empty() && message.attached.is_empty();
+        self.role == next.role && matches!(self.role, "user" | "assistant") && is_plain(self) && is_plain(next)
+    }
+
+    fn take(&mut self, next: Self) {
+        if let (Some(Content::Text(text)), Some(Content::Text(more))) = (&mut self.content, next.content) {
+            let text = text.to_mut();
+            if !text.is_empty() && !more.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(&more);
+        }
     }
 }
+
+impl CallIds {
+    /// The id as it is sent: the same for a call and its result.
+    fn fit(self, id: &str) -> Cow<'_, str> {
+        let is_nine = |id: &str| id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match self {
+            Self::Nine if !is_nine(id) => {
+                let digest = Digest::sha256(id.as_bytes()).to_string();
+                digest.chars().take(NINE).collect::<String>().into()
+            }
+            Self::Any | Self::Nine => Cow::Borrowed(id),
+        }
+    }
+}
+
+/// The length of an id at Mistral.
+const NINE: usize = 9;
 
 /// A text, or the same text in a part that can be marked.
 #[derive(Serialize)]
@@ -191,9 +271,11 @@ struct Part<'a> {
 
 #[derive(Serialize)]
 struct WireToolUse<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: UsedFunction<'a>,
+    #[serde(flatten)]
+    attached: Members,
 }
 
 #[derive(Serialize)]
@@ -203,9 +285,9 @@ struct UsedFunction<'a> {
 }
 
 impl<'a> WireToolUse<'a> {
-    fn new(tool: &'a ToolUse) -> Self {
+    fn new(tool: &'a ToolUse, attached: Members, ids: CallIds) -> Self {
         let function = UsedFunction { name: &tool.name, arguments: &tool.arguments };
-        Self { id: &tool.id, r#type: "function", function }
+        Self { id: ids.fit(&tool.id), r#type: "function", function, attached }
     }
 }
 

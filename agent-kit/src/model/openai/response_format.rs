@@ -1,20 +1,15 @@
 //! How a provider is asked to constrain an answer to a format
 //! (<https://platform.openai.com/docs/guides/structured-outputs>).
 //!
-//! Servers without schema support refuse the request or ignore the schema, so each is sent what it supports:
-//! - a schema: OpenAI and every server that is not listed here, such as llama.cpp, vLLM, Mistral, OpenRouter and
-//!   Gemini;
-//! - any JSON object: DeepSeek refuses schemas (<https://api-docs.deepseek.com/guides/json_mode>), and so does Moonshot
-//!   (<https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>);
-//! - nothing: Groq supports none with streaming (<https://console.groq.com/docs/structured-outputs>), Anthropic ignores
-//!   it (<https://docs.claude.com/en/api/openai-sdk>).
+//! Servers without schema support refuse the request or ignore the schema, so each is sent what it supports: a schema, the
+//! wish for any JSON object, or nothing ([`Dialect`]).
 //!
 //! The request head holds it as a schema; `ANY_OBJECT` if only an object is asked for. Answers are read the same way
 //! in all cases.
 
 use serde::{Deserialize, Serialize};
 
-use super::keep_prefix::{host, is_host};
+use super::dialect::Dialect;
 
 /// The schema of any object.
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
@@ -47,13 +42,7 @@ impl ResponseFormat {
 
     /// The format that the server at that address supports.
     pub fn at(base_url: &str) -> Self {
-        let host = host(base_url);
-        let is_one_of = |names: &[&str]| names.iter().any(|name| is_host(&host, name));
-        match () {
-            () if is_one_of(&["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"]) => Self::JsonObject,
-            () if is_one_of(&["api.groq.com", "api.anthropic.com"]) => Self::Off,
-            () => Self::JsonSchema,
-        }
+        Dialect::at(base_url).response_format
     }
 
     /// The schema in the request head of a role whose answers have that schema.

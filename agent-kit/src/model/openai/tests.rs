@@ -222,8 +222,8 @@ async fn a_whole_completion_is_taken_and_other_json_is_not() {
     for (body, code, class) in [
         (r#"{"error":{"message":"overloaded","type":"server_error"}}"#, Code::ProviderFailed, FaultClass::Server),
         (r#"{"hello":1}"#, Code::ReplyUnreadable, FaultClass::Server),
-        ("<html>", Code::ReplyUnreadable, FaultClass::Server),
-        ("", Code::ReplyUnreadable, FaultClass::Server),
+        ("<html>", Code::ReplyUnreadable, FaultClass::Refused),
+        ("", Code::ReplyUnreadable, FaultClass::Refused),
     ] {
         let fault = fault(Act::text(format!("{JSON}{body}"))).await;
         assert_eq!((fault.code, fault.class), (code, class), "{body}");
@@ -261,8 +261,8 @@ async fn endless_replies_end_at_the_limit() {
     let error = fault(Act::Flood(JSON, vec![b' '; 4096])).await;
     let words = "the completion is longer than 1245184 bytes";
     assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, words));
-    let line = ask_with(Act::Flood(EVENTS, vec![b'x'; 65_536]), |settings| settings.max_reply_bytes = 8 << 20).await;
-    let words = "a line of the event stream is longer than 1048576 bytes";
+    let line = ask_with(Act::Flood(EVENTS, vec![b'x'; 65_536]), |settings| settings.max_reply_bytes = 1 << 20).await;
+    let words = "an event of the stream is longer than 4194304 bytes";
     assert_eq!(told(&line.answer.unwrap_err()), (Code::ReplyTooLarge, FaultClass::Refused, words));
     let refusal = fault(Act::Flood("HTTP/1.1 500 No\r\n\r\n", vec![b'x'; 4096])).await;
     assert!(refusal.message.len() < 1000);
@@ -296,12 +296,15 @@ async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
         [String::new(), EVENTS.to_owned(), [EVENTS, &chunk(r#"{"content":"x"}"#, "null")].concat(), format!("{JSON}{{")]
     {
         let asked = ask_with(Act::Hang(sent.into_bytes()), idle).await;
-        let words = "the provider sent nothing for 50ms";
+        let words = "the provider sent nothing for 50ms; `idle_timeout` of [provider.openai] sets how long to wait";
         assert_eq!(told(&asked.answer.unwrap_err()), (Code::ProviderSilent, FaultClass::Timeout, words));
     }
     let total = |settings: &mut OpenAiSettings| settings.total_timeout = Some(Duration::from_millis(50));
     let asked = ask_with(Act::Hang(Vec::new()), total).await;
-    assert_eq!(asked.answer.unwrap_err().message, "the request took longer than 50ms");
+    assert_eq!(
+        asked.answer.unwrap_err().message,
+        "the request took longer than 50ms; `total_timeout` of [provider.openai] sets how long to wait"
+    );
 }
 
 #[tokio::test]

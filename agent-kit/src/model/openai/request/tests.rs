@@ -129,8 +129,14 @@ fn what_a_strict_mode_cannot_say_is_not_asked_for_strictly() {
     assert_eq!(sent(r#"{"type":"object","properties":{},"required":[]}"#), false);
 }
 
+fn to(dialect: &Dialect) -> Receiver<'_> {
+    Receiver { dialect, provider: "p" }
+}
+
 fn keeping(host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> String {
-    String::from_utf8(body_keeping(&call(), &CacheRequest::of(&call(), host, keep, time)).unwrap()).unwrap()
+    let dialect = Dialect::of_host(host);
+    let body = body_keeping(&call(), &CacheRequest::of(&call(), &dialect, keep, time), to(&dialect));
+    String::from_utf8(body.unwrap()).unwrap()
 }
 
 #[test]
@@ -156,8 +162,10 @@ fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
     let mut call = test_call();
     Arc::make_mut(&mut call.head).system = system.to_owned();
     call.conversation = Arc::new(messages.iter().cloned().collect());
-    let keeping = CacheRequest::of(&call, "127.0.0.1", KeepPrefix::Blocks, None);
-    let body: serde_json::Value = serde_json::from_slice(&body_keeping(&call, &keeping).unwrap()).unwrap();
+    let dialect = Dialect::of_host("127.0.0.1");
+    let keeping = CacheRequest::of(&call, &dialect, KeepPrefix::Blocks, None);
+    let body = body_keeping(&call, &keeping, to(&dialect)).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let first = usize::from(system.is_empty());
     let sent = body["messages"].as_array().unwrap().iter().zip(first..);
     sent.filter(|(message, _)| message["content"].is_array()).map(|(_, number)| number).collect()
@@ -218,8 +226,9 @@ proptest::proptest! {
         Arc::make_mut(&mut call.head).system = system;
         call.conversation = Arc::new(messages.into_iter().map(message).collect());
         let plain = String::from_utf8(request_body(&call).unwrap()).unwrap();
-        let keeping = CacheRequest::of(&call, "openrouter.ai", keep, time);
-        let kept = String::from_utf8(body_keeping(&call, &keeping).unwrap()).unwrap();
+        let dialect = Dialect::of_host("openrouter.ai");
+        let keeping = CacheRequest::of(&call, &dialect, keep, time);
+        let kept = String::from_utf8(body_keeping(&call, &keeping, to(&dialect)).unwrap()).unwrap();
         proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
         proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);
     }

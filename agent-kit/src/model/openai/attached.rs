@@ -1,0 +1,47 @@
+//! What a server attaches to a message or a call for its own use, and wants back within the turn.
+//!
+//! It is kept as an [`Opaque`] part, in front of what it belongs to, and goes back only to the model of the provider that
+//! sent it: signatures and encrypted reasoning hold for no other.
+//!
+//! Sources: `extra_content` of Gemini (<https://ai.google.dev/gemini-api/docs/thought-signatures>), `reasoning_details` of
+//! OpenRouter (<https://openrouter.ai/docs/use-cases/reasoning-tokens>), `reasoning_content` of DeepSeek
+//! (<https://api-docs.deepseek.com/guides/thinking_mode>), `reasoning` of vLLM and Groq.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::message::{Opaque, Part};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The members that belong to a message or a call, as they came.
+pub(super) type Members = BTreeMap<String, Box<RawValue>>;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Attached {
+    /// The text of the part came in this member of the message.
+    Text(String),
+    /// Members of the message.
+    Message(Members),
+    /// Members of the tool call behind it.
+    Call(Members),
+}
+
+impl Attached {
+    /// The part that keeps it.
+    pub(super) fn part(&self, origin: &str, text: String) -> Part {
+        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
+        Part::Reasoning { opaque, text }
+    }
+
+    /// What a part keeps for `origin`.
+    pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
+        let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
+        serde_json::from_str(&opaque.data).ok()
+    }
+}
+
+/// Who may have it back: a model of a provider.
+pub(super) fn origin(provider: &str, model: &str) -> String {
+    format!("{provider}/{model}")
+}

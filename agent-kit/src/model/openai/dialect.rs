@@ -1,0 +1,112 @@
+//! The servers that speak the chat completions API in a way of their own, recognized by address: a row each. Every other
+//! server is taken to speak it as OpenAI documents it.
+
+use super::keep_prefix::AutoPrefix;
+use super::response_format::ResponseFormat;
+
+/// How a server differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// Its hosts, and those below them: OpenAI's regions stand before its host, as in `eu.api.openai.com`.
+    hosts: &'static [&'static str],
+    /// How it is asked to cache a prefix, unless the settings say.
+    pub prefix: AutoPrefix,
+    /// How it is asked to constrain answers, unless the settings say.
+    pub response_format: ResponseFormat,
+    /// The name of the ceiling on output tokens.
+    pub output_ceiling: &'static str,
+    /// The name of the seed.
+    pub seed: &'static str,
+    /// Whether it takes `stream_options`; without them it counts by itself.
+    pub takes_stream_options: bool,
+    /// Which ids of tool calls it takes.
+    pub call_ids: CallIds,
+    /// Stands in for what the server attached to a call, where another one asked for the call.
+    pub foreign_call: Option<&'static str>,
+}
+
+/// Which ids of tool calls a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallIds {
+    Any,
+    /// Nine ASCII letters and digits.
+    Nine,
+}
+
+/// The newer name and the older.
+const OUTPUT_CEILINGS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+const COMMON: Dialect = Dialect {
+    hosts: &[],
+    prefix: AutoPrefix::Nothing,
+    response_format: ResponseFormat::JsonSchema,
+    output_ceiling: OUTPUT_CEILINGS[0],
+    seed: "seed",
+    takes_stream_options: true,
+    call_ids: CallIds::Any,
+    foreign_call: None,
+};
+
+const DIALECTS: [Dialect; 8] = [
+    Dialect { hosts: &["api.openai.com"], prefix: AutoPrefix::KeyWithTime, ..COMMON },
+    // <https://docs.mistral.ai/api/endpoint/chat>: anything else in a request is refused.
+    Dialect {
+        hosts: &["api.mistral.ai"],
+        prefix: AutoPrefix::Key,
+        output_ceiling: OUTPUT_CEILINGS[1],
+        seed: "random_seed",
+        takes_stream_options: false,
+        call_ids: CallIds::Nine,
+        ..COMMON
+    },
+    Dialect { hosts: &["openrouter.ai"], prefix: AutoPrefix::BlocksOfAnthropic, ..COMMON },
+    // <https://api-docs.deepseek.com/guides/json_mode>
+    Dialect {
+        hosts: &["api.deepseek.com"],
+        response_format: ResponseFormat::JsonObject,
+        output_ceiling: OUTPUT_CEILINGS[1],
+        ..COMMON
+    },
+    // <https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>
+    Dialect {
+        hosts: &["api.moonshot.ai", "api.moonshot.cn"],
+        response_format: ResponseFormat::JsonObject,
+        output_ceiling: OUTPUT_CEILINGS[1],
+        ..COMMON
+    },
+    // No format with streaming (<https://console.groq.com/docs/structured-outputs>).
+    Dialect { hosts: &["api.groq.com"], response_format: ResponseFormat::Off, ..COMMON },
+    // It ignores formats (<https://docs.claude.com/en/api/openai-sdk>).
+    Dialect { hosts: &["api.anthropic.com"], response_format: ResponseFormat::Off, ..COMMON },
+    // <https://ai.google.dev/gemini-api/docs/thought-signatures>
+    Dialect {
+        hosts: &["generativelanguage.googleapis.com"],
+        foreign_call: Some(r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#),
+        ..COMMON
+    },
+];
+
+impl Dialect {
+    /// The dialect of the server at that host.
+    pub(super) fn of_host(host: &str) -> Self {
+        let is_its = |dialect: &&Self| dialect.hosts.iter().any(|name| is_host(host, name));
+        DIALECTS.iter().find(is_its).copied().unwrap_or(COMMON)
+    }
+
+    /// The same with the other name of the ceiling on output tokens.
+    #[must_use]
+    pub(super) fn with_other_ceiling(self) -> Self {
+        let other = OUTPUT_CEILINGS.into_iter().find(|name| *name != self.output_ceiling);
+        Self { output_ceiling: other.unwrap_or(self.output_ceiling), ..self }
+    }
+
+    /// The dialect of the server at that address.
+    pub(super) fn at(base_url: &str) -> Self {
+        let url = reqwest::Url::parse(base_url).ok();
+        Self::of_host(url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())
+    }
+}
+
+fn is_host(host: &str, name: &str) -> bool {
+    host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
