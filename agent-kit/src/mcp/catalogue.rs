@@ -128,7 +128,7 @@ fn pin(tool: Tool) -> Result<Pin, String> {
     }
     let given = Value::from_serialize(&*tool.input_schema);
     let given = given.map_err(|error| format!("its schema cannot be kept: {error}"))?;
-    let parameters = cleaned(given.clone())?.to_text();
+    let parameters = fitted(cleaned(given.clone())?).to_text();
     let given = given.to_text();
     if given.len() > MAX_SCHEMA_BYTES {
         return Err(format!("its schema is longer than {}", bound::bytes(MAX_SCHEMA_BYTES as u64)));
@@ -142,6 +142,33 @@ fn pin(tool: Tool) -> Result<Pin, String> {
 pub fn is_tool_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(is_plain)
+}
+
+/// Makes a schema of arguments fit for every provider: an object that says its properties, without a union at its top, and
+/// without the name of its dialect. What it says less is for the server to check.
+fn fitted(schema: Value) -> Value {
+    let Value::Object(mut members) = schema else { return schema };
+    members.remove("$schema");
+    let unions: Vec<Value> = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| members.remove(key)).collect();
+    let mut properties = match members.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => BTreeMap::new(),
+    };
+    for union in unions {
+        let Value::List(branches) = union else { continue };
+        for branch in branches {
+            if let Value::Object(mut branch) = branch
+                && let Some(Value::Object(of_branch)) = branch.remove("properties")
+            {
+                for (name, property) in of_branch {
+                    properties.entry(name).or_insert(property);
+                }
+            }
+        }
+    }
+    members.insert("type".to_owned(), Value::from("object"));
+    members.insert("properties".to_owned(), Value::Object(properties));
+    Value::Object(members)
 }
 
 /// Cleans a schema for a model: its texts contain only characters that a person can see.

@@ -11,7 +11,9 @@ use rmcp::model::{ClientCapabilities, ClientConfig, ErrorData, Implementation, P
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, Peer, RequestContext, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -161,6 +163,19 @@ impl Connection {
                 )
             }
         }
+    }
+
+    /// Whether a request was refused because the server has forgotten the session, so that nothing was carried out: a
+    /// status 404 (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports>). The connection is then
+    /// of no more use.
+    pub fn has_lost_session(&self, error: &ServiceError) -> bool {
+        let ServiceError::TransportSend(error) = error else { return false };
+        let cause = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+        let is_lost = matches!(cause, Some(StreamableHttpError::SessionExpired));
+        if is_lost {
+            self.is_broken.store(true, Ordering::SeqCst);
+        }
+        is_lost
     }
 
     /// The error for a connection that has ended. Also ends what is left of the server.

@@ -9,22 +9,28 @@ use crate::tool::STORED_MAX_BYTES;
 /// The text of a tool result. Content that is not text is replaced by its type and size.
 pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
     let mut lines = Lines::new(redactor);
+    // Servers may repeat a structured result as a text, as the specification asks.
+    let mut structured = result.structured_content;
     for block in result.content {
         match block {
-            ContentBlock::Text(text) => lines.add(&text.text),
+            ContentBlock::Text(text) => {
+                structured.take_if(|structured| {
+                    serde_json::from_str::<serde_json::Value>(&text.text).is_ok_and(|told| told == *structured)
+                });
+                lines.add(&text.text);
+            }
             ContentBlock::Image(image) => lines.leave_out(&image.mime_type, &image.data),
             ContentBlock::Audio(audio) => lines.leave_out(&audio.mime_type, &audio.data),
             ContentBlock::Resource(embedded) => lines.add_resource(&embedded.resource),
             ContentBlock::ResourceLink(link) => {
-                let uri = redactor.text(&link.uri);
-                lines.add(&format!("[resource {}]", bound::line(&uri, 500)));
+                let told = [Some(link.uri), Some(link.name), link.description].into_iter().flatten();
+                let told: Vec<String> = told.map(|text| bound::line(&redactor.text(&text), 500)).collect();
+                lines.add(&format!("[resource {}]", told.join(" ")));
             }
             _ => lines.add("[content of a kind that is not known, left out]"),
         }
     }
-    if lines.is_empty()
-        && let Some(structured) = result.structured_content
-    {
+    if let Some(structured) = structured {
         lines.add(&structured.to_string());
     }
     lines.finish()
@@ -77,10 +83,6 @@ impl<'r> Lines<'r> {
         let bytes = (data.len() / 4 * 3).saturating_sub(padding);
         let kind = self.redactor.text(mime_type);
         self.add(&format!("[{}, {}, left out]", bound::line(&kind, 100), bound::bytes(bytes as u64)));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.text.is_empty()
     }
 
     /// Returns the text, with a mark if it was cut.

@@ -1,6 +1,7 @@
 //! A server: started at once or at its first call, restarted when it crashes, used through one connection at a time.
 //!
-//! A call in flight when a server ended is not repeated, because it may have had its effect; its error says so. The
+//! A call in flight when a server ended is not repeated, because it may have had its effect; its error says so. One that
+//! a server refused, because it has forgotten the session, is. The
 //! next call restarts the server and compares its tools with the pins, so that a crash is no way to change them. After
 //! [`MAX_RESTARTS`] without an answer in between it stays down.
 
@@ -240,18 +241,26 @@ impl Shared {
         connection.set_changed(changed.0);
     }
 
-    /// Waits for an answer, up to the call timeout. A call that takes longer is cancelled at the server.
-    pub async fn wait<T>(
+    /// Asks, and waits for the answer up to the call timeout; a request that takes longer is cancelled at the server. One
+    /// that met the end of its session is made again in the next, because nothing was carried out. `check` sees each
+    /// connection first.
+    pub async fn ask<T, F: Future<Output = Result<T, ServiceError>>>(
         &self,
-        connection: &Connection,
-        asked: impl Future<Output = Result<T, ServiceError>>,
+        check: impl Fn(&Connection) -> Result<(), Error>,
+        request: impl Fn(Arc<Connection>) -> F,
     ) -> Result<T, Error> {
-        match self.within(asked, self.settings.call_timeout).await? {
-            Ok(answer) => {
-                self.restarts.store(0, Ordering::SeqCst);
-                Ok(answer)
+        let mut is_again = false;
+        loop {
+            let connection = self.connection().await?;
+            check(&connection)?;
+            match self.within(request(Arc::clone(&connection)), self.settings.call_timeout).await? {
+                Ok(answer) => {
+                    self.restarts.store(0, Ordering::SeqCst);
+                    return Ok(answer);
+                }
+                Err(error) if connection.has_lost_session(&error) && !is_again => is_again = true,
+                Err(error) => return Err(connection.fault(&error).await),
             }
-            Err(error) => Err(connection.fault(&error).await),
         }
     }
 

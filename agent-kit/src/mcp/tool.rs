@@ -60,21 +60,20 @@ impl McpTool {
         Self { spec, request, shared: Arc::clone(shared) }
     }
 
-    async fn call(
-        &self,
-        connection: &Connection,
-        name: &str,
-        arguments: JsonObject,
-        invocation: &Invocation,
-    ) -> Result<String, Error> {
-        if let Some(change) = connection.change_of(name) {
-            let message = format!("the tool {} is not what was agreed to: it {change}", self.spec.name);
-            return Err(Error::new(Code::McpChanged, message));
-        }
-        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
-        params.meta = Some(Shared::meta(invocation));
-        let asked = connection.peer().call_tool_once(params);
-        match self.shared.wait(connection, asked).await? {
+    async fn call(&self, name: &str, arguments: JsonObject, invocation: &Invocation) -> Result<String, Error> {
+        let check = |connection: &Connection| match connection.change_of(name) {
+            Some(change) => {
+                let message = format!("the tool {} is not what was agreed to: it {change}", self.spec.name);
+                Err(Error::new(Code::McpChanged, message))
+            }
+            None => Ok(()),
+        };
+        let call = |connection: Arc<Connection>| {
+            let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+            params.meta = Some(Shared::meta(invocation));
+            async move { connection.peer().call_tool_once(params).await }
+        };
+        match self.shared.ask(check, call).await? {
             CallToolResponse::Complete(result) => {
                 let has_failed = result.is_error == Some(true);
                 let text = outcome::of_call(result, &invocation.redactor);
@@ -88,11 +87,13 @@ impl McpTool {
         }
     }
 
-    async fn read(&self, connection: &Connection, uri: &str, invocation: &Invocation) -> Result<String, Error> {
-        let mut params = ReadResourceRequestParams::new(uri);
-        params.meta = Some(Shared::meta(invocation));
-        let asked = connection.peer().read_resource_once(params);
-        match self.shared.wait(connection, asked).await? {
+    async fn read(&self, uri: &str, invocation: &Invocation) -> Result<String, Error> {
+        let read = |connection: Arc<Connection>| {
+            let mut params = ReadResourceRequestParams::new(uri);
+            params.meta = Some(Shared::meta(invocation));
+            async move { connection.peer().read_resource_once(params).await }
+        };
+        match self.shared.ask(|_| Ok(()), read).await? {
             ReadResourceResponse::Complete(result) => Ok(outcome::of_resource(&result, &invocation.redactor)),
             _ => Err(self.shared.asks_back()),
         }
@@ -116,17 +117,19 @@ impl Tool for McpTool {
                 Request::CallTool(name) => {
                     let arguments = serde_json::from_str(&arguments.to_text())
                         .map_err(|error| fault(format!("the arguments cannot be sent: {error}")))?;
-                    self.call(&*self.shared.connection().await?, name, arguments, invocation).await
+                    self.call(name, arguments, invocation).await
                 }
                 Request::ListResources => {
-                    let connection = self.shared.connection().await?;
-                    let pages = resources::pages(connection.peer(), &invocation.redactor);
-                    self.shared.wait(&connection, pages).await
+                    let redactor = &invocation.redactor;
+                    let pages = |connection: Arc<Connection>| async move {
+                        resources::pages(connection.peer(), redactor).await
+                    };
+                    self.shared.ask(|_| Ok(()), pages).await
                 }
                 Request::ReadResource => {
                     let uri = arguments.get("uri").and_then(Value::as_str);
                     let uri = uri.ok_or_else(|| fault("`uri` is missing; it must be a text".to_owned()))?;
-                    self.read(&*self.shared.connection().await?, uri, invocation).await
+                    self.read(uri, invocation).await
                 }
             }
         })

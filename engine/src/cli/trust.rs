@@ -22,7 +22,7 @@ use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
 use crate::store::rows_after;
-use crate::tell::one_line;
+use crate::tell::{one_line, tell};
 use crate::trust::{Ask, Records};
 
 /// Show what a folder and a workflow ask for, and record your consent
@@ -322,6 +322,9 @@ fn server(
         let _ = writeln!(text, "digest {digest}");
         text
     })?;
+    for notice in &offered.left_out {
+        tell(&format!("{notice}\n"));
+    }
     // Tools that were agreed to and are unchanged need no answer.
     let is_unchanged = offered.is_pinned && offered.changed.is_none() && args.yes.is_none() && !can_ask(output);
     if !is_unchanged && !agrees(args, digest, "Agree to these tools, until they change? [y/N]: ", output) {

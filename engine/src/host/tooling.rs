@@ -212,8 +212,14 @@ pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Vec<Str
             tool.spec().name
         ))
     };
-    let notices = notice.into_iter().chain(server.tools().into_iter().filter_map(not_checked)).collect();
+    let notices = notice.into_iter().chain(left_out(name, &server));
+    let notices = notices.chain(server.tools().into_iter().filter_map(not_checked)).collect();
     Ok((server, notices))
+}
+
+/// The tools of a server that no model is offered, a sentence each.
+pub fn left_out(name: &str, server: &Server) -> Vec<String> {
+    server.left_out().iter().map(|tool| format!("server {name}: a tool cannot be offered: {tool}")).collect()
 }
 
 fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, Failure> {
@@ -364,6 +370,8 @@ pub struct Offered {
     /// How they differ from the agreed ones; `None` if they do not, or nobody was asked.
     pub changed: Option<String>,
     pub is_pinned: bool,
+    /// The tools that no model is offered, a sentence each.
+    pub left_out: Vec<String>,
 }
 
 impl Offered {
@@ -378,13 +386,13 @@ impl Offered {
 pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure> {
     let mcp = declared(name, settings)?;
     let server = start(name, mcp, settings).await?;
-    let pins = server.pins();
+    let (pins, left_out) = (server.pins(), left_out(name, &server));
     server.stop().await;
     let key = key(name, mcp);
     let records = Records::read(settings.trust.as_deref())?;
     let is_pinned = records.pins(&key).is_some();
     let changed = records.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
-    Ok(Offered { key, pins, changed, is_pinned })
+    Ok(Offered { key, pins, changed, is_pinned, left_out })
 }
 
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
