@@ -65,6 +65,15 @@ impl Failure {
         }
     }
 
+    /// Says of what part it is.
+    #[must_use]
+    pub fn within(self, part: &str) -> Self {
+        match self {
+            Self::Fault(fault) => Self::Fault(Fault { message: format!("{part}: {}", fault.message), ..fault }),
+            faulty @ Self::Diagnostics(_) => faulty,
+        }
+    }
+
     /// Sets another exit.
     #[must_use]
     pub fn with_exit(self, exit: Exit) -> Self {

@@ -142,7 +142,7 @@ fn is_list(schema: &Value) -> bool {
     has_type(schema, "array")
 }
 
-fn is_text(schema: &Value) -> bool {
+pub(super) fn is_text(schema: &Value) -> bool {
     has_type(schema, "string") || (schema.get("type").is_none() && texts_of(schema).is_some())
 }
 

@@ -6,7 +6,7 @@
 use rondo_protocol::Value;
 use rondo_protocol::source::{self, Kind, Node};
 
-use super::field::{DeclaredField, Shape};
+use super::field::{DeclaredField, Shape, is_text};
 use super::words::excerpt;
 use super::{Answer, Contract, ContractFault, Given, MAX_FRONT_MATTER_BYTES, fence, quote, settle};
 
@@ -191,9 +191,10 @@ impl FieldLines<'_> {
     /// The value as parsed by YAML.
     fn yaml(&self, declared: &DeclaredField) -> Result<Value, String> {
         let words = |why: String| format!("`{}` must be {}: {why}", declared.name, declared.type_words());
-        let document = source::yaml(&self.source()).map_err(|fault| words(excerpt(&fault.message)))?;
+        let source = self.source();
+        let document = source::yaml(&source).map_err(|fault| words(excerpt(&fault.message)))?;
         let value = document.get(VALUE).ok_or_else(|| words("it cannot be read as YAML".to_owned()))?;
-        Ok(value.to_value())
+        Ok(as_declared(value, &declared.schema, &source))
     }
 
     /// A YAML document with only this field.
@@ -204,6 +205,27 @@ impl FieldLines<'_> {
             text.push('\n');
         }
         text
+    }
+}
+
+/// A value by its schema: where that asks for a text, a number or boolean is the text that stands there.
+fn as_declared(node: &Node, schema: &Value, source: &str) -> Value {
+    let written = || source.get(node.span.range()).map(|text| Value::from(text.trim_matches(BLANK)));
+    match &node.kind {
+        Kind::List(items) => {
+            let of_items = schema.get("items").unwrap_or(&Value::Null);
+            Value::List(items.iter().map(|item| as_declared(item, of_items, source)).collect())
+        }
+        Kind::Map(entries) => {
+            let of = |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
+            let member =
+                |(key, node): &(source::Key, Node)| (key.name.clone(), as_declared(node, of(&key.name), source));
+            Value::Object(entries.iter().map(member).collect())
+        }
+        Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) if is_text(schema) => {
+            written().unwrap_or_else(|| node.to_value())
+        }
+        _ => node.to_value(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::{absolute, read_text};
-use super::find_thread::{find_thread, find_thread_in};
+use super::find_thread::{find_current, no_threads};
 use super::input::changed_input;
 use super::output::Output;
 use super::resume::{ContinueArgs, Continued, prepare_for, resume_thread};
@@ -55,7 +55,7 @@ pub struct ForkArgs {
 pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let loaded = args.with.as_deref().map(|name| workflow::load(name, &here)).transpose()?;
-    let word = args.run.thread.clone().unwrap_or_else(|| "last".to_owned());
+    let word = args.run.thread.as_deref();
     let answer = args.answer.as_deref().map(|file| read_text(file, MAX_ANSWER_BYTES)).transpose()?;
     let request_of = |store: &dyn Read, thread: &ThreadId, row: &Row| -> Result<ForkRequest, Failure> {
         let at = args.at.as_deref().map(|at| step(store, thread, row, at)).transpose()?;
@@ -79,7 +79,8 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok(ForkRequest { at, edited, answer: answer.clone() })
     };
     if args.dry_run {
-        let (view, thread, row) = find_thread_in(args.run.store.view()?, &word)?;
+        let view = args.run.store.view()?.ok_or_else(no_threads)?;
+        let (thread, row) = find_current(view.store.as_ref(), word)?;
         let request = request_of(view.store.as_ref(), &thread, &row)?;
         let plan = plan_fork(view.store.as_ref(), &thread, &request)?;
         let line = line(&thread, &plan);
@@ -88,7 +89,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let mut meant = None;
     let find = |store: &dyn Read| {
-        let (thread, row) = find_thread(store, &word)?;
+        let (thread, row) = find_current(store, word)?;
         let request = request_of(store, &thread, &row)?;
         let plan = plan_fork(store, &thread, &request)?;
         meant = Some((request, plan));
@@ -96,7 +97,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let subject = Meant::Fork(loaded.as_ref());
     let Continued { thread, run_spec, store, durability } = prepare_for(&args.run, subject, find, output)?;
-    let (request, plan) = meant.ok_or_else(super::find_thread::no_threads)?;
+    let (request, plan) = meant.ok_or_else(no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
     show_task(task, store, durability, &args.run.view(), output)
 }

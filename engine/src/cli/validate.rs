@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{Checked, ModelRole, RoleKind, SourceMap, Workflow};
+use rondo_protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
 use serde::Serialize;
 
 use super::consent::by_settings;
@@ -122,6 +122,28 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
     found
 }
 
+/// Warns about workflows that roles run and for which no model is named, where one is for the workflow that runs them.
+fn childless_models(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
+    let Checked { workflow, places, .. } = checked;
+    let is_unnamed = |workflow: &Workflow, name: &str| {
+        let resolved = settings.model(name, workflow.models.get(name), Some(""));
+        resolved.is_ok_and(|resolved| resolved.model.is_empty())
+    };
+    if workflow.models.keys().all(|name| is_unnamed(workflow, name)) {
+        return Vec::new();
+    }
+    let of_role = |(role, its): &(RoleName, Role)| {
+        let RoleKind::Workflow(child) = &its.kind else { return None };
+        let mut asking = resolved_roles::model_roles(&child.workflow);
+        let (asks, _, model) = asking.find(|(_, _, model)| is_unnamed(&child.workflow, &model.model))?;
+        let (child, name) = (&child.workflow.name, &model.model);
+        let message = format!("the workflow {child} names no model for `{name}`, which its role {asks} asks");
+        let fault = places.key_fault(Code::ChildModel, &format!("roles.{role}.workflow"), message);
+        Some(fault.with_hint("a child does not take the `models` of the workflow that runs it: name one in its file"))
+    };
+    workflow.roles.iter().filter_map(of_role).collect()
+}
+
 fn count(
     found: Result<workflow::Loaded, Failure>,
     checks: &Checks<'_>,
@@ -134,6 +156,9 @@ fn count(
             let mut faults = loaded.checked.warnings.clone();
             let Checked { workflow, places, .. } = &loaded.checked;
             faults.extend(checks.settings.map(|settings| unpriced(&loaded.checked, settings)).into_iter().flatten());
+            faults.extend(
+                checks.settings.map(|settings| childless_models(&loaded.checked, settings)).into_iter().flatten(),
+            );
             faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
             if let Some(prefix_lint) = checks.prefix_lint {
                 faults.extend(prefix_lint.of(workflow, places)?);

@@ -173,6 +173,18 @@ pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     })
 }
 
+/// The thread that a word names; without a word the only one that has not ended, or the last if all have.
+///
+/// # Errors
+/// As [`find_thread`]; [`Code::ResumeUnclear`] if more than one has not ended.
+pub fn find_current(store: &dyn Read, word: Option<&str>) -> Result<(ThreadId, Row), Failure> {
+    if let Some(word) = word {
+        return find_thread(store, word);
+    }
+    let unfinished = Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())?;
+    if unfinished.count == 0 { find_thread(store, "last") } else { find_unfinished(store) }
+}
+
 /// The thread at the top of the tree that a thread belongs to.
 ///
 /// # Errors

@@ -96,7 +96,9 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
     for (name, role) in &workflow.roles {
         let RoleKind::Workflow(child) = &role.kind else { continue };
         let script = script.as_ref().map(|script| script.within(name.as_str()));
-        let (run_config, told) = Box::pin(with_children(&child.workflow, run_spec, script)).await?;
+        let given = Box::pin(with_children(&child.workflow, run_spec, script)).await;
+        let (run_config, told) =
+            given.map_err(|failure| failure.within(&format!("role {name}, workflow {}", child.workflow.name)))?;
         children.insert(name.clone(), run_config);
         notices.extend(told);
     }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rondo_protocol::diagnostic::Code;
@@ -192,6 +192,7 @@ impl Server {
             .method_not_allowed_fallback(no_method);
         let model = Router::new()
             .route("/models", get(model::models))
+            .route("/models/{model}", get(model::model))
             .route("/chat/completions", post(model::chat::complete))
             .route("/responses", post(model::responses::respond))
             .fallback(no_route)
@@ -204,6 +205,7 @@ impl Server {
             .fallback(get(page::index))
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(self.clone(), access::guard))
+            .layer(from_fn(model::errors))
             .layer(map_response(with_safe_headers))
             .with_state(self.clone())
     }

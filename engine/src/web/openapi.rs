@@ -7,7 +7,7 @@ use super::Health;
 use super::access::{SessionBegun, SessionRequest};
 use super::body::{Json, NDJSON};
 use super::changes::{AnswerRequest, ForkBody, ResumeRequest};
-use super::model::ModelList;
+use super::model::{ModelList, ModelView};
 use super::problem::Problem;
 use super::reports::{DiffReport, PrefixReport, UsageReport};
 use super::schema::Line;
@@ -133,6 +133,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted).body(given!(ForkBody)),
         operation("get", "/api/v1/events", "Events of all threads, live", Answer::Text("text/event-stream")),
         operation("get", "/v1/models", "Workflows as models", json(of!(ModelList))),
+        operation("get", "/v1/models/{model}", "A workflow as a model", json(of!(ModelView))),
         operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(open.clone()))
             .body(open.clone()),
         operation("post", "/v1/responses", "Ask a workflow, as OpenAI's API does", json(open.clone())).body(open),

@@ -78,6 +78,8 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        // For routes whose clients read errors in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -112,6 +112,7 @@ codes! {
     "0518" Warning MissingPrompt,
     "0519" Warning PriceUnknown,
     "0520" Warning UndeclaredTool,
+    "0521" Warning ChildModel,
     "0601" Error UnknownInput,
     "0602" Error MissingInput,
     "0603" Error InvalidInput,

@@ -10,8 +10,9 @@ mod speech;
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{CommittedSite, Outcome, What};
@@ -71,6 +72,20 @@ impl From<Problem> for ModelError {
     }
 }
 
+/// Gives clients of the models' routes every error in the form that they read, also of a request that no handler saw.
+pub async fn errors(request: Request, next: Next) -> Response {
+    let is_of_model = request.uri().path().starts_with("/v1/");
+    let mut response = next.run(request).await;
+    let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| is_of_model) else { return response };
+    let mut told = ModelError(problem).into_response();
+    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER] {
+        if let Some(value) = response.headers_mut().remove(&name) {
+            told.headers_mut().insert(name, value);
+        }
+    }
+    told
+}
+
 /// An error as the last event of a stream.
 fn error_text(problem: Problem) -> String {
     ModelError(problem).body()
@@ -97,7 +112,7 @@ impl IntoResponse for ModelError {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct ModelView {
+pub struct ModelView {
     id: String,
     object: &'static str,
     created: u64,
@@ -124,6 +139,20 @@ pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, Mod
         Ok(models)
     });
     Ok(Json(ModelList { object: "list", data: data.await? }))
+}
+
+/// `GET /v1/models/{model}`: a workflow, with or without `:offline`.
+pub async fn model(State(server): State<Server>, Path(model): Path<String>) -> Result<Json<ModelView>, ModelError> {
+    let id = model.clone();
+    let is_known = server.reading(move |server, _| {
+        let name = model.strip_suffix(OFFLINE).unwrap_or(&model);
+        Ok(workflow::all(&server.here).into_iter().any(|found| found.name == name))
+    });
+    if !is_known.await? {
+        let what = format!("there is no workflow {:?}", one_line(&id));
+        return Err(Problem::new(StatusCode::NOT_FOUND, Code::WorkflowNotFound, what).into());
+    }
+    Ok(Json(ModelView { id, object: "model", created: 0, owned_by: "rondo" }))
 }
 
 /// Tokens of all calls of a thread and of its children.

@@ -22,8 +22,8 @@ pub(super) enum Type<'w> {
     Object,
     /// The latest step of a role.
     Step(usize),
-    /// Any of the steps of a role.
-    PastStep(usize),
+    /// Any of the steps of a role that have one of these statuses.
+    PastStep(usize, Vec<usize>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -137,12 +137,12 @@ impl<'w> Type<'w> {
             Self::Boolean => "boolean",
             Self::List(_) => "list",
             Self::Schema(_) | Self::Fields(_) | Self::Object => "map",
-            Self::Step(_) | Self::PastStep(_) => "step",
+            Self::Step(_) | Self::PastStep(..) => "step",
         }
     }
 
     pub(super) fn is_object(&self) -> bool {
-        matches!(self, Self::Schema(_) | Self::Fields(_) | Self::Object | Self::Step(_) | Self::PastStep(_))
+        matches!(self, Self::Schema(_) | Self::Fields(_) | Self::Object | Self::Step(_) | Self::PastStep(..))
     }
 
     /// The type of a member of a value that is not a step.

@@ -26,12 +26,13 @@ const MAX_ELIF: usize = 32;
 pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>> {
     let syntax = syntax().map_err(|fault| vec![fault])?;
     let blocks = scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
+    let left_out = lines_of_tags(source, syntax.clone());
     let root = machinery::parse(source, "template", syntax).map_err(|error| {
         let is_end = error.detail().is_some_and(|detail| detail.starts_with("unexpected end of input"));
         let unclosed = if is_end { blocks.unclosed(source) } else { None };
         vec![unclosed.unwrap_or_else(|| syntax_fault(source, &error))]
     })?;
-    let mut lowering = Lowering::new(source);
+    let mut lowering = Lowering { left_out, ..Lowering::new(source) };
     let statements = match &root {
         ast::Stmt::Template(template) => lowering.statements(&template.children),
         _ => Vec::new(),
@@ -48,12 +49,7 @@ pub(super) fn expression(source: &str) -> Result<Expr, Vec<SourceError>> {
 }
 
 fn syntax() -> Result<SyntaxConfig, SourceError> {
-    SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .keep_trailing_newline(true)
-        .build()
-        .map_err(|error| syntax_fault("", &error))
+    SyntaxConfig::builder().keep_trailing_newline(true).build().map_err(|error| syntax_fault("", &error))
 }
 
 fn syntax_fault(source: &str, error: &minijinja::Error) -> SourceError {
@@ -117,6 +113,47 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Block
     Ok(blocks)
 }
 
+/// What is left out of the text: the lines that hold nothing but block tags and comments. Elsewhere a tag changes no
+/// white space; `trim_blocks` of Jinja would join a line that ends in a tag with the next one.
+fn lines_of_tags(source: &str, syntax: SyntaxConfig) -> Vec<Range<usize>> {
+    let mut left_out = Vec::new();
+    let (mut blanks, mut has_tag, mut has_more, mut is_behind_text) = (Vec::new(), false, false, false);
+    for (token, span) in machinery::tokenize(source, false, syntax).flatten() {
+        let Token::TemplateData(text) = token else {
+            is_behind_text = false;
+            has_tag |= matches!(token, Token::BlockStart);
+            has_more |= matches!(token, Token::VariableStart);
+            continue;
+        };
+        // Between two texts stands a comment.
+        has_tag |= std::mem::replace(&mut is_behind_text, true);
+        let mut at = offset_of(source, text, span);
+        for piece in text.split_inclusive('\n') {
+            let end = at + piece.len();
+            blanks.push(at..end);
+            has_more |= !piece.trim().is_empty();
+            if piece.ends_with('\n') {
+                if has_tag && !has_more {
+                    left_out.append(&mut blanks);
+                }
+                blanks.clear();
+                (has_tag, has_more) = (false, false);
+            }
+            at = end;
+        }
+    }
+    if has_tag && !has_more {
+        left_out.append(&mut blanks);
+    }
+    left_out
+}
+
+/// Where a text begins in the source. Blanks that `-` takes away are left out of the text, not of its range.
+fn offset_of(source: &str, text: &str, span: Span) -> usize {
+    let range = within(source, range_of(span));
+    range.start + source.get(range).and_then(|whole| whole.find(text)).unwrap_or(0)
+}
+
 fn range_of(span: Span) -> Range<usize> {
     let offset = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
     offset(span.start_offset)..offset(span.end_offset)
@@ -126,6 +163,8 @@ fn range_of(span: Span) -> Range<usize> {
 /// be converted.
 struct Lowering<'s> {
     source: &'s str,
+    /// The parts of the source that are left out of texts, in order.
+    left_out: Vec<Range<usize>>,
     faults: Vec<SourceError>,
     /// The names of each open loop, outermost first.
     loops: Vec<Vec<Box<str>>>,
@@ -133,7 +172,7 @@ struct Lowering<'s> {
 
 impl<'s> Lowering<'s> {
     fn new(source: &'s str) -> Self {
-        Self { source, faults: Vec::new(), loops: Vec::new() }
+        Self { source, left_out: Vec::new(), faults: Vec::new(), loops: Vec::new() }
     }
 
     fn finish<T>(mut self, lowered: T) -> Result<T, Vec<SourceError>> {
@@ -156,11 +195,9 @@ impl<'s> Lowering<'s> {
     fn statement(&mut self, statement: &ast::Stmt<'_>) -> Option<Statement> {
         match statement {
             ast::Stmt::EmitRaw(raw) => {
-                // The blanks around statements are left out of the text, not of its range.
-                let range = within(self.source, range_of(raw.span()));
-                let left_out = self.source.get(range.clone()).and_then(|whole| whole.find(raw.raw)).unwrap_or(0);
-                let braced = self.braced(raw.raw, range.start + left_out);
-                Some(Statement::Text { text: raw.raw.into(), braced })
+                let begin = offset_of(self.source, raw.raw, raw.span());
+                let braced = self.braced(raw.raw, begin);
+                Some(Statement::Text { text: self.without_lines_of_tags(raw.raw, begin).into(), braced })
             }
             ast::Stmt::EmitExpr(emit) => Some(Statement::Print(self.expr(&emit.expr))),
             ast::Stmt::IfCond(block) => Some(Statement::If {
@@ -175,6 +212,20 @@ impl<'s> Lowering<'s> {
                 None
             }
         }
+    }
+
+    /// A text that begins at `begin`, without what belongs to lines of tags.
+    fn without_lines_of_tags(&self, text: &str, begin: usize) -> String {
+        let mut kept = String::with_capacity(text.len());
+        let mut at = begin;
+        let end = begin + text.len();
+        let within = self.left_out.iter().filter(|blank| begin <= blank.start && blank.end <= end);
+        for blank in within {
+            kept.push_str(self.source.get(at..blank.start).unwrap_or_default());
+            at = blank.end;
+        }
+        kept.push_str(self.source.get(at..end).unwrap_or_default());
+        kept
     }
 
     /// The paths in single braces in a text that begins at `offset`.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::super::types::{Known, Type};
-use super::{Typing, Want, either};
+use super::{Typing, Want, either, presence};
 use crate::diagnostic::Code;
 use crate::workflow::template::Expr;
-use crate::workflow::template::expr::{Attribute, Filter, FilterKind, Input};
+use crate::workflow::template::expr::{Attribute, Filter, FilterKind, Input, Test};
 
 impl<'w> Typing<'_, 'w> {
     pub(super) fn filter(&mut self, input: &Expr, filter: &Filter, want: Want) -> Known<'w> {
@@ -29,7 +29,7 @@ impl<'w> Typing<'_, 'w> {
         let range = &input.range;
         let kind = &known.kind;
         let (takes, fits) = match filter.signature.input {
-            Input::Anything => ("anything", !matches!(kind, Type::Step(_) | Type::PastStep(_))),
+            Input::Anything => ("anything", !matches!(kind, Type::Step(_) | Type::PastStep(..))),
             Input::Countable => {
                 ("lists, maps and texts", matches!(kind, Type::List(_) | Type::Text) || kind.is_object())
             }
@@ -79,12 +79,10 @@ impl<'w> Typing<'_, 'w> {
                 };
                 Type::List(Box::new(made)).into()
             }
-            FilterKind::Default
-            | FilterKind::Reverse
-            | FilterKind::Select
-            | FilterKind::SelectAttribute
-            | FilterKind::Sort
-            | FilterKind::Unique => known.kind.clone().into(),
+            FilterKind::SelectAttribute => Type::List(Box::new(self.selected(element, filter))).into(),
+            FilterKind::Default | FilterKind::Reverse | FilterKind::Select | FilterKind::Sort | FilterKind::Unique => {
+                known.kind.clone().into()
+            }
             FilterKind::Indent
             | FilterKind::Lower
             | FilterKind::Replace
@@ -93,6 +91,22 @@ impl<'w> Typing<'_, 'w> {
             | FilterKind::Trim
             | FilterKind::Truncate
             | FilterKind::Upper => Type::Text.into(),
+        }
+    }
+
+    /// The elements that are left by `selectattr`: of steps, those with the status that it asks for.
+    fn selected(&self, element: Known<'w>, filter: &Filter) -> Known<'w> {
+        let is_of_status =
+            filter.attribute.as_ref().is_some_and(|attribute| presence::is_status(attribute.0.as_slice()));
+        match (element.kind, filter.test.as_ref()) {
+            (Type::PastStep(role, statuses), Some(Test::Compare(comparison, other))) if is_of_status => {
+                let statuses = match presence::words(*comparison, other) {
+                    Some(words) => self.with_words(role, statuses, &words),
+                    None => statuses,
+                };
+                Known { kind: Type::PastStep(role, statuses), ..element }
+            }
+            (kind, _) => Known { kind, ..element },
         }
     }
 

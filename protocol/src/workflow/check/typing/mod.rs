@@ -50,13 +50,15 @@ pub(super) struct Typing<'p, 'w> {
     faults: Vec<SourceError>,
     /// Paths known to be present, as written.
     present: Vec<String>,
+    /// The statuses that steps can only have here, each with what the step is written as.
+    narrowed: Vec<(String, Vec<String>)>,
     /// The types of the names of each open loop.
     loops: Vec<Vec<Known<'w>>>,
 }
 
 impl<'p, 'w> Typing<'p, 'w> {
     pub(super) fn new(env: &'p TypeEnv<'p, 'w>) -> Self {
-        Self { env, faults: Vec::new(), present: Vec::new(), loops: Vec::new() }
+        Self { env, faults: Vec::new(), present: Vec::new(), narrowed: Vec::new(), loops: Vec::new() }
     }
 
     pub(super) fn finish(mut self) -> Vec<SourceError> {
@@ -107,7 +109,7 @@ impl<'p, 'w> Typing<'p, 'w> {
     /// An expression whose value is kept with its type.
     pub(super) fn value(&mut self, expr: &Expr) -> Known<'w> {
         let known = self.expr(expr, Want::Value);
-        if matches!(known.kind, Type::Step(_) | Type::PastStep(_)) {
+        if matches!(known.kind, Type::Step(_) | Type::PastStep(..)) {
             self.fault(
                 Code::PrintedCollection,
                 &expr.range,
@@ -205,7 +207,7 @@ impl<'p, 'w> Typing<'p, 'w> {
             ),
             kind if kind.is_object() => {
                 let message = format!("a {} is printed as it is", kind.name());
-                let hint = if matches!(kind, Type::Step(_) | Type::PastStep(_)) {
+                let hint = if matches!(kind, Type::Step(_) | Type::PastStep(..)) {
                     "name what of it is meant, such as `.body`"
                 } else {
                     "write `| tojson`, or print its members"
@@ -221,10 +223,38 @@ impl<'p, 'w> Typing<'p, 'w> {
 
     /// Runs `then` with what follows from `test` being `truth`.
     fn assuming(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self)) {
-        let known = self.present.len();
+        let (present, narrowed) = (self.present.len(), self.narrowed.len());
         presence::implied(test, truth, &mut self.present);
+        presence::narrowed(test, truth, self.loops.len(), &mut self.narrowed);
         then(self);
-        self.present.truncate(known);
+        self.present.truncate(present);
+        self.narrowed.truncate(narrowed);
+    }
+
+    /// Those of a role's statuses that have one of these names; all if none has, which is reported elsewhere.
+    fn with_words(&self, role: usize, statuses: Vec<usize>, words: &[String]) -> Vec<usize> {
+        let name = |status: &usize| self.env.indexed.role(role)?.statuses.get(*status).copied();
+        let is_one = |status: &&usize| name(status).is_some_and(|name| words.iter().any(|word| word == name));
+        let left: Vec<usize> = statuses.iter().filter(is_one).copied().collect();
+        if left.is_empty() { statuses } else { left }
+    }
+
+    /// The statuses that a step, as it is written, can have here.
+    fn statuses_here(&self, step: &str, role: usize, statuses: Vec<usize>) -> Vec<usize> {
+        let of_step = self.narrowed.iter().filter(|(written, _)| written == step);
+        of_step.fold(statuses, |statuses, (_, words)| self.with_words(role, statuses, words))
+    }
+
+    /// The steps that lead here, with the statuses that they can have.
+    fn steps_here(&self) -> Vec<(usize, usize)> {
+        let name = |role: usize, status: usize| self.env.indexed.role(role)?.statuses.get(status).copied();
+        let words: Vec<&Vec<String>> =
+            self.narrowed.iter().filter(|(written, _)| written.is_empty()).map(|(_, words)| words).collect();
+        let is_left = |(role, status): &&(usize, usize)| {
+            name(*role, *status).is_none_or(|name| words.iter().all(|words| words.iter().any(|word| word == name)))
+        };
+        let left: Vec<(usize, usize)> = self.env.steps.iter().filter(is_left).copied().collect();
+        if left.is_empty() { self.env.steps.clone() } else { left }
     }
 
     fn is_present(&self, path: &str) -> bool {

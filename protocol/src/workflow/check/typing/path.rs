@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::indexed_graph::IndexedGraph;
 use super::super::types::{Known, Member, Type};
-use super::{TypeEnv, Typing, Want, either};
+use super::{TypeEnv, Typing, Want, either, presence};
 use crate::diagnostic::{Code, nearest};
 use crate::id::FieldName;
 use crate::workflow::Field;
@@ -15,9 +15,8 @@ impl<'w> Typing<'_, 'w> {
     /// A member of a value that is not a path.
     pub(super) fn member(&mut self, base: &Known<'w>, segment: &Segment, range: &Range<usize>) -> Known<'w> {
         let found = match base.kind {
-            Type::Step(role) | Type::PastStep(role) => {
-                step_member(self.env, &base.kind, segment, &all_statuses(self.env, role))
-            }
+            Type::Step(role) => step_member(self.env, &base.kind, segment, &all_statuses(self.env, role)),
+            Type::PastStep(_, ref statuses) => step_member(self.env, &base.kind, segment, statuses),
             _ => base.kind.member(segment),
         };
         match found {
@@ -83,6 +82,8 @@ impl<'w> Typing<'_, 'w> {
                 None => return Type::Any.into(),
             },
         };
+        // The steps whose output is read.
+        let mut steps = self.steps_here();
         for (position, segment) in rest.iter().enumerate() {
             // If this part is absent the path breaks off, and the whole path is absent.
             let mut breaks_off = known.optional && !self.is_present(&written);
@@ -90,13 +91,24 @@ impl<'w> Typing<'_, 'w> {
                 self.absent(&written, range);
                 breaks_off = false;
             }
-            let found = match known.kind {
-                Type::Step(role) => {
-                    let statuses = self.env.flow.statuses(&self.env.state, role);
+            let of_step = match known.kind {
+                Type::Step(role) => Some((role, self.env.flow.statuses(&self.env.state, role))),
+                Type::PastStep(role, ref statuses) => Some((role, statuses.clone())),
+                _ => None,
+            };
+            let found = match of_step {
+                Some((role, statuses)) => {
+                    let whole = path.segments().len() - rest.len() + position;
+                    let step =
+                        presence::step_name(path, path.segments().get(..whole).unwrap_or_default(), self.loops.len());
+                    let statuses = match step {
+                        Some(step) => self.statuses_here(&step, role, statuses),
+                        None => statuses,
+                    };
+                    steps = statuses.iter().map(|status| (role, *status)).collect();
                     step_member(self.env, &known.kind, segment, &statuses)
                 }
-                Type::PastStep(role) => step_member(self.env, &known.kind, segment, &all_statuses(self.env, role)),
-                ref kind => kind.member(segment),
+                None => known.kind.member(segment),
             };
             let of = format!("`{written}`");
             written.push_str(&segment.to_string());
@@ -106,7 +118,7 @@ impl<'w> Typing<'_, 'w> {
                 Member::Known(next) if is_sure => Known { optional: false, ..next },
                 Member::Known(next) => next.or_absent(breaks_off),
                 Member::Unknown(names) => {
-                    self.missing_field(&of, segment, &names, &known, range, want);
+                    self.missing_field(&of, segment, (&names, &steps), &known, range, want);
                     return Type::Any.into();
                 }
                 Member::NotAnObject => {
@@ -140,15 +152,15 @@ impl<'w> Typing<'_, 'w> {
         &mut self,
         of: &str,
         segment: &Segment,
-        names: &[String],
+        (names, steps): (&[String], &[(usize, usize)]),
         base: &Known<'w>,
         range: &Range<usize>,
         want: Want,
     ) {
         let Segment::Name(name) = segment else { return self.unknown_member(of, segment, names, range) };
         let Type::Fields(_) = base.kind else { return self.unknown_member(of, segment, names, range) };
-        let steps = if of == "`input`" { Vec::new() } else { self.statuses_of(of) };
-        if nearest(name, names.iter().map(String::as_str)).is_none() && !self.is_whole(of, &steps) {
+        let steps = if of == "`input`" { &[] } else { steps };
+        if nearest(name, names.iter().map(String::as_str)).is_none() && !self.is_whole(of, steps) {
             return;
         }
         let without: Vec<&str> = steps
@@ -179,18 +191,6 @@ impl<'w> Typing<'_, 'w> {
         steps.iter().all(|(role, _)| indexed.role(*role).is_none_or(|role| role.is_whole))
     }
 
-    /// The steps whose output is written as `output` or `steps.ROLE.output`.
-    fn statuses_of(&self, of: &str) -> Vec<(usize, usize)> {
-        let written = of.trim_matches('`');
-        let role = written.strip_prefix("steps.").and_then(|rest| rest.strip_suffix(".output"));
-        match role.and_then(|role| self.env.indexed.number(role)) {
-            Some(role) => {
-                self.env.flow.statuses(&self.env.state, role).into_iter().map(|status| (role, status)).collect()
-            }
-            None => self.env.steps.clone(),
-        }
-    }
-
     fn root(&mut self, name: &str, range: &Range<usize>) -> Option<Known<'w>> {
         let env = self.env;
         if let Some((_, known)) = env.names.iter().find(|(given, _)| *given == name) {
@@ -211,7 +211,7 @@ impl<'w> Typing<'_, 'w> {
                     return None;
                 }
                 return Some(match name {
-                    "output" => common_fields(env.indexed, &env.steps).into(),
+                    "output" => common_fields(env.indexed, &self.steps_here()).into(),
                     "status" => {
                         Known::of_words(possible_statuses(env.indexed, env.steps.iter().map(|(role, _)| *role)))
                     }
@@ -287,7 +287,7 @@ impl<'w> Typing<'_, 'w> {
 
 /// A member of a role's step, which may have one of these statuses.
 fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, statuses: &[usize]) -> Member<'w> {
-    let (Type::Step(role) | Type::PastStep(role)) = *kind else { return Member::NotAnObject };
+    let (Type::Step(role) | Type::PastStep(role, _)) = *kind else { return Member::NotAnObject };
     let Segment::Name(name) = segment else { return Member::NotAnObject };
     let steps: Vec<(usize, usize)> = statuses.iter().map(|status| (role, *status)).collect();
     let is_latest = matches!(kind, Type::Step(_));
@@ -296,7 +296,9 @@ fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
         "body" | "prompt" => Member::Known(Type::Text.into()),
         "output" => Member::Known(common_fields(env.indexed, &steps).into()),
         "visits" if is_latest => Member::Known(Type::Number.into()),
-        "all" if is_latest => Member::Known(Type::List(Box::new(Type::PastStep(role).into())).into()),
+        "all" if is_latest => {
+            Member::Known(Type::List(Box::new(Type::PastStep(role, all_statuses(env, role)).into())).into())
+        }
         "visit" if !is_latest => Member::Known(Type::Number.into()),
         _ => {
             let own: &[&str] = if is_latest { &["visits", "all"] } else { &["visit"] };
