@@ -2,6 +2,7 @@
 //! stays anywhere.
 
 pub mod client;
+mod dialects;
 mod faults;
 mod in_flight;
 mod progress;

@@ -1,6 +1,7 @@
 //! Converts a server's answer to text.
 
 use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
+use serde_json::Value;
 
 use crate::bound;
 use crate::redact::Redactor;
@@ -9,16 +10,9 @@ use crate::tool::STORED_MAX_BYTES;
 /// The text of a tool result. Content that is not text is replaced by its type and size.
 pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
     let mut lines = Lines::new(redactor);
-    // Servers may repeat a structured result as a text, as the specification asks.
-    let mut structured = result.structured_content;
     for block in result.content {
         match block {
-            ContentBlock::Text(text) => {
-                structured.take_if(|structured| {
-                    serde_json::from_str::<serde_json::Value>(&text.text).is_ok_and(|told| told == *structured)
-                });
-                lines.add(&text.text);
-            }
+            ContentBlock::Text(text) => lines.add(&text.text),
             ContentBlock::Image(image) => lines.leave_out(&image.mime_type, &image.data),
             ContentBlock::Audio(audio) => lines.leave_out(&audio.mime_type, &audio.data),
             ContentBlock::Resource(embedded) => lines.add_resource(&embedded.resource),
@@ -30,10 +24,22 @@ pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
             _ => lines.add("[content of a kind that is not known, left out]"),
         }
     }
-    if let Some(structured) = structured {
+    // Servers repeat a structured result as a text, as the specification asks, or tell a part of it.
+    if let Some(structured) = result.structured_content.filter(|structured| !is_told(structured, &lines.text)) {
         lines.add(&structured.to_string());
     }
     lines.finish()
+}
+
+/// Whether a text holds every text and number of a value.
+fn is_told(value: &Value, text: &str) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_told(item, text)),
+        Value::Object(members) => members.values().all(|member| is_told(member, text)),
+        Value::String(words) => text.contains(words.trim()) || text.contains(value.to_string().trim_matches('"')),
+        Value::Number(_) | Value::Bool(_) => text.contains(&value.to_string()),
+        Value::Null => true,
+    }
 }
 
 pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> String {
@@ -115,9 +121,13 @@ mod tests {
             "[audio/wav, 3 bytes, left out]",
             "two",
             "[application/zip, 4 bytes, left out]",
-            "[resource a:d]",
+            "[resource a:d d]",
+            r#"{"b":1}"#,
         ];
         assert_eq!(text_of(json), lines.join("\n"));
+        let repeated =
+            r#"{"content": [{"type": "text", "text": "one\n2"}], "structuredContent": {"a": "one\n", "b": 2}}"#;
+        assert_eq!(text_of(repeated), "one\n2");
         assert_eq!(text_of(r#"{"content": [], "structuredContent": {"b": 1, "a": [2]}}"#), r#"{"a":[2],"b":1}"#);
     }
 

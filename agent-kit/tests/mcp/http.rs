@@ -126,19 +126,27 @@ async fn a_tool_is_called_with_the_operators_key() {
 }
 
 async fn a_session_that_is_gone_is_opened_again() {
-    static GONE: Mutex<bool> = Mutex::new(true);
+    static GONE: Mutex<u32> = Mutex::new(0);
     let address = Address::serve(|request, stream| {
-        if is_call(request) && std::mem::take(&mut *GONE.lock().unwrap()) {
+        let mut gone = GONE.lock().unwrap();
+        if is_call(request) && *gone > 0 {
+            *gone -= 1;
             return send(stream, "404 Not Found", "", "");
         }
+        drop(gone);
         well(request, stream);
     });
     let server = Server::start(address.settings()).await.unwrap();
     let find = tool(&server, "issues.find");
+    let handshakes = || address.requests().iter().filter(|request| request.body["method"] == "initialize").count();
+    // Nothing was carried out, so that the call is made in the next session, once.
+    *GONE.lock().unwrap() = 1;
+    assert_eq!(call(&find, "{}").await.unwrap(), "found");
+    assert_eq!(handshakes(), 2);
+    *GONE.lock().unwrap() = 2;
     assert_eq!(error_of(call(&find, "{}").await).code, Code::McpEnded);
     assert_eq!(call(&find, "{}").await.unwrap(), "found");
-    let handshakes = address.requests().iter().filter(|request| request.body["method"] == "initialize").count();
-    assert_eq!(handshakes, 2);
+    assert_eq!(handshakes(), 4);
 }
 
 async fn a_server_that_hangs_is_given_up() {

@@ -1,6 +1,11 @@
 //! `rondo export`: writes threads as JSON Lines.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+use tempfile::NamedTempFile;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -8,6 +13,7 @@ use super::find_thread::{find_thread, no_threads};
 use super::output::Output;
 use super::store_access::{seal_of, view_store_at};
 use super::{StoreArgs, settings_files};
+use crate::config::folder_of;
 use crate::upkeep::{self, Chosen};
 
 /// How many bytes are written to stdout at a time.
@@ -23,6 +29,9 @@ pub struct ExportArgs {
     /// All threads and batches
     #[arg(long, conflicts_with = "threads")]
     all: bool,
+    /// The file to write; it must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -38,15 +47,35 @@ pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
         let found = args.threads.iter().map(|word| find_thread(store, word).map(|(thread, _)| thread));
         Chosen::These(found.collect::<Result<BTreeSet<_>, _>>()?)
     };
+    // It gets its name when it is whole.
+    let begin = |path| match NamedTempFile::new_in(folder_of(path)) {
+        Ok(part) => Ok((path, part)),
+        Err(error) => Err(unwritten(path, &error)),
+    };
+    let mut file = args.output.as_deref().map(begin).transpose()?;
     let mut waiting = Vec::with_capacity(WRITE_BYTES);
     upkeep::export(store, &chosen, seal.as_ref(), &mut |line| {
         waiting.extend_from_slice(line);
         if waiting.len() >= WRITE_BYTES {
-            output.write(&waiting)?;
+            match &mut file {
+                Some((path, file)) => file.write_all(&waiting).map_err(|error| unwritten(path, &error))?,
+                None => output.write(&waiting)?,
+            }
             waiting.clear();
         }
         Ok(!output.is_closed())
     })?;
-    output.write(&waiting)?;
+    match file {
+        Some((path, mut file)) => {
+            let written = file.write_all(&waiting).and_then(|()| file.as_file().sync_all());
+            written.map_err(|error| unwritten(path, &error))?;
+            file.persist_noclobber(path).map_err(|failed| unwritten(path, &failed.error))?;
+        }
+        None => output.write(&waiting)?,
+    }
     Ok(Exit::Done)
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::WriteFailed, format!("{} cannot be written: {error}", path.display()))
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::id::FieldName;
+use rondo_protocol::source;
+use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::types::{self, Field, InputFault};
 
@@ -37,6 +39,8 @@ pub struct InputArgs {
 pub enum Format {
     /// One object: one thread
     Json,
+    /// The same in YAML
+    Yaml,
     /// An object a line, each a thread
     Jsonl,
     /// A first line with the inputs' names, then a row for each thread
@@ -84,9 +88,10 @@ pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Inp
     let text = read_argument(path, MAX_BYTES).map_err(ceiling)?;
     let file = if path == Path::new(STDIN) { "standard input".to_owned() } else { path.display().to_string() };
     let format = args.input_format.unwrap_or_else(|| format_of(path, &text));
-    if format == Format::Json {
+    if matches!(format, Format::Json | Format::Yaml) {
         let whole = Piece::new(&file, &text, 0, &text);
-        return whole.inputs(&given, workflow).map(Inputs::One).map_err(|faults| {
+        let read = if format == Format::Json { whole.inputs(&given, workflow) } else { whole.yaml(&given, workflow) };
+        return read.map(Inputs::One).map_err(|faults| {
             Failure::from(Faulty { faults, sources: BTreeMap::from([(file.clone(), text.clone())]) })
         });
     }
@@ -104,6 +109,7 @@ fn format_of(path: &Path, text: &str) -> Format {
     match extension {
         Some("jsonl") => Format::Jsonl,
         Some("csv") => Format::Csv,
+        Some("yaml" | "yml") => Format::Yaml,
         _ if path != Path::new(STDIN) || canonical::parse(text.trim().as_bytes()).is_ok() => Format::Json,
         // A faulty object over several lines is told as one.
         _ if text.lines().next().is_some_and(|line| canonical::parse(line.trim().as_bytes()).is_ok()) => Format::Jsonl,
@@ -290,6 +296,17 @@ impl<'a> Piece<'a> {
         self.merged(members, given, workflow)
     }
 
+    /// The same of an object in YAML.
+    fn yaml(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Vec<Diagnostic>> {
+        let node = source::yaml(self.part).map_err(|fault| {
+            self.refused(Code::InputSyntax, fault.span.offset, format!("not YAML: {}", fault.message))
+        })?;
+        match node.to_value() {
+            Value::Object(members) => self.merged(members, given, workflow),
+            _ => Err(self.refused(Code::InputSyntax, 0, "inputs are one map")),
+        }
+    }
+
     /// Reads a row whose fields have these names.
     fn row(
         &self,
@@ -392,7 +409,7 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
             _ => format!("-i {name}='{{...}}'"),
         })
         .collect();
-    format!("missing: {}\nfor example: rondo run {called} {}", kinds.join(", "), options.join(" "))
+    format!("missing: {}\nfor example: rondo run {} {}", kinds.join(", "), shell_argument(called), options.join(" "))
 }
 
 /// The type of a schema as a word.

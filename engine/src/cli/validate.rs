@@ -29,8 +29,7 @@ const MAX_STDIN_BYTES: u64 = 16 << 20;
 /// Check workflow files and report every fault with its position
 #[derive(Debug, clap::Args)]
 pub struct ValidateArgs {
-    /// Workflow files, folders, or names below workflows/
-    #[arg(required_unless_present = "stdin")]
+    /// Workflow files, folders, or names below workflows/ [default: the one here, and all below workflows/]
     files: Vec<String>,
     /// Read one workflow from stdin; a file named beside it gives its name and folder
     #[arg(long)]
@@ -74,9 +73,14 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
         count(found, &checks, output, &mut errors, &mut warnings)?;
         checked += 1;
     } else {
-        for name in &args.files {
+        let own = if args.files.is_empty() { workflow::own(&here) } else { Vec::new() };
+        for name in args.files.iter().chain(&own) {
             count(workflow::load(name, &here), &checks, output, &mut errors, &mut warnings)?;
             checked += 1;
+        }
+        if checked == 0 {
+            let message = "there is no workflow here, and none below workflows/";
+            return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("`rondo init NAME` makes one"));
         }
     }
     if !output.is_json() {

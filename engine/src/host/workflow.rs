@@ -137,6 +137,12 @@ pub fn all(here: &Path) -> Vec<Named> {
     all.into_values().collect()
 }
 
+/// The workflow of this folder, and those below `workflows/`, with faults or without.
+pub fn own(here: &Path) -> Vec<String> {
+    let is_here = file_in(Path::new(""), here).is_some();
+    is_here.then(|| ".".to_owned()).into_iter().chain(names_in(here)).collect()
+}
+
 /// The workflow with a name; no path is one.
 ///
 /// # Errors

@@ -132,7 +132,9 @@ fn fields(runtime: &ToolRoleRuntime, text: &str) -> Result<Value, tool::Error> {
 
 /// The message of a failed call: its first line, without the code.
 fn message(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.next().unwrap_or_default();
     let words = line.strip_prefix("error ").and_then(|rest| rest.split_once(": ")).map_or(line, |(_, words)| words);
-    words.chars().take(MESSAGE_MAX).collect()
+    let said = lines.next().map_or_else(String::new, |said| format!(": {said}"));
+    words.chars().chain(said.chars()).take(MESSAGE_MAX).collect()
 }

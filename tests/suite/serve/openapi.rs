@@ -46,7 +46,11 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     for (path, methods) in paths {
         let Some(schema) = methods.pointer("/get/responses/200/content/application~1json/schema") else { continue };
         for thread in [&thread, &waiting] {
-            let address = path.replace("{thread}", thread).replace("{name}", "pair").replace("{seq}", "1");
+            let address = path
+                .replace("{thread}", thread)
+                .replace("{name}", "pair")
+                .replace("{model}", "pair")
+                .replace("{seq}", "1");
             let query = if address.ends_with("/diff") { format!("?against={waiting}") } else { String::new() };
             let answer = server.request("GET", &format!("{address}{query}"), &[], "").is(200).json();
             is_valid(&document, schema, &answer, &address);

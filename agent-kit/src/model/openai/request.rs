@@ -28,7 +28,6 @@ use super::dialect::{CallIds, Dialect};
 use super::keep_prefix::{CacheControl, CacheRequest, KeepFor};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
-use crate::conversation::NO_ANSWER;
 
 /// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
 ///
@@ -250,6 +249,9 @@ impl CallIds {
         }
     }
 }
+
+/// Stands between the result of a tool and a repair, where the answer was empty.
+const NO_ANSWER: &str = "(no answer)";
 
 /// The length of an id at Mistral.
 const NINE: usize = 9;

@@ -136,7 +136,8 @@ impl Reader<'_> {
             return;
         }
         let said = match (is_structured, raw, tools, error) {
-            (true, None, None, None) => Said::Structured {
+            // An empty entry is the answer of a role with one status and no fields.
+            (_, None, None, None) => Said::Structured {
                 status,
                 fields: fields.unwrap_or_else(Value::empty_object),
                 body: body.unwrap_or_default(),
@@ -144,10 +145,6 @@ impl Reader<'_> {
             (false, Some(raw), None, None) => Said::Raw(raw),
             (false, None, Some(tools), None) => Said::Tools(tools),
             (false, None, None, Some(error)) => Said::Error(error),
-            (false, None, None, None) => {
-                self.shape(place, "the entry says nothing: give it `status`, `raw`, `tools` or `error`");
-                return;
-            }
             _ => {
                 self.shape(place, "an entry has only one of `status` with its fields, `raw`, `tools` and `error`");
                 return;

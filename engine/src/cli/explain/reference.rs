@@ -11,7 +11,7 @@ pub struct Page {
 }
 
 /// The pages of the reference.
-pub const PAGES: [Page; 11] = [
+pub const PAGES: [Page; 27] = [
     Page { name: "tutorial", text: include_str!("../../../docs/tutorial.md") },
     Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
     Page { name: "settings", text: include_str!("../../../docs/settings.md") },
@@ -23,6 +23,22 @@ pub const PAGES: [Page; 11] = [
     Page { name: "lines", text: include_str!("../../../docs/lines.md") },
     Page { name: "api", text: include_str!("../../../docs/api.md") },
     Page { name: "exit-codes", text: include_str!("../../../docs/exit-codes.md") },
+    Page { name: "roles", text: include_str!("../../../docs/roles.md") },
+    Page { name: "lanes", text: include_str!("../../../docs/lanes.md") },
+    Page { name: "forks", text: include_str!("../../../docs/forks.md") },
+    Page { name: "trust", text: include_str!("../../../docs/trust.md") },
+    Page { name: "providers", text: include_str!("../../../docs/providers.md") },
+    Page { name: "tools", text: include_str!("../../../docs/tools.md") },
+    Page { name: "hooks", text: include_str!("../../../docs/hooks.md") },
+    Page { name: "prefix", text: include_str!("../../../docs/prefix.md") },
+    Page { name: "simulate", text: include_str!("../../../docs/simulate.md") },
+    Page { name: "graph", text: include_str!("../../../docs/graph.md") },
+    Page { name: "export", text: include_str!("../../../docs/export.md") },
+    Page { name: "cassettes", text: include_str!("../../../docs/cassettes.md") },
+    Page { name: "durability", text: include_str!("../../../docs/durability.md") },
+    Page { name: "digests", text: include_str!("../../../docs/digests.md") },
+    Page { name: "laws", text: include_str!("../../../docs/laws.md") },
+    Page { name: "store-format", text: include_str!("../../../docs/store-format.md") },
 ];
 
 /// The pages whose rows are fields of JSON lines.

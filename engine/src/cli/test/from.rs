@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source;
+use rondo_protocol::text::shell_argument;
 use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;
@@ -78,6 +79,7 @@ pub fn make(
             faults(tested)
         ));
     } else {
+        let shown = shell_argument(&shown);
         tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
     }
     Ok(Exit::Done)

@@ -293,7 +293,13 @@ impl Expander<'_> {
         }
         let mut fault =
             SourceError::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
-        fault.hint = nearest(word, TYPES).map(|near| format!("did you mean `{near}`?"));
+        let listed = word.strip_suffix("[]").filter(|item| TYPES.contains(item));
+        fault.hint = match (listed, nearest(word, TYPES)) {
+            (Some(item), _) => Some(format!(
+                "write `type: array, items: {{ type: {item} }}`; the shorthand `\"{word}\"` stands alone, without `type`"
+            )),
+            (None, near) => near.map(|near| format!("did you mean `{near}`?")),
+        };
         self.fault(fault);
         true
     }
