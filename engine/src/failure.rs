@@ -160,7 +160,9 @@ impl From<Error> for Failure {
         match error {
             Error::Store(error) => error.into(),
             Error::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
-            Error::Running { .. } => Self::new(Code::StoreBusy, message),
+            Error::Running { thread } => {
+                Self::new(Code::StoreBusy, message).with_hint(format!("`rondo show {thread} --follow` watches it"))
+            }
             Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
             Error::ResolvedRoles(resolved_roles::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
             Error::HookProgram { ref program, .. } => {

@@ -120,7 +120,7 @@ fn read_all(from: &mut impl Read, max_bytes: usize) -> Result<String, FileError>
     if length > max_bytes {
         return Err(FileError::TooLarge(max_bytes));
     }
-    String::from_utf8(bytes).map_err(|_| FileError::NotText)
+    FileError::text_of(bytes)
 }
 
 fn is_a_folder() -> FileError {
@@ -244,6 +244,6 @@ mod tests {
         assert_eq!(read_bounded(&file, 5), Ok("12345".to_owned()));
         assert_eq!(read_bounded(&file, 4), Err(FileError::TooLarge(4)));
         std::fs::write(&file, b"ab\xff").unwrap();
-        assert_eq!(read_bounded(&file, 5), Err(FileError::NotText));
+        assert_eq!(read_bounded(&file, 5), Err(FileError::NotText { line: 1, byte: 0xff }));
     }
 }

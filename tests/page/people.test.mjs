@@ -21,7 +21,16 @@ test("a form is answered twice: sent back with a field, then signed", async () =
   const page = await open(browser, server, { path: `/t/${thread}` });
   const form = page.getByRole("region", { name: "boss waits for you" });
   await form.getByText("Dear Ada, come at nine.").waitFor();
+  // Nothing is chosen for a person, and what was typed outlives another choice.
+  const answer = form.getByRole("button", { name: "Answer" });
+  assert.equal(await form.getByRole("radio", { checked: true }).count(), 0);
+  await page.waitForTimeout(700);
+  assert(await answer.isDisabled());
+  await form.getByRole("radio", { name: "signed" }).check();
+  await answer.and(page.locator(":enabled")).waitFor();
+  await form.getByLabel("Text").fill("Not like this.");
   await form.getByRole("radio", { name: "rejected" }).check();
+  assert.equal(await form.getByLabel("Text").inputValue(), "Not like this.");
   await form.getByLabel("why").fill("Say please.");
   await form.getByRole("button", { name: "Answer: rejected" }).click();
 
@@ -153,5 +162,28 @@ test("a form appears also if the thread is read just before its run has ended", 
   });
   await page.locator(`a[href="/t/${thread}"]`).click();
   await page.getByRole("region", { name: "boss waits for you" }).waitFor();
+  await close(page);
+});
+
+test("a join says how many of its lanes have arrived, also to a page that comes later", async () => {
+  const thread = await server.begin("board");
+  await server.until(thread, "waiting");
+  const page = await open(browser, server, { path: `/t/${thread}` });
+  const judge = page.locator(".graph .node", { hasText: "judge" });
+  await page.getByText("judge waits: 1 of 3 arrived").waitFor();
+  await judge.getByText("1 of 3 arrived").waitFor();
+  const sign = async (role) => {
+    const form = page.getByRole("region", { name: new RegExp(`${role}.* waits for you`) });
+    await form.getByRole("radio", { name: "signed" }).check();
+    await form.getByRole("button", { name: "Answer: signed" }).click();
+  };
+  await sign("chair");
+  await page.getByText("judge waits: 2 of 3 arrived").waitFor();
+  await page.reload();
+  await page.getByText("judge waits: 2 of 3 arrived").waitFor();
+  assert.equal(await page.locator(".graph .node.active").count(), 0);
+  await sign("member");
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  await page.getByText(/of 3 arrived/).waitFor({ state: "detached" });
   await close(page);
 });

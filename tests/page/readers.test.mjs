@@ -16,6 +16,7 @@ before(async () => {
   await server.until(approval, "waiting");
   const stopped = await server.begin("relay", {}, { limits: { steps: 2 } });
   await server.until(stopped, "stopped");
+  const batch = await server.batch("readers", [{ text: "A." }, { text: "B." }, {}]);
   views = {
     threads: "/",
     "start, nothing chosen": "/start",
@@ -27,6 +28,9 @@ before(async () => {
     "thread that stopped": `/t/${stopped}`,
     prefix: `/t/${thread}/prefix`,
     compare: `/compare/${thread}/${other}`,
+    batches: "/batches",
+    batch: `/batches/${batch}`,
+    totals: "/totals?by=model",
     "no such thread": "/t/01k9b6x2e0q8v3m5n7p9r1t4wz",
   };
 });
@@ -62,6 +66,13 @@ for (const theme of ["light", "dark"]) {
     await page.getByRole("button", { name: "Keys" }).click();
     const inSheet = await faultsForReaders(page);
     if (inSheet.length > 0) faults.keys = inSheet;
+    await page.goto(server.address + views.step);
+    await page.getByRole("button", { name: "Fork here" }).click();
+    for (const way of await page.getByRole("dialog").getByRole("radio").all()) {
+      await way.check();
+      const inForm = await faultsForReaders(page);
+      if (inForm.length > 0) faults.fork = inForm;
+    }
     assert.deepEqual(faults, {});
     await close(page);
   });

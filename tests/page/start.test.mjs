@@ -71,3 +71,26 @@ test("what a model writes is text", async () => {
   assert.notEqual(await page.title(), "taken");
   await close(page);
 });
+
+test("the labels of a graph are whole, and no line and no other label goes through them", async () => {
+  const page = await open(browser, server, { path: "/start/debate" });
+  await page.locator(".edge-label").first().waitFor();
+  const { texts, faults } = await page.evaluate(() => {
+    const labels = [...document.querySelectorAll(".edge-label")];
+    const boxes = labels.map((label) => label.querySelector("rect").getBoundingClientRect());
+    const lastLine = [...document.querySelectorAll("path.edge")].at(-1);
+    const faults = labels.flatMap((label, index) => {
+      const [box, text] = [boxes[index], label.querySelector("text").getBoundingClientRect()];
+      const isWithin = text.left >= box.left && text.right <= box.right && text.top >= box.top - 2 && text.bottom <= box.bottom + 2;
+      const isOver = boxes.some((other, at) => {
+        return at < index && other.left < box.right && box.left < other.right && other.top < box.bottom && box.top < other.bottom;
+      });
+      const isAbove = lastLine.compareDocumentPosition(label) & Node.DOCUMENT_POSITION_FOLLOWING;
+      return isWithin && !isOver && isAbove ? [] : [label.textContent];
+    });
+    return { texts: labels.map((label) => [...label.querySelectorAll("tspan")].map((line) => line.textContent).join(" ")), faults };
+  });
+  assert.deepEqual(faults, []);
+  assert(texts.some((text) => text.includes('hear_against after 3 times') && text.includes('close when output.verdict == "open"')), texts);
+  await close(page);
+});

@@ -1,6 +1,7 @@
 // What can be done with a thread that has run: its steps, requests, prefixes, forks and differences.
 
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { close, launch, open } from "./support/browser.mjs";
 import { Server } from "./support/server.mjs";
@@ -67,6 +68,9 @@ test("the prefix lane has a bar for each visit and its sums for each role", asyn
 test("a thread is forked at a step and compared with its fork", async () => {
   const page = await open(browser, server, { path: `/t/${thread}/s/4` });
   await page.getByRole("button", { name: "Fork here" }).click();
+  const form = page.getByRole("dialog", { name: "Fork" });
+  await form.getByText(/Shares steps 1–4\. \d+ steps are made again: \d+ model calls/).waitFor();
+  await form.getByRole("button", { name: "Fork", exact: true }).click();
   await page.waitForURL((address) => /\/t\/[0-9a-z]{26}$/.test(address.pathname) && !address.pathname.includes(thread));
   await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
   await page.getByText(/forked from/).waitFor();
@@ -75,6 +79,70 @@ test("a thread is forked at a step and compared with its fork", async () => {
   await dialog.getByRole("link").last().click();
   await page.getByText(/Equal up to step/).waitFor();
   await page.getByRole("table").getByText("steps").waitFor();
+  await close(page);
+});
+
+/** The thread that the page leads to after a fork. */
+async function forkOf(page, from) {
+  await page.getByRole("dialog", { name: "Fork" }).getByRole("button", { name: "Fork", exact: true }).click();
+  await page.waitForURL((address) => /\/t\/[0-9a-z]{26}$/.test(address.pathname) && !address.pathname.includes(from));
+  const fork = new URL(page.url()).pathname.split("/").pop();
+  await server.until(fork, "done");
+  return fork;
+}
+
+test("a fork answers a step otherwise, and no answer is taken that its role could not give", async () => {
+  const page = await open(browser, server, { path: `/t/${thread}/s/4` });
+  await page.getByRole("button", { name: "Fork here" }).click();
+  const form = page.getByRole("dialog", { name: "Fork" });
+  const fork = form.getByRole("button", { name: "Fork", exact: true });
+  await form.getByRole("radio", { name: /Answer step 4/ }).check();
+  const answer = form.getByLabel("Answer", { exact: true });
+  const { steps } = await server.api(`/threads/${thread}/steps?after=3&limit=1`);
+  assert.equal(await answer.inputValue(), steps[0].answer);
+  await answer.fill("---\nstatus: written\n---\n");
+  assert(await fork.isDisabled());
+  await fork.and(page.locator(":enabled")).click();
+  await form.getByRole("alert").getByText("written").waitFor();
+  await answer.fill("---\nstatus: enough\n---\n");
+  await form.getByRole("alert").waitFor({ state: "detached" });
+  await form.getByText(/Shares steps 1–3\./).waitFor();
+  const made = await forkOf(page, thread);
+  const { totals } = await server.api(`/threads/${made}`);
+  assert.equal(totals.steps, 4);
+  await close(page);
+});
+
+test("a fork changes inputs, and sends only those", async () => {
+  const given = await server.finished("readers", { text: "One.", strict: true });
+  const page = await open(browser, server, { path: `/t/${given}/s/1` });
+  await page.getByRole("button", { name: "Fork here" }).click();
+  const form = page.getByRole("dialog", { name: "Fork" });
+  await form.getByRole("radio", { name: "Change inputs" }).check();
+  await form.getByText(/No input differs/).waitFor();
+  await form.getByLabel("strict").fill("fal");
+  await form.getByText("strict: this is not JSON").waitFor();
+  assert(await form.getByRole("button", { name: "Fork", exact: true }).isDisabled());
+  await form.getByLabel("strict").fill("true");
+  await form.getByLabel("text").fill("Two.");
+  await form.getByText(/Shares no step/).waitFor();
+  const sent = page.waitForRequest((request) => request.url().endsWith("/fork") && !request.postDataJSON().dry_run);
+  const made = await forkOf(page, given);
+  assert.deepEqual((await sent).postDataJSON(), { input: { text: "Two." } });
+  assert.deepEqual((await server.api(`/threads/${made}`)).input, { text: "Two.", strict: true });
+  await close(page);
+});
+
+test("threads of two versions of a workflow show which words differ", async () => {
+  const a = await server.finished("markup");
+  const file = `${server.work}/workflows/markup/workflow.yaml`;
+  writeFileSync(file, readFileSync(file, "utf8").replace("system: Write.", "system: Write well."));
+  const b = await server.finished("markup");
+  const page = await open(browser, server, { path: `/compare/${a}/${b}` });
+  await page.getByRole("heading", { name: "Definitions that differ" }).waitFor();
+  await page.getByText("roles.writer.system").waitFor();
+  await page.getByRole("deletion").getByText("Write.", { exact: true }).waitFor();
+  await page.getByRole("insertion").getByText("Write well.").waitFor();
   await close(page);
 });
 

@@ -9,7 +9,7 @@ let server, browser, signed, done;
 before(async () => {
   [server, browser] = await Promise.all([Server.start(), launch()]);
   done = await server.finished("markup", {}, { label: "first one", tags: ["red"] });
-  signed = await server.begin("letter", { to: "Ada" }, { label: "to ada" });
+  signed = await server.begin("letter", { to: "Ada Lovelace" }, { label: "to ada" });
   await server.until(signed, "waiting");
 });
 after(async () => {
@@ -33,6 +33,10 @@ test("the list is filtered by status, workflow and words, and the address keeps 
   await page.getByRole("searchbox").fill("red");
   await page.getByText("to ada").waitFor({ state: "detached" });
   await page.getByText("first one").waitFor();
+  // Inputs are searched too.
+  await page.getByRole("searchbox").fill("lovelace");
+  await page.getByText("first one").waitFor({ state: "detached" });
+  await page.getByText("to ada").waitFor();
   await close(page);
 });
 

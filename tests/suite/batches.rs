@@ -78,6 +78,23 @@ fn each_line_has_a_result_in_order_and_the_table_says_why_lines_have_none() {
 }
 
 #[test]
+fn batches_are_listed_with_what_became_of_their_lines() {
+    let place = place();
+    assert!(place.run(["batches"]).exits(0).text().contains("no batches yet"));
+    batch(&place, MIXED, &["--tag", "nightly"]).exits(1);
+    let listed = place.run(["batches", "--json"]).exits(0).event("batch");
+    assert_eq!(
+        (&listed["name"], &listed["tags"], &listed["lines"]),
+        (&json!("sorter"), &json!(["nightly"]), &json!(6))
+    );
+    let statuses = json!({ "done": 2, "failed": 1, "cancelled": 0, "stopped": 1, "waiting": 1, "running": 0,
+        "invalid": 1, "not_begun": 0 });
+    assert_eq!(listed["statuses"], statuses);
+    let text = place.run(["batches"]).exits(0).text();
+    assert!(text.contains("2 done, 1 failed, 1 stopped, 1 waiting, 1 invalid"), "{text}");
+}
+
+#[test]
 fn the_exit_is_that_of_the_first_line_that_stopped_unless_one_failed() {
     let place = place();
     let line = |way: &str| format!("{{\"topic\": \"a\", \"way\": \"{way}\"}}\n");

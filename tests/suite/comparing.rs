@@ -57,6 +57,30 @@ fn the_last_common_step_is_told_and_what_differs_after_it() {
 }
 
 #[test]
+fn a_definition_that_differs_is_told_where_it_does() {
+    let place = Place::new();
+    let workflow = |system: &str| {
+        let roles = format!("roles: {{ a: {{ system: {system} }}, b: {{ system: You end. }} }}");
+        let graph =
+            "graph: { start: { to: a, prompt: x }, a: { done: { to: b, prompt: y } }, b: { done: { to: end } } }";
+        format!("rondo: 1\nname: pair\n{roles}\n{graph}\n")
+    };
+    place.file("old.yaml", workflow("You begin."));
+    place.file("new.yaml", workflow("You begin well."));
+    let script =
+        place.file("script.yaml", "a: [ { body: one }, { body: two } ]\nb: [ { body: end }, { body: end } ]\n");
+    for file in ["old.yaml", "new.yaml"] {
+        place.run(["run", file, "--script", &script]).exits(0);
+    }
+    let threads = place.run(["threads", "--json"]).exits(0).json();
+    let ids: Vec<&str> = threads.iter().map(|line| line["thread"].as_str().unwrap()).collect();
+    let told = json!([{ "path": "roles.a.system", "a": "You begin.", "b": "You begin well." }]);
+    assert_eq!(diff(&place, ids[0], ids[1])[0]["definition"], told);
+    let text = place.run(["diff", ids[0], ids[1]]).exits(0).text();
+    assert!(text.contains("roles.a.system") && text.contains("{+ well+}"), "{text}");
+}
+
+#[test]
 fn an_input_that_differs_is_told_and_steps_with_the_same_words_are_counted() {
     let script = script("relay");
     let (place, threads) = place("relay", &[(&script, "tides"), (&script, "neap tides")]);

@@ -166,3 +166,63 @@ fn the_worst_case_counts_what_children_use() {
     let dollars = (2.0 * prompt + 8.0 * output) / 1e6;
     assert!((priced["cost_usd"].as_f64().unwrap() - dollars).abs() < 1e-9, "{priced}, {dollars}");
 }
+
+fn run_in(place: &Place, store: &str, words: &[&str]) -> Finished {
+    place.run([&["run", "pair", "--offline", "--store", store], words].concat())
+}
+
+/// What a person who does not know the options tries first.
+#[test]
+fn words_that_are_left_out_mean_what_is_there() {
+    let place = Place::new();
+    let none = place.run(["show"]).exits(2);
+    assert!(none.stderr.contains("there is no store in"), "{}", none.stderr);
+    assert!(place.run(["validate"]).exits(2).stderr.contains("there is no workflow here"));
+    place.file("workflows/pair/workflow.yaml", "rondo: 1\nname: pair\ninput: { n: integer }\nroles: { a: { output: { found: { text: string } } } }\ngraph: { start: { to: a, prompt: x }, a: { found: { to: end } } }\n");
+    place.file("workflows/broken/workflow.yaml", "rondo: 1\n");
+    let told = place.run(["validate"]).exits(2);
+    let told = told.text() + &told.stderr;
+    assert!(told.contains("2 files") && told.contains("workflows/broken/workflow.yaml"), "{told}");
+    std::fs::remove_dir_all(place.path().join("workflows/broken")).unwrap();
+
+    place.file("workflows/pair/script.yaml", "a: [ { status: found, fields: { text: x } } ]\n");
+    place.file("in.yaml", "n: 3 # a comment\n");
+    let run = |words: &[&str], exit| place.run([&["run", "pair", "--offline", "--json"], words].concat()).exits(exit);
+    run(&["--input-file", "in.yaml"], 0);
+    place.file("bad.yml", "n: [1\n");
+    let bad = run(&["--input-file", "bad.yml"], 2).event("error");
+    assert!(bad["message"].as_str().unwrap().starts_with("not YAML"), "{bad}");
+    run(&["-i", "n=4", "--limit", "steps=1"], 0);
+
+    let file = place.path().join("one.jsonl");
+    place.run(["export", "last", "-o", "one.jsonl"]).exits(0);
+    let exported = place.run(["export", "last"]).exits(0).text();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), exported.trim_end());
+    let again = place.run(["export", "last", "-o", "one.jsonl"]);
+    assert!(again.code != Some(0) && again.stderr.contains("one.jsonl"), "{again:?}");
+
+    place.file("lists.yaml", "rondo: 1\nname: lists\ninput: { commits: \"string[]\" }\nroles: { a: { system: s } }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }\n");
+    place.file("commits.yaml", "commits:\n  - 0a1b2c3\n  - 556e174\n");
+    let told = place.run(["run", "lists.yaml", "--input-file", "commits.yaml", "--json"]).exits(2).event("error");
+    assert!(told["message"].as_str().unwrap().contains("/1"), "{told}");
+    assert_eq!(
+        (&told["where"]["line"], told.to_string().contains("YAML reads 556e174 as")),
+        (&json!(3), true),
+        "{told}"
+    );
+    std::fs::write(place.path().join("latin.yaml"), b"commits: []\n# caf\xe9\n").unwrap();
+    let told = place.run(["run", "lists.yaml", "--input-file", "latin.yaml"]).exits(2).stderr;
+    assert!(told.contains("line 2 holds the byte 0xe9") && told.contains("iconv -f WINDOWS-1252"), "{told}");
+
+    let shown = place.run(["show", "last:1", "--json"]).exits(0);
+    assert_eq!(shown.json().iter().filter(|line| line["event"] == "step").count(), 1);
+    place.run(["show", "last:9"]).exits(0);
+    // What is told to be pasted means the same store and file.
+    place.file("workflows/pair/script.yaml", "a: []\n");
+    let stopped = run_in(&place, "my store", &["-i", "n=5", "-o", "out.json"]);
+    assert!(stopped.stderr.contains("--store 'my store' -o out.json`"), "{}", stopped.stderr);
+
+    let calls =
+        |words: &[&str]| place.run([&["usage", "--json"], words].concat()).exits(0).json()[0]["threads"].clone();
+    assert_eq!((calls(&[]), calls(&["last"])), (json!(2), json!(1)));
+}

@@ -89,11 +89,24 @@ fn the_items_of_a_list_of_texts_are_texts() {
         (" [a, \"b, c\"]", r#"["a","b, c"]"#),
         ("\n  [a,\n   b]", r#"["a","b"]"#),
         (" []", "[]"),
+        (" [2026, 1.10, true, 556e174, a]", r#"["2026","1.10","true","556e174","a"]"#),
     ] {
         assert_eq!(comments(list).unwrap(), wanted, "{list}");
     }
     assert_eq!(comments(" Shorten").unwrap_err().words, "`comments` must be a list of texts, not the text `Shorten`");
     assert_eq!(comments(" [a").unwrap_err().words.lines().count(), 1);
+}
+
+#[test]
+fn what_an_object_declares_as_a_text_is_the_text_that_stands_there() {
+    let files = r#"{"type":"array","items":{"type":"object","properties":{"commit":{"type":"string"},"line":{"type":"integer"}}}}"#;
+    let contract = Contract::new(AnswerFormat::Frontmatter, &output(&[("found", &[("files", field(files))])])).unwrap();
+    for list in
+        ["\n  - { commit: 556e174, line: 7 }", "\n  - commit: 556e174\n    line: 7", " [{ commit: 556e174, line: 7 }]"]
+    {
+        let answer = contract.parse(&format!("---\nfiles:{list}\n---\n")).unwrap();
+        assert_eq!(answer.output.get("files").unwrap().to_text(), r#"[{"commit":"556e174","line":7}]"#, "{list}");
+    }
 }
 
 #[test]

@@ -149,21 +149,34 @@ pub fn is_tool_name(name: &str) -> bool {
 fn fitted(schema: Value) -> Value {
     let Value::Object(mut members) = schema else { return schema };
     members.remove("$schema");
-    let unions: Vec<Value> = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| members.remove(key)).collect();
+    let unions = ["anyOf", "oneOf", "allOf"].into_iter();
+    let unions: Vec<_> = unions.filter_map(|key| Some((key, members.remove(key)?))).collect();
     let mut properties = match members.remove("properties") {
         Some(Value::Object(properties)) => properties,
         _ => BTreeMap::new(),
     };
-    for union in unions {
+    for (key, union) in unions {
         let Value::List(branches) = union else { continue };
+        // What the branches say of a name: one of it holds, or of `allOf` all.
+        let mut told: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for branch in branches {
             if let Value::Object(mut branch) = branch
                 && let Some(Value::Object(of_branch)) = branch.remove("properties")
             {
                 for (name, property) in of_branch {
-                    properties.entry(name).or_insert(property);
+                    let said = told.entry(name).or_default();
+                    if !said.contains(&property) {
+                        said.push(property);
+                    }
                 }
             }
+        }
+        for (name, mut said) in told {
+            let word = if key == "allOf" { "allOf" } else { "anyOf" };
+            properties.entry(name).or_insert_with(|| match said.len() {
+                1 => said.remove(0),
+                _ => Value::Object(BTreeMap::from([(word.to_owned(), Value::List(said))])),
+            });
         }
     }
     members.insert("type".to_owned(), Value::from("object"));
@@ -190,4 +203,34 @@ pub fn cleaned(schema: Value) -> Result<Value, String> {
         }
         other => other,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::canonical;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_of_arguments_is_an_object_that_says_its_properties() {
+        for (schema, wanted) in [
+            (r#"{"type":"object"}"#, r#"{"properties":{},"type":"object"}"#),
+            ("{}", r#"{"properties":{},"type":"object"}"#),
+            (
+                r#"{"$schema":"x","additionalProperties":false,"type":"object"}"#,
+                r#"{"additionalProperties":false,"properties":{},"type":"object"}"#,
+            ),
+            (
+                r#"{"anyOf":[{"properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{}}}],"properties":{"a":{}}}"#,
+                r#"{"properties":{"a":{},"b":{}},"type":"object"}"#,
+            ),
+            (
+                r#"{"oneOf":[{"properties":{"kind":{"const":"a"}}},{"properties":{"kind":{"const":"b"}}}]}"#,
+                r#"{"properties":{"kind":{"anyOf":[{"const":"a"},{"const":"b"}]}},"type":"object"}"#,
+            ),
+        ] {
+            let schema = canonical::parse(schema.as_bytes()).unwrap();
+            assert_eq!(fitted(schema).to_text(), wanted);
+        }
+    }
 }

@@ -10,6 +10,9 @@ use crate::tool::STORED_MAX_BYTES;
 /// The text of a tool result. Content that is not text is replaced by its type and size.
 pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
     let mut lines = Lines::new(redactor);
+    let is_it = |text: &str| serde_json::from_str::<Value>(text).ok() == result.structured_content;
+    // Servers repeat a structured result as a text, as the specification asks.
+    let is_repeated = result.content.iter().any(|block| matches!(block, ContentBlock::Text(text) if is_it(&text.text)));
     for block in result.content {
         match block {
             ContentBlock::Text(text) => lines.add(&text.text),
@@ -24,20 +27,32 @@ pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
             _ => lines.add("[content of a kind that is not known, left out]"),
         }
     }
-    // Servers repeat a structured result as a text, as the specification asks, or tell a part of it.
-    if let Some(structured) = result.structured_content.filter(|structured| !is_told(structured, &lines.text)) {
-        lines.add(&structured.to_string());
+    if let Some(structured) = result.structured_content.filter(|_| !is_repeated) {
+        let written = structured.to_string();
+        if written.len() > MAX_TOLD_BYTES || !is_told(&structured, &lines.text) {
+            lines.add(&written);
+        }
     }
     lines.finish()
 }
 
+/// The largest structured result of which it is looked at whether the text tells it in other words.
+const MAX_TOLD_BYTES: usize = 16 << 10;
+
 /// Whether a text holds every text and number of a value.
 fn is_told(value: &Value, text: &str) -> bool {
+    let is_word = |word: &str| {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
+        text.match_indices(word).any(|(at, _)| {
+            let (before, after) = (text.get(..at), text.get(at + word.len()..));
+            !before.unwrap_or_default().ends_with(is_part) && !after.unwrap_or_default().starts_with(is_part)
+        })
+    };
     match value {
         Value::Array(items) => items.iter().all(|item| is_told(item, text)),
         Value::Object(members) => members.values().all(|member| is_told(member, text)),
         Value::String(words) => text.contains(words.trim()) || text.contains(value.to_string().trim_matches('"')),
-        Value::Number(_) | Value::Bool(_) => text.contains(&value.to_string()),
+        Value::Number(_) | Value::Bool(_) => is_word(&value.to_string()),
         Value::Null => true,
     }
 }

@@ -44,6 +44,11 @@ pub struct Secret {
     pub value: String,
 }
 
+/// The key in the value of a header, behind the word for how it is sent (RFC 9110, section 11.4): `Bearer KEY`.
+pub fn bare_key(value: &str) -> &str {
+    ["Bearer ", "Basic ", "Token "].iter().find_map(|scheme| value.strip_prefix(scheme)).unwrap_or(value).trim()
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret({})", self.name)

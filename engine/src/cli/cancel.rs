@@ -7,7 +7,7 @@ use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::runner::{Task, run_task};
 use super::settings_files;
-use super::store_access::{own_store, view_store_at};
+use super::store_access::{existing_store_at, own_store};
 use super::{JsonArgs, StoreArgs};
 use crate::Cancelled;
 use crate::tell::tell;
@@ -28,7 +28,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     files.refuse_unsafe()?;
     let settings = files.in_force()?;
     let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
-    let (_, thread, _) = find_thread_in(view_store_at(&store.folder)?, &args.thread)?;
+    let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
         Box::pin(async move {

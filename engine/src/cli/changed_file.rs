@@ -8,6 +8,7 @@ use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::Policy;
 
 use super::fork::plan_text;
+use super::named_command::completed;
 use super::{thread_row, workflow};
 use crate::host::continuing::Begun;
 use crate::local::{Edited, ForkRequest, plan_fork};
@@ -55,6 +56,7 @@ pub(super) fn notice(
     let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
     let request = ForkRequest { at: None, edited: Some(edited), answer: None };
     let fork = format!("`rondo fork {thread} --with {}`", shell_argument(file));
+    let fork = completed(&fork);
     Some(match plan_fork(store, thread, &request) {
         Ok(plan) => {
             let plan = plan_text(thread, row, &plan, false).trim_end().replace('\n', "\n  ");

@@ -25,7 +25,7 @@ pub struct DiffArgs {
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.view()?, &args.a)?;
+    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.a)?;
     let store = view.store.as_ref();
     let (other, other_row) = find_thread(store, &args.b)?;
     let compared = Comparison::new(store, &view.driven, (&thread, &row), (&other, &other_row))?;

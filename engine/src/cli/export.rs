@@ -9,9 +9,9 @@ use tempfile::NamedTempFile;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::{find_thread, no_threads};
+use super::find_thread::find_thread;
 use super::output::Output;
-use super::store_access::{seal_of, view_store_at};
+use super::store_access::{existing_store_at, seal_of};
 use super::{StoreArgs, settings_files};
 use crate::config::folder_of;
 use crate::upkeep::{self, Chosen};
@@ -39,7 +39,7 @@ pub struct ExportArgs {
 pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings_files::settings(&args.store.flags())?;
     let seal = seal_of(&settings)?;
-    let view = view_store_at(&settings.store.value)?.ok_or_else(no_threads)?;
+    let view = existing_store_at(&settings.store.value)?;
     let store = view.store.as_ref();
     let chosen = if args.all {
         Chosen::All
@@ -48,10 +48,6 @@ pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
         Chosen::These(found.collect::<Result<BTreeSet<_>, _>>()?)
     };
     // It gets its name when it is whole.
-    let begin = |path| match NamedTempFile::new_in(folder_of(path)) {
-        Ok(part) => Ok((path, part)),
-        Err(error) => Err(unwritten(path, &error)),
-    };
     let mut file = args.output.as_deref().map(begin).transpose()?;
     let mut waiting = Vec::with_capacity(WRITE_BYTES);
     upkeep::export(store, &chosen, seal.as_ref(), &mut |line| {
@@ -74,6 +70,15 @@ pub fn export(args: &ExportArgs, output: &mut Output) -> Result<Exit, Failure> {
         None => output.write(&waiting)?,
     }
     Ok(Exit::Done)
+}
+
+/// A new file, for `path`, which must not exist.
+fn begin(path: &Path) -> Result<(&Path, NamedTempFile), Failure> {
+    match NamedTempFile::new_in(folder_of(path)) {
+        Ok(_) if path.exists() => Err(unwritten(path, &std::io::ErrorKind::AlreadyExists.into())),
+        Ok(part) => Ok((path, part)),
+        Err(error) => Err(unwritten(path, &error)),
+    }
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {

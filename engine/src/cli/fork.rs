@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{KnownCost, Start};
-use serde::Serialize;
+use rondo_protocol::object::Start;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -26,6 +25,7 @@ use crate::host::continuing::Meant;
 use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
 use crate::tell::plural;
+use crate::views::fork::fork_line;
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -79,12 +79,11 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok(ForkRequest { at, edited, answer: answer.clone() })
     };
     if args.dry_run {
-        let view = args.run.store.view()?.ok_or_else(no_threads)?;
+        let view = args.run.store.existing()?;
         let (thread, row) = find_current(view.store.as_ref(), word)?;
         let request = request_of(view.store.as_ref(), &thread, &row)?;
         let plan = plan_fork(view.store.as_ref(), &thread, &request)?;
-        let line = line(&thread, &plan);
-        output.show(&line, || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
+        output.show(&fork_line(&thread, &plan), || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
         return Ok(Exit::Done);
     }
     let mut meant = None;
@@ -143,48 +142,6 @@ fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u6
         [] => Err(unclear("no step of the thread has this digest, or begins with it".to_owned())),
         _ => Err(unclear("more than one step begins so".to_owned())),
     }
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "fork")]
-struct ForkLine<'a> {
-    thread: &'a ThreadId,
-    at: u64,
-    changed: Option<ChangedLine<'a>>,
-    again: AgainLine,
-}
-
-#[derive(Debug, Serialize)]
-struct ChangedLine<'a> {
-    seq: u64,
-    #[serde(flatten)]
-    visit: &'a rondo_protocol::event::Visit,
-    why: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-struct AgainLine {
-    steps: u64,
-    model_calls: u64,
-    tool_calls: u64,
-    prompt_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    #[serde(flatten)]
-    cost: KnownCost,
-}
-
-fn line<'a>(thread: &'a ThreadId, plan: &'a ForkPlan) -> ForkLine<'a> {
-    let changed = plan.changed.as_ref().map(|step| ChangedLine { seq: step.seq, visit: &step.visit, why: &step.why });
-    let again = plan.again;
-    let again = AgainLine {
-        steps: again.steps,
-        model_calls: again.model_calls,
-        tool_calls: again.tool_calls,
-        prompt_tokens: again.usage.map(|usage| usage.prompt_tokens),
-        output_tokens: again.usage.map(|usage| usage.output_tokens),
-        cost: again.cost,
-    };
-    ForkLine { thread, at: plan.at, changed, again }
 }
 
 /// What a fork would share, change and run again, in words.

@@ -117,13 +117,19 @@ fn value(name: &FieldName, field: &Field) -> Result<Option<Value>, Later> {
         Some(other) => format!(" ({other})"),
     };
     let optional = if field.optional { ", empty for none" } else { "" };
+    let mut was_empty = false;
     loop {
         let text = answer_to(&format!("{name}{hint}{optional}: "));
         if text.is_empty() && field.optional {
             return Ok(None);
         }
-        if text.is_empty() && !field.takes_text() {
+        if text.is_empty() && (was_empty || !field.takes_text()) {
             return Err(Later);
+        }
+        if text.is_empty() && field.schema.get("minLength") != Some(&Value::Int(0)) {
+            was_empty = true;
+            tell(&format!("  {name} must be given; empty once more to answer later\n"));
+            continue;
         }
         match types::parse_input_text(name.as_str(), field, &text) {
             Ok(value) => return Ok(Some(value)),

@@ -52,7 +52,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
         tell(&format!("store: {notice}\n"));
     }
     for fault in &examination.faults {
-        output.show(fault, || fault_text(fault))?;
+        output.show(fault, || fault_text(fault, examination.whole_threads == examination.threads))?;
     }
     if !output.is_json() {
         output.text(&sum(&folder, &examination))?;
@@ -60,8 +60,9 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(if examination.faults.is_empty() { Exit::Done } else { Exit::Damaged })
 }
 
-fn fault_text(fault: &Fault) -> String {
+fn fault_text(fault: &Fault, are_all_whole: bool) -> String {
     let threads = match fault.threads.len() {
+        0 if are_all_whole => "all threads are whole".to_owned(),
         0 => "it is not known to touch a thread".to_owned(),
         _ => format!("it touches {}", named(fault.threads.iter())),
     };

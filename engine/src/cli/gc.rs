@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::deletion::{Deleted, DeletionArgs};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::no_threads;
 use super::output::Output;
 use super::prune::{self, PruneArgs};
 use super::store_access::OwnStore;
@@ -84,7 +83,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let line = if deletion.dry_run {
         let folder = deletion.store.folder()?;
-        deletion.store.view()?.ok_or_else(no_threads)?;
+        deletion.store.existing()?;
         let bar = UpkeepBar::new();
         let found = upkeep::garbage(&folder, &deleted.threads, &mut |at| bar.show(at));
         bar.finish();
@@ -93,7 +92,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else {
         let (store, durability) = deleted.store.map_or_else(
             || {
-                deletion.store.view()?.ok_or_else(no_threads)?;
+                deletion.store.existing()?;
                 deletion.own_store(output)
             },
             Ok,

@@ -12,14 +12,14 @@ use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::{find_thread, no_threads};
+use super::find_thread::find_thread;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::recording::Recording;
 use super::run_config::{Resources, RunSpec, replaying};
 use super::runner::{Task, run_task};
 use super::settings_files;
-use super::store_access::{own_store, secret, view_store_at};
+use super::store_access::{existing_store_at, own_store, secret};
 use super::{thread_row, working_folder};
 use crate::config::Flags;
 use crate::conversation::rebuild;
@@ -189,7 +189,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
     let store = settings.store.value.clone();
-    let view = view_store_at(&store)?.ok_or_else(no_threads)?;
+    let view = existing_store_at(&store)?;
     if !changes {
         let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings));
         let context = |kind: &str| StoreContext {

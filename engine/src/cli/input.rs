@@ -34,6 +34,16 @@ pub struct InputArgs {
     input_format: Option<Format>,
 }
 
+impl InputArgs {
+    /// The options as they were typed, each behind a blank.
+    pub fn words(&self) -> String {
+        let given = self.input.iter().map(|word| format!(" -i {}", shell_argument(word)));
+        let file =
+            self.input_file.iter().map(|file| format!(" --input-file {}", shell_argument(&file.to_string_lossy())));
+        given.chain(file).collect()
+    }
+}
+
 /// The form of a file with inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -302,7 +312,16 @@ impl<'a> Piece<'a> {
             self.refused(Code::InputSyntax, fault.span.offset, format!("not YAML: {}", fault.message))
         })?;
         match node.to_value() {
-            Value::Object(members) => self.merged(members, given, workflow),
+            Value::Object(members) => merged(members, given, workflow).map_err(|faults| {
+                let found = faults.into_iter().map(|fault| {
+                    let Some(value) = node.get(&fault.name).and_then(|node| node.at(&fault.pointer)) else {
+                        return self.fault(fault.code, self.place(&fault), fault.message);
+                    };
+                    let hint = value.quoting_hint(self.part).filter(|_| fault.wants_text).or(fault.hint);
+                    Diagnostic { hint, ..self.fault(fault.code, value.span.offset, fault.message) }
+                });
+                found.collect()
+            }),
             _ => Err(self.refused(Code::InputSyntax, 0, "inputs are one map")),
         }
     }
@@ -341,9 +360,7 @@ impl<'a> Piece<'a> {
         given: &BTreeMap<String, Value>,
         workflow: &Workflow,
     ) -> Result<Value, Vec<Diagnostic>> {
-        let given = given.iter().map(|(key, value)| (key.clone(), value.clone()));
-        let merged = members.into_iter().chain(given).collect();
-        types::check_input(workflow, merged).map_err(|faults| self.placed(faults))
+        merged(members, given, workflow).map_err(|faults| self.placed(faults))
     }
 
     /// The faults, each at its value where that can be found.
@@ -378,6 +395,15 @@ impl<'a> Piece<'a> {
         let length = self.part.len().saturating_sub(at);
         Diagnostic::at(code, self.file, self.text, Span::new(self.offset + at, length), message)
     }
+}
+
+fn merged(
+    members: BTreeMap<String, Value>,
+    given: &BTreeMap<String, Value>,
+    workflow: &Workflow,
+) -> Result<Value, Vec<InputFault>> {
+    let given = given.iter().map(|(key, value)| (key.clone(), value.clone()));
+    types::check_input(workflow, members.into_iter().chain(given).collect())
 }
 
 fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) -> Result<Value, Failure> {

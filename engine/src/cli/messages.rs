@@ -47,7 +47,7 @@ pub struct MessagesArgs {
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.view()?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
     let mut uncommitted = uncommitted_visits(store, &thread, &row)?;

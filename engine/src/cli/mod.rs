@@ -10,6 +10,7 @@ mod answer;
 mod approval;
 mod backup;
 mod batch;
+mod batches;
 mod cancel;
 mod changed_file;
 mod completions;
@@ -34,6 +35,7 @@ mod known_tools;
 mod labels;
 mod mcp;
 mod messages;
+mod named_command;
 mod output;
 mod output_file;
 mod person;
@@ -87,7 +89,7 @@ use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::files;
 use crate::host::process::{runtime, working_folder};
-use crate::host::store_access::{StoreView, view_store_at};
+use crate::host::store_access::{StoreView, existing_store_at, view_store_at};
 use crate::host::{
     batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
     thread_row, tooling, workflow,
@@ -112,6 +114,7 @@ enum Verb {
     Fork(Box<fork::ForkArgs>),
     Cancel(cancel::CancelArgs),
     Threads(threads::ThreadsArgs),
+    Batches(batches::BatchesArgs),
     Rm(rm::RmArgs),
     Prune(prune::PruneArgs),
     Show(show::ShowArgs),
@@ -164,6 +167,14 @@ impl StoreArgs {
     fn view(&self) -> Result<Option<StoreView>, Failure> {
         view_store_at(&self.folder()?)
     }
+
+    /// The same where something must have been.
+    ///
+    /// # Errors
+    /// Also [`Code::ThreadUnknown`] if nothing has been.
+    fn existing(&self) -> Result<StoreView, Failure> {
+        existing_store_at(&self.folder()?)
+    }
 }
 
 /// The output format of a verb.
@@ -172,6 +183,13 @@ struct JsonArgs {
     /// Write JSON Lines on stdout
     #[arg(long)]
     json: bool,
+}
+
+/// Whether a verb has the option `--store DIR`.
+fn takes_store(verb: &str) -> bool {
+    let command = CommandLine::command();
+    let verb = command.find_subcommand(verb);
+    verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == "store" && arg.get_action().takes_values()))
 }
 
 /// Runs the command line of this process.
@@ -193,14 +211,14 @@ pub fn main() -> ExitCode {
     // HTTPS needs one provider of cryptography in the process; a second call finds the first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let exit = catch_unwind(AssertUnwindSafe(|| command(std::env::args_os()))).unwrap_or(Exit::InputOutput.code());
+    // Whoever reads it may have gone.
+    let _ = std::io::stdout().flush();
     end_process(exit)
 }
 
 /// Ends the process without destructors of statics, which RocksDB's threads may still use: what was acknowledged is
-/// safe however the process ends.
+/// safe however the process ends. Waits for nothing: another thread may hold stdout, whose reader does not read.
 fn end_process(exit: u8) -> ! {
-    // Whoever reads it may have gone.
-    let _ = std::io::stdout().flush();
     signal_hook::low_level::exit(i32::from(exit))
 }
 
@@ -214,6 +232,7 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
         if let Some(called) = hooks::called(&matches, &registry) {
             return Ok(Err(called));
         }
+        named_command::keep(&matches);
         let mut line = CommandLine::from_arg_matches(&matches)?;
         line.verb.give(hooks::flags(&matches, &registry));
         Ok(Ok(line))
@@ -270,6 +289,7 @@ impl Verb {
             Self::Fork(args) => args.run.json.json,
             Self::Cancel(args) => args.json.json,
             Self::Threads(args) => args.json.json,
+            Self::Batches(args) => args.json.json,
             Self::Rm(args) => args.deletion.json.json,
             Self::Prune(args) => args.deletion.json.json,
             Self::Show(args) => args.json.json,
@@ -310,6 +330,7 @@ impl Verb {
             Self::Fork(args) => fork::fork(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),
+            Self::Batches(args) => batches::batches(&args, output),
             Self::Rm(args) => rm::rm(&args, output),
             Self::Prune(args) => prune::prune(&args, output),
             Self::Show(args) => show::show(&args, output),

@@ -14,7 +14,7 @@ use super::output::Output;
 use super::run_config::price_of;
 use super::settings_files::settings;
 use super::spending::cost_cell;
-use super::store_access::view_store_at;
+use super::store_access::existing_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
 use crate::conversation::rebuild;
@@ -54,7 +54,7 @@ pub struct PrefixArgs {
 /// Compares the requests of a thread.
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&args.store.flags())?;
-    let (view, id, row) = find_thread_in(view_store_at(&settings.store.value)?, &args.thread)?;
+    let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
     let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);

@@ -8,7 +8,6 @@ use rondo_protocol::workflow::read::duration_ms;
 use super::deletion::{Deleted, Deletion, DeletionArgs};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::no_threads;
 use super::output::Output;
 use super::thread_row::{name, origin, status};
 use super::threads;
@@ -56,7 +55,7 @@ pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// See [`Deletion::carry_out`].
 pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
     let now_ms = SystemEnv::default().now_ms();
-    let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
+    let view = args.deletion.store.existing()?;
     let mut deletion = Deletion::of(view, |driven, thread, row| {
         let status = status(thread, row, driven);
         // A child goes with its parent, and a running thread stays, whatever is asked for.

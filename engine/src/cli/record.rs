@@ -6,6 +6,7 @@ use rondo_protocol::text::shell_argument;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::named_command::completed;
 use super::output::Output;
 use super::run::{RunArgs, start};
 use super::{recording, working_folder};
@@ -29,7 +30,9 @@ pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
     if !output.is_json() && !args.run.quiet {
         let file = args.to.to_string_lossy();
         let (workflow, argument) = (shell_argument(&args.run.workflow), shell_argument(&file));
-        tell(&format!("recorded in {file}; `rondo run {workflow} --recorded {argument}` plays it\n"));
+        let inputs = args.run.input.words();
+        let told = format!("recorded in {file}; `rondo run {workflow}{inputs} --recorded {argument}` plays it\n");
+        tell(&completed(&told));
     }
     Ok(exit)
 }

@@ -9,6 +9,7 @@ use rondo_protocol::text::{is_invisible, is_steering};
 use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
+use super::named_command::completed;
 use super::output::{Output, Style};
 use crate::env::{Env as _, SystemEnv};
 use crate::tell::{printable, tell_styled};
@@ -22,7 +23,11 @@ pub fn failure(failure: &Failure, output: &mut Output) {
     let lines = match failure {
         Failure::Diagnostics(faulty) => faulty.faults.iter().map(error_line).collect(),
         Failure::Fault(fault) => {
-            vec![ErrorLine::new(fault.code, with_hint(&fault.message, fault.hint.as_deref()), None)]
+            vec![ErrorLine::new(
+                fault.code,
+                with_hint(&fault.message, fault.hint.as_deref().map(completed).as_deref()),
+                None,
+            )]
         }
     };
     for line in lines {
@@ -42,7 +47,7 @@ fn plain_fault(fault: &Fault) -> String {
     // The message may quote a model or a tool; only its first line starts at the margin.
     let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message).replace('\n', "\n    "));
     if let Some(hint) = &fault.hint {
-        for line in hint.lines() {
+        for line in completed(hint).lines() {
             text.push_str("  ");
             text.push_str(&printable(line));
             text.push('\n');

@@ -1,6 +1,7 @@
 //! `rondo resume`: continues a thread that stopped.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::event::Durability;
@@ -13,7 +14,7 @@ use super::changed_file::notice;
 use super::consent::ConsentRequest;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::{find_thread, find_unfinished, no_threads, root};
+use super::find_thread::{find_thread, find_unfinished, root};
 use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::result::{ResultArgs, View};
@@ -21,7 +22,7 @@ use super::run::{ScriptArgs, configured};
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::settings_files;
-use super::store_access::{OwnStore, own_store, view_store_at};
+use super::store_access::{OwnStore, existing_store_at, own_store};
 use super::{JsonArgs, StoreArgs, working_folder};
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
@@ -181,7 +182,7 @@ pub(super) fn equip<T>(
     // The settings choose the store, and its contents may be a stranger's.
     ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;
-    let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
+    let view = existing_store_at(&own.folder)?;
     let (found, begun) = find(view.store.as_ref())?;
     drop(view);
     let durability = settings.durability.value;
@@ -194,7 +195,8 @@ pub(super) fn equip<T>(
     };
     let is_silent = args.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
     if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
-        tell(&format!("answers come from {file}, as before\n"));
+        let file = Path::new(file);
+        tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }
     let (run_spec, notices) = continued((&files, settings), begun, choices, by, &here)?;
     for notice in notices {

@@ -5,7 +5,7 @@ use rondo_protocol::diagnostic::Code;
 use super::deletion::{Deletion, DeletionArgs};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::find_thread::{find_thread, no_threads};
+use super::find_thread::find_thread;
 use super::output::Output;
 use crate::env::{Env as _, SystemEnv};
 
@@ -26,7 +26,7 @@ pub struct RmArgs {
 }
 
 pub fn rm(args: &RmArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let view = args.deletion.store.view()?.ok_or_else(no_threads)?;
+    let view = args.deletion.store.existing()?;
     let mut deletion = Deletion::of(view, |_, _, _| false)?;
     for word in &args.threads {
         let (thread, _) = find_thread(deletion.view.store.as_ref(), word)?;

@@ -40,7 +40,7 @@ pub struct RunArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     pub(super) workflow: String,
     #[command(flatten)]
-    input: InputArgs,
+    pub(super) input: InputArgs,
     #[command(flatten)]
     batch: BatchArgs,
     /// Show the first requests, the tools and the worst case in tokens and money; nothing is sent or stored

@@ -13,9 +13,10 @@ use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight;
+use super::named_command::completed;
 use super::output::Output;
 use super::step_filter::{FilterArgs, StepFilter};
-use super::store_access::{StoreView, view_store_at};
+use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
@@ -33,7 +34,7 @@ use crate::views::spending::Spending;
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
 pub struct ShowArgs {
-    /// A thread's id, the beginning of one, or `last`
+    /// A thread's id, the beginning of one, or `last`; with `:3` or `:2..5` behind it only these steps
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]
@@ -49,9 +50,10 @@ pub struct ShowArgs {
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
-    let (view, thread, row) = find_thread_in(view_store_at(&folder)?, &args.thread)?;
+    let (word, wanted) = args.filter.of_word(&args.thread);
+    let (view, thread, row) = find_thread_in(existing_store_at(&folder)?, word)?;
     let store = view.store.as_ref();
-    let filter = args.filter.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
+    let filter = wanted.read(&thread, &rebuild::beginning(store, &row)?.workflow)?;
     let follower = args.follow.then(|| Follower::new(folder, thread.clone())).transpose()?;
     let mut uncommitted = visits(store, &thread, &row)?;
     let line = thread_line_with((store, &view.driven), &thread, &row, &uncommitted)?;
@@ -78,12 +80,12 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
         }
     }
     if !output.is_json() {
-        if !shown.has_any && !args.filter.is_empty() {
+        if !shown.has_any && !wanted.is_empty() {
             output.text("\nno step is like that\n")?;
         }
         output.text(&ending_text(&line, &row))?;
         // The figures are those of the thread, so they are shown only with all of its steps.
-        if args.filter.is_empty() {
+        if wanted.is_empty() {
             output.text(&shown.hooks.text())?;
         }
     }
@@ -401,10 +403,11 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     } else if let Some(stop) = origin.stop {
         let _ = writeln!(text, "\nstopped: {}: {}", stop.code, stop.message);
         if let Some(hint) = stop.hint {
-            let _ = writeln!(text, "  {hint}");
+            let _ = writeln!(text, "  {}", completed(&hint));
         } else if stop.code != Code::ToolInDoubt.as_str() {
             // A version before this one wrote no hint.
-            let _ = writeln!(text, "  `rondo resume {}` goes on", line.thread);
+            let goes_on = format!("`rondo resume {}` goes on", line.thread);
+            let _ = writeln!(text, "  {}", completed(&goes_on));
         }
     } else if line.status == Status::Waiting {
         for open in &origin.forms {

@@ -55,6 +55,15 @@ fn seqs(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl FilterArgs {
+    /// The thread of a word such as `last:3`, and the filter for its step.
+    pub fn of_word<'w>(&self, word: &'w str) -> (&'w str, Self) {
+        let named = word.rsplit_once(':').and_then(|(thread, steps)| Some((thread, seqs(steps).ok()?)));
+        match named.filter(|_| self.steps.is_none()) {
+            Some((thread, steps)) => (thread, Self { steps: Some(steps), ..self.clone() }),
+            None => (word, self.clone()),
+        }
+    }
+
     /// Checks the options against the thread's workflow.
     ///
     /// # Errors

@@ -5,8 +5,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::find_thread;
 use super::output::Output;
 use super::{JsonArgs, StoreArgs};
 use crate::env::{Env as _, SystemEnv};
@@ -17,6 +20,9 @@ use crate::views::usage::{By, Sums, UsageLine, none, sums};
 /// Add up calls, tokens, money, and what hooks saved
 #[derive(Debug, clap::Args)]
 pub struct UsageArgs {
+    /// Only these threads with their children: ids, beginnings of ids, names, or `last`
+    #[arg(value_name = "THREAD")]
+    threads: Vec<String>,
     /// A sum for each of these, instead of one; days are in UTC
     #[arg(long, value_enum)]
     by: Option<By>,
@@ -31,9 +37,14 @@ pub struct UsageArgs {
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
     let from_ms = args.since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
-    let view = args.store.view()?;
+    let view = if args.threads.is_empty() { args.store.view()? } else { Some(args.store.existing()?) };
     let groups = match &view {
-        Some(view) => sums(view.store.as_ref(), args.by, from_ms)?,
+        Some(view) => {
+            let store = view.store.as_ref();
+            let found = args.threads.iter().map(|word| find_thread(store, word).map(|(thread, _)| thread));
+            let found = found.collect::<Result<BTreeSet<_>, _>>()?;
+            sums(store, Some(found).filter(|found| !found.is_empty()), args.by, from_ms)?
+        }
         None => none(args.by),
     };
     if output.is_json() {

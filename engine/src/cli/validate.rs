@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::read::FileError;
 use rondo_protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
 use serde::Serialize;
 
@@ -257,5 +258,5 @@ fn stdin_text() -> Result<String, Failure> {
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_STDIN_BYTES {
         return Err(unreadable(format!("it is larger than {MAX_STDIN_BYTES} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))
+    FileError::text_of(bytes).map_err(|error| unreadable(error.to_string()))
 }

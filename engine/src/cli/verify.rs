@@ -48,7 +48,7 @@ struct SumLine<'a> {
 }
 
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(args.store.view()?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
     if row.seq > 0 {

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use rondo_agent_kit::redact::bare_key;
 use rondo_protocol::Digest;
 
 use super::Secret;
@@ -94,7 +95,11 @@ pub fn masked(name: &str, value: &str) -> String {
     if let Some(without) = without_password(value) {
         return without;
     }
-    if holds_a_key(name, value) && can_be_a_key(value) { mask(value) } else { value.to_owned() }
+    let key = bare_key(value);
+    match value.strip_suffix(key) {
+        Some(scheme) if holds_a_key(name, value) && can_be_a_key(key) => format!("{scheme}{}", mask(key)),
+        _ => value.to_owned(),
+    }
 }
 
 /// Whether a value could be a key, and not a command, option or path.
@@ -178,7 +183,7 @@ fn places(words: &[String]) -> Vec<(usize, String, String)> {
             && !value.starts_with("//")
         {
             let value = value.trim();
-            let key = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic ")).unwrap_or(value);
+            let key = bare_key(value);
             if let Some(before) = word.strip_suffix(key).filter(|_| can_be_a_key(key)) {
                 places.push((at, before.to_owned(), key.to_owned()));
             }
@@ -235,6 +240,13 @@ mod tests {
         ] {
             assert!(!holds_a_key(name, value), "{name}");
         }
+    }
+
+    #[test]
+    fn a_key_in_a_header_is_masked_behind_its_scheme() {
+        let shown = masked("Authorization", "Bearer sk-0123456789abcdef");
+        assert!(shown.starts_with("Bearer [a key, sha256 ") && !shown.contains("sk-"), "{shown}");
+        assert!(masked("x-api-key", "0123456789abcdef").starts_with("[a key"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::model::openai::{KeepPrefix, ResponseFormat};
+use rondo_agent_kit::redact::bare_key;
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
 use rondo_protocol::workflow::read::duration_ms;
@@ -158,6 +159,7 @@ pub fn resolve(
         .chain([DEFAULT_KEY_ENV.to_owned(), TOKEN_VARIABLE.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
+    let bare = |secret: &Secret| Secret { name: secret.name.clone(), value: bare_key(&secret.value).to_owned() };
     let sent = providers.values().flat_map(|provider| provider.headers.iter().chain(&provider.query));
     let set_by_hand = servers().flat_map(|mcp| &mcp.env).chain(sent);
     let set_by_hand = set_by_hand.filter(|(name, value)| keys::holds_a_key(name, value));
@@ -170,6 +172,7 @@ pub fn resolve(
     let key_commands = providers.values().filter_map(|provider| provider.key_command.as_ref());
     let commands = commands.chain(key_commands.map(|command| &command.value));
     secrets.extend(commands.flat_map(|words| keys::in_words(words)));
+    secrets.extend(secrets.iter().map(bare).collect::<Vec<_>>());
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     secrets.dedup();
 

@@ -4,6 +4,8 @@
 //! The id of each thread is stored with its input. A line whose thread is not in the store never began; one whose
 //! thread has not ended continues; no line runs twice.
 
+use std::collections::BTreeSet;
+
 use rondo_protocol::canonical;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::{Policy, Workflow};
@@ -15,6 +17,9 @@ use crate::store::{Damage, Error, Read};
 
 /// The version of the JSON of batches and their lines.
 pub const VERSION: u32 = 1;
+
+/// How many lacking lines are named.
+const MAX_NAMED: usize = 10;
 
 /// What all lines of a batch have in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,9 +85,26 @@ impl Batch {
         encode(self)
     }
 
-    /// What is wrong if so many of its lines are there.
-    pub fn lacks(&self, id: &BatchId, lines: u32) -> Option<String> {
-        (lines != self.lines).then(|| format!("batch {id} has {} lines, and {lines} are here", self.lines))
+    /// What is wrong if its lines with these numbers are there.
+    pub fn lacks(&self, id: &BatchId, numbers: &BTreeSet<u32>) -> Option<String> {
+        let found = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        let lacking = match self.lines.checked_sub(found) {
+            Some(0) => return None,
+            None => return Some(format!("batch {id} has {} lines, and {found} are here", self.lines)),
+            Some(lacking) => lacking,
+        };
+        // Where the numbers have gaps, those that are lacking are not known.
+        let has_gaps = numbers.last().is_some_and(|last| *last > self.lines);
+        let unseen = (1..=self.lines).filter(|number| !has_gaps && !numbers.contains(number));
+        let unseen: Vec<String> = unseen.take(MAX_NAMED).map(|number| number.to_string()).collect();
+        Some(match (unseen.as_slice(), lacking) {
+            ([], _) => format!("batch {id} lacks {lacking} of its {} lines", self.lines),
+            ([line], 1) => format!("batch {id} lacks line {line} of {}", self.lines),
+            (lines, _) => {
+                let more = if lacking as usize > lines.len() { ", …" } else { "" };
+                format!("batch {id} lacks lines {}{more} of {}", lines.join(", "), self.lines)
+            }
+        })
     }
 }
 
@@ -128,6 +150,36 @@ impl Line {
     pub fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
         encode(self)
     }
+}
+
+/// Finds a batch by its id, by a prefix of its id, or by the word `last`.
+///
+/// # Errors
+/// [`Code::BatchUnknown`] if the word names none, or several; or if the batch cannot be read.
+pub fn find_batch(store: &dyn Read, word: &str) -> Result<(BatchId, Batch), Failure> {
+    let unknown = || {
+        let shown: String = word.chars().take(40).collect();
+        Failure::new(Code::BatchUnknown, format!("the store has no batch {shown:?}"))
+            .with_hint("`rondo batches` lists them; `last` is the youngest")
+    };
+    let start = word.to_lowercase();
+    let mut all = store.batches(None, usize::MAX)?;
+    let found = if word == "last" {
+        all.pop().ok_or_else(unknown)?
+    } else {
+        all.retain(|id| !start.is_empty() && id.as_str().starts_with(&start));
+        match all.as_slice() {
+            [] => return Err(unknown()),
+            [id] => id.clone(),
+            several => {
+                let listed: Vec<&str> = several.iter().rev().take(10).map(BatchId::as_str).collect();
+                let message = format!("{} batches begin with {start:?}", several.len());
+                return Err(Failure::new(Code::BatchUnknown, message).with_hint(listed.join("\n")));
+            }
+        }
+    };
+    let batch = Batch::read(store, &found)?.ok_or_else(unknown)?;
+    Ok((found, batch))
 }
 
 fn encode(value: &impl Serialize) -> Result<Vec<u8>, Failure> {

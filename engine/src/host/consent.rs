@@ -158,7 +158,8 @@ impl ConsentRequest {
     pub fn with_past(self, imported: Option<&ImportedPast>, whole: &Settings) -> Result<Self, Failure> {
         let Some(ImportedPast { thread, seq, step }) = imported else { return Ok(self) };
         let last = step.map_or_else(String::new, |step| format!("the last of them {step}"));
-        let asks = vec![Ask::new(Kind::Import, plural(*seq, "step"), last)];
+        let steps = if *seq == 0 { "steps that a repair found".to_owned() } else { plural(*seq, "step") };
+        let asks = vec![Ask::new(Kind::Import, steps, last)];
         let (file, digest) = (format!("{THREAD}{thread}"), digest(&asks)?);
         let records = Records::read(whole.trust.as_deref())?;
         let consent = records.workflow(&file, digest, digest, false);
@@ -222,7 +223,7 @@ impl ConsentRequest {
                 (false, None) => "",
             };
             let _ = match (one_line(&part.file), part.is_past()) {
-                (file, true) => writeln!(text, "{file} was imported{consent}; who made it is not known:"),
+                (file, true) => writeln!(text, "{file} was imported or repaired{consent}; who made it is not known:"),
                 (file, false) if file.is_empty() => writeln!(text, "the workflow asks for{consent}:"),
                 (file, false) => writeln!(text, "{file} asks for{consent}:"),
             };
@@ -374,7 +375,7 @@ impl ConsentRequest {
     /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
         if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
-            let message = format!("{} was imported, and nobody agreed to go on from it", past.file);
+            let message = format!("{} was imported or repaired, and nobody agreed to go on from it", past.file);
             let hint = "on a terminal this asks; `--trust` agrees for one run";
             return Failure::new(Code::NotTrusted, message).with_hint(hint);
         }

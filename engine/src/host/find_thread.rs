@@ -124,8 +124,7 @@ fn find_last(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
 }
 
 /// Like [`find_thread`], in a store that may not exist.
-pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
-    let view = view.ok_or_else(no_threads)?;
+pub fn find_thread_in(view: StoreView, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
     let (id, row) = find_thread(view.store.as_ref(), word)?;
     Ok((view, id, row))
 }

@@ -66,6 +66,17 @@ pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     Ok(Some(view))
 }
 
+/// The same of a store that something must have been written to.
+///
+/// # Errors
+/// Also [`Code::ThreadUnknown`] if nothing has been.
+pub fn existing_store_at(at: &Path) -> Result<StoreView, Failure> {
+    view_store_at(at)?.ok_or_else(|| {
+        Failure::new(Code::ThreadUnknown, format!("there is no store in {}", at.display()))
+            .with_hint("`rondo run` starts a thread and makes one; `--store` names another")
+    })
+}
+
 /// Like [`view_store_at`], for a store that was opened before: its notices are not repeated.
 pub fn view_store_again(at: &Path) -> Result<Option<StoreView>, Failure> {
     Ok(opened(at)?.map(|(view, _)| view))

@@ -250,13 +250,16 @@ fn records(settings: &Settings) -> Result<Records, Failure> {
     Ok(Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()))?)
 }
 
-/// Each server of the settings, with the state of its pinned tools.
+/// Each server of the settings, with the state of its pinned tools and those that no model is offered.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
     let records = records(settings)?;
     let of_server = |(name, mcp): (&String, &config::Mcp)| {
         let pinned = records.pins(&key(name, mcp)).map_or_else(
             || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
-            |pins| format!("{} tools of it are pinned", pins.len()),
+            |pins| {
+                let pinned = format!("{} tools of it are pinned", pins.len());
+                records.left_out(&key(name, mcp)).iter().fold(pinned, |told, left_out| format!("{told}\n{left_out}"))
+            },
         );
         (name.clone(), pinned)
     };
@@ -349,7 +352,7 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
     let compared = Records::update(settings.trust.as_deref(), |records| {
         let compared = records.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
         if compared.is_none() {
-            records.pin(key.clone(), offered.clone());
+            records.pin(key.clone(), offered.clone(), left_out(name, server));
         }
         compared.unwrap_or(Ok(()))
     });
@@ -396,7 +399,8 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
 }
 
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
-    Records::update(settings.trust.as_deref(), |records| records.pin(offered.key, offered.pins)).map_err(Failure::from)
+    let Offered { key, pins, left_out, .. } = offered;
+    Records::update(settings.trust.as_deref(), |records| records.pin(key, pins, left_out)).map_err(Failure::from)
 }
 
 fn key(name: &str, mcp: &config::Mcp) -> String {

@@ -52,8 +52,9 @@ impl Loaded {
     }
 }
 
-/// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, a name below
-/// `workflows/` in `here`, or the name of a shipped one. Folders above `here` are not searched.
+/// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, the name of a folder below
+/// `workflows/` in `here` or that its workflow gives itself, or the name of a shipped one. Folders above `here` are not
+/// searched.
 ///
 /// # Errors
 /// [`Code::WorkflowNotFound`] with the nearest name.
@@ -73,8 +74,9 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     }
     let is_plain = !name.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)));
     let named = is_plain.then(|| file_in(&Path::new(FOLDER).join(name), here)).flatten();
+    let by_own_name = || below(here).find(|found| is_plain && found.name == name).map(|found| found.file);
     let shipped = || shipped::file(name).map(PathBuf::from);
-    named.or_else(shipped).ok_or_else(|| not_found(name, here, full.is_dir()))
+    named.or_else(by_own_name).or_else(shipped).ok_or_else(|| not_found(name, here, full.is_dir()))
 }
 
 pub fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
@@ -87,8 +89,7 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
         let message = format!("the folder {shown:?} holds neither workflow.yaml nor workflow.json");
         return Failure::new(Code::WorkflowNotFound, message);
     }
-    let known: BTreeSet<String> = names_in(here).chain(shipped::names().map(str::to_owned)).collect();
-    let known: Vec<String> = known.into_iter().collect();
+    let known: Vec<String> = all(here).into_iter().map(|found| found.name).collect();
     let failure = Failure::new(
         Code::WorkflowNotFound,
         format!(
@@ -108,6 +109,19 @@ fn names_in(here: &Path) -> impl Iterator<Item = String> {
     folders.filter_map(|entry| entry.file_name().into_string().ok()).take(MAX_NAMES)
 }
 
+/// The workflows below `workflows/` in `here`, by the names that they give themselves: threads are listed by these. One
+/// with faults, or with a name that another has, goes by that of its folder.
+fn below(here: &Path) -> impl Iterator<Item = Named> {
+    let mut taken = BTreeSet::new();
+    names_in(here).filter_map(move |folder| {
+        let file = file_in(&Path::new(FOLDER).join(&folder), here)?;
+        let own = read(here.join(&file)).ok().map(|loaded| loaded.checked.workflow.name);
+        let name = own.filter(|name| !taken.contains(name)).unwrap_or(folder);
+        taken.insert(name.clone());
+        Some(Named { name, file })
+    })
+}
+
 /// A workflow with a name by which others than its author may start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
@@ -122,16 +136,12 @@ pub fn all(here: &Path) -> Vec<Named> {
         let name = read(file.clone()).ok()?.checked.workflow.name;
         Some(Named { name, file })
     });
-    let below = names_in(here).filter_map(|name| {
-        let file = file_in(&Path::new(FOLDER).join(&name), here)?;
-        Some(Named { name, file })
-    });
     let shipped = shipped::names().filter_map(|name| {
         let file = PathBuf::from(shipped::file(name)?);
         Some(Named { name: name.to_owned(), file })
     });
     let mut all: BTreeMap<String, Named> = BTreeMap::new();
-    for found in own.into_iter().chain(below).chain(shipped) {
+    for found in own.into_iter().chain(below(here)).chain(shipped) {
         all.entry(found.name.clone()).or_insert(found);
     }
     all.into_values().collect()
@@ -143,12 +153,16 @@ pub fn own(here: &Path) -> Vec<String> {
     is_here.then(|| ".".to_owned()).into_iter().chain(names_in(here)).collect()
 }
 
-/// The workflow with a name; no path is one.
+/// The workflow with a name, its own or that of its folder; no path is one.
 ///
 /// # Errors
 /// [`Code::WorkflowNotFound`] with the nearest name.
 pub fn named(name: &str, here: &Path) -> Result<Named, Failure> {
-    all(here).into_iter().find(|found| found.name == name).ok_or_else(|| not_found(name, here, false))
+    let all = all(here);
+    let folder = file_in(&Path::new(FOLDER).join(name), here).filter(|_| !name.contains(['/', '.']));
+    let found = all.iter().find(|found| found.name == name);
+    let found = found.or_else(|| all.iter().find(|found| Some(&found.file) == folder.as_ref()));
+    found.cloned().ok_or_else(|| not_found(name, here, false))
 }
 
 pub fn load(name: &str, here: &Path) -> Result<Loaded, Failure> {
@@ -204,6 +218,21 @@ mod tests {
         std::fs::write(root.path().join("rondo:own/workflow.yaml"), "rondo: 1").unwrap();
         assert!(find("rondo:own", root.path()).is_err(), "a folder on disk is none of those that ship with rondo");
         assert_eq!(find("./rondo:own", root.path()), Ok(PathBuf::from("./rondo:own/workflow.yaml")));
+    }
+
+    #[test]
+    fn a_workflow_goes_by_the_name_that_it_gives_itself_and_is_found_by_that_of_its_folder_too() {
+        let root = folder();
+        let file = root.path().join("workflows/own/workflow.yaml");
+        let text = "rondo: 1\nname: triage\nroles: { a: { system: s } }\ngraph: { start: { to: a }, a: { done: { to: end } } }\n";
+        std::fs::write(file, text).unwrap();
+        let file = PathBuf::from("workflows/own/workflow.yaml");
+        for name in ["own", "triage"] {
+            assert_eq!(find(name, root.path()), Ok(file.clone()), "{name}");
+            let named = named(name, root.path()).unwrap();
+            assert_eq!((named.name.as_str(), named.file), ("triage", file.clone()), "{name}");
+        }
+        assert!(all(root.path()).iter().all(|found| found.name != "own"));
     }
 
     #[test]

@@ -131,9 +131,11 @@ pub fn plan(store: &dyn Read, thread: &ThreadId, request: &ForkRequest) -> Resul
     } else if request.answer.is_some() {
         at = request.at.unwrap_or(row.seq).saturating_sub(1);
     }
-    let mut again = Unshared::default();
-    if at < row.seq {
-        store.steps(thread, at + 1..=row.seq, &mut |_, note| {
+    // A step that is given its answer asks for none.
+    let is_answered = request.edited.is_none() && request.answer.is_some();
+    let (first, mut again) = (at + 1 + u64::from(is_answered), Unshared::default());
+    if first <= row.seq {
+        store.steps(thread, first..=row.seq, &mut |_, note| {
             again.add(&note);
             true
         })?;

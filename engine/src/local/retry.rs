@@ -115,7 +115,9 @@ impl Deadline {
     /// This deadline, extended by the time that `waits` counts from now on.
     #[must_use]
     pub fn without(self, waits: &Waits) -> Self {
-        Self { waits: Some(waits.clone()), ..self }
+        // What was waited for before is in the total that `end` adds.
+        let at = self.at.map(|at| at.checked_sub(waits.total()).unwrap_or(at));
+        Self { at, waits: Some(waits.clone()), ..self }
     }
 
     /// The deadline of a step with the limit `limit_ms`.
@@ -136,7 +138,7 @@ impl Deadline {
     /// The earlier of the two.
     #[must_use]
     pub fn or_earlier(self, other: Self) -> Self {
-        match (self.at, other.at) {
+        match (self.end(), other.end()) {
             (Some(mine), Some(its)) if its < mine => other,
             (None, Some(_)) => other,
             _ => self,

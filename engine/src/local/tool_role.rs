@@ -83,7 +83,9 @@ const ANSWER_MAX_BYTES: usize = 256 << 10;
 /// The status and fields of a result: `ok` with its declared fields, or `failed` with code and message.
 fn answer(runtime: &ToolRoleRuntime, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
     let output = if reply.failed {
-        Err((reply.code.clone().unwrap_or_default(), message(&reply.text)))
+        let code = reply.code.clone().unwrap_or_default();
+        let message = message(&code, &reply.text);
+        Err((code, message))
     } else {
         fields(runtime, &reply.text).map_err(|error| (error.code.to_string(), error.message))
     };
@@ -130,11 +132,13 @@ fn fields(runtime: &ToolRoleRuntime, text: &str) -> Result<Value, tool::Error> {
     if violations.is_empty() { Ok(asked) } else { Err(fault(violations.join("; "))) }
 }
 
-/// The message of a failed call: its first line, without the code.
-fn message(text: &str) -> String {
+/// The message of a failed call: its first line, without the code; of a program also the next, which it wrote.
+fn message(code: &str, text: &str) -> String {
+    let is_of_program = [Code::ProgramFailed, Code::ProgramSignalled, Code::ProgramTimedOut];
+    let is_of_program = is_of_program.iter().any(|known| known.as_str() == code);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.next().unwrap_or_default();
     let words = line.strip_prefix("error ").and_then(|rest| rest.split_once(": ")).map_or(line, |(_, words)| words);
-    let said = lines.next().map_or_else(String::new, |said| format!(": {said}"));
+    let said = lines.next().filter(|_| is_of_program).map_or_else(String::new, |said| format!(": {said}"));
     words.chars().chain(said.chars()).take(MESSAGE_MAX).collect()
 }

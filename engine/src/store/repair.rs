@@ -114,12 +114,15 @@ pub struct Repaired {
     pub lost_steps: u64,
 }
 
+/// Makes the origin of a thread whose row is lost.
+type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Vec<u8>;
+
 /// How the values are read that are opaque here.
 pub struct Opaque<'a> {
     /// The origin of a thread, given by its row, that goes on after another last step than its own.
     pub stopped: &'a dyn Fn(&Row, u64) -> Vec<u8>,
-    /// The origin of a thread whose row is lost, given the bytes of its workflow.
-    pub rebuilt: &'a dyn Fn(&ThreadId, &[u8]) -> Vec<u8>,
+    /// The origin of a thread whose row is lost, given the bytes of its workflow and its head.
+    pub rebuilt: &'a RebuiltOrigin,
     /// Whether the bytes of a policy are of a workflow, given the bytes of this first.
     pub fits: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// The number of lines of a batch; `None` if its record cannot be read.
@@ -155,6 +158,7 @@ pub fn repair(
         lost,
         told: BTreeSet::new(),
         objects: HashMap::new(),
+        policies: BTreeMap::new(),
         kept: BTreeMap::new(),
         open: BTreeSet::new(),
         steps: 0,
@@ -189,6 +193,8 @@ struct Repair<'a, 'c> {
     told: BTreeSet<ThreadId>,
     /// Whether an object is kept.
     objects: HashMap<Digest, bool>,
+    /// The policy for threads of a workflow whose rows are lost; `None` if there is none.
+    policies: BTreeMap<Digest, Option<Digest>>,
     /// The last step that is kept of each thread; `None` of one that is not kept.
     kept: BTreeMap<ThreadId, Option<u64>>,
     /// The lanes of the current thread that had steps and were not joined.
@@ -242,6 +248,8 @@ impl Repair<'_, '_> {
             }
             let (row, why) = match self.from.row(&thread) {
                 Ok(Some(row)) => (Some(row), None),
+                // Steps without a row may be those of a deleted thread that are there again.
+                Ok(None) if self.may_be_older => (None, Some("its row is missing".to_owned())),
                 Ok(None) => (self.row_of_steps(&thread)?, Some("its row is missing".to_owned())),
                 Err(Error::Damaged(damage)) => (self.row_of_steps(&thread)?, Some(damage.what)),
                 Err(error) => return Err(error),
@@ -250,14 +258,18 @@ impl Repair<'_, '_> {
                 self.lose(&thread, None, &why.unwrap_or_default())?;
                 continue;
             };
+            let is_rebuilt = why.is_some();
             if let Some(why) = why {
-                let what = format!("{why}; it is made again from its steps, without label, tags and raised limits");
+                let what = format!(
+                    "{why}; it is made again from its steps, without label, tags, raised limits, script and folder; to resume \
+                     it asks for consent, as if it were imported"
+                );
                 self.tell(Loss::of(LossKind::Row, &thread, what));
             }
             let is_lacking = |needed: &&ThreadId| !self.kept.contains_key(*needed) && !open.contains(needed);
             let lacking: Vec<ThreadId> = row.needs().filter(is_lacking).cloned().collect();
             if lacking.is_empty() {
-                self.thread(&thread, row)?;
+                self.thread(&thread, row, is_rebuilt)?;
             } else {
                 open.push(thread);
                 open.extend(lacking);
@@ -299,7 +311,7 @@ impl Repair<'_, '_> {
         Ok(())
     }
 
-    fn thread(&mut self, thread: &ThreadId, mut row: Row) -> Result<(), Error> {
+    fn thread(&mut self, thread: &ThreadId, mut row: Row, is_rebuilt: bool) -> Result<(), Error> {
         let of_row = references::of_row(&row);
         let base = row.base.take();
         row.base = base.as_ref().and_then(|base| {
@@ -327,7 +339,8 @@ impl Repair<'_, '_> {
         let KeptSteps { through, head, why_no_more } = self.own_steps(thread, &row, why_inherited)?;
         self.kept.insert(thread.clone(), Some(through));
         self.steps += through.saturating_sub(row.shared());
-        if through == row.seq && head == row.head {
+        // A row that was made again ends in front of the first step that cannot be read.
+        if through == row.seq && head == row.head && !(is_rebuilt && why_no_more.is_some()) {
             self.sum.whole += 1;
             row.checkpoint = self.state(thread, &row)?;
         } else {

@@ -52,7 +52,7 @@ pub const MAX_FORMS: usize = 1000;
 pub struct ImportedPast {
     /// The thread that was imported.
     pub thread: ThreadId,
-    /// How many steps it had.
+    /// How many steps it had; 0 if a repair made its row again, and it is not known whether it was imported.
     pub seq: u64,
     /// The last of these.
     pub step: Option<Digest>,

@@ -40,6 +40,9 @@ pub struct Records {
     workflows: BTreeMap<String, Vec<Agreement>>,
     /// By server, with a key from [`server_key`]: its tools when they were last agreed to.
     servers: BTreeMap<String, BTreeMap<String, Pin>>,
+    /// By the same key: the tools that no model is offered, a sentence each, as of then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    left_out: BTreeMap<String, Vec<String>>,
 }
 
 /// An agreement by a person.
@@ -114,7 +117,8 @@ pub enum Error {
 
 impl Default for Records {
     fn default() -> Self {
-        Self { version: VERSION, settings: BTreeMap::new(), workflows: BTreeMap::new(), servers: BTreeMap::new() }
+        let (settings, workflows) = (BTreeMap::new(), BTreeMap::new());
+        Self { version: VERSION, settings, workflows, servers: BTreeMap::new(), left_out: BTreeMap::new() }
     }
 }
 
@@ -241,8 +245,17 @@ impl Records {
         self.servers.get(server)
     }
 
-    /// Pins the tools of a server.
-    pub fn pin(&mut self, server: String, pins: BTreeMap<String, Pin>) {
+    /// The tools of a pinned server that no model is offered, a sentence each.
+    pub fn left_out(&self, server: &str) -> &[String] {
+        self.left_out.get(server).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pins the tools of a server, beside those that no model is offered.
+    pub fn pin(&mut self, server: String, pins: BTreeMap<String, Pin>, left_out: Vec<String>) {
+        self.left_out.remove(&server);
+        if !left_out.is_empty() {
+            self.left_out.insert(server.clone(), left_out);
+        }
         self.servers.insert(server, pins);
     }
 }

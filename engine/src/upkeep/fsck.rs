@@ -105,13 +105,13 @@ pub fn fsck(
 /// Reads a batch and each of its lines.
 fn check_batch(store: &dyn Read, id: &BatchId) -> Result<(), Failure> {
     let Some(batch) = Batch::read(store, id)? else { return Ok(()) };
-    let (mut found, mut next) = (0_u32, Some(0));
+    let (mut found, mut next) = (BTreeSet::new(), Some(0));
     while let Some(from) = next {
         let page = Line::page(store, id, from, LINES)?;
         next = page.last().and_then(|(number, _)| number.checked_add(1));
-        found = found.saturating_add(u32::try_from(page.len()).unwrap_or(u32::MAX));
+        found.extend(page.iter().map(|(number, _)| *number));
     }
-    batch.lacks(id, found).map_or(Ok(()), |what| Err(store::Error::from(Damage::new(what)).into()))
+    batch.lacks(id, &found).map_or(Ok(()), |what| Err(store::Error::from(Damage::new(what)).into()))
 }
 
 fn fault(failure: &Failure) -> Fault {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Digest;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Policy, Workflow};
 
@@ -16,7 +17,7 @@ use crate::host::batch::Batch;
 use crate::store::check::{Examination, Progress};
 use crate::store::repair::{Loss, Opaque, Repaired, repair as repair_store};
 use crate::store::{self, Row, holder};
-use crate::thread::{Origin, Stop};
+use crate::thread::{ImportedPast, Origin, Stop};
 
 /// What was made of a damaged store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +88,13 @@ fn stopped(row: &Row, last: u64) -> Vec<u8> {
 }
 
 /// The origin of a thread whose row is lost: it can be resumed, and comes to its end without a call if it had ended.
-fn rebuilt(thread: &ThreadId, workflow: &[u8]) -> Vec<u8> {
+/// Whether its past was imported is not known, so somebody has to agree to it.
+fn rebuilt(thread: &ThreadId, workflow: &[u8], head: Option<Digest>) -> Vec<u8> {
     let name = canonical::from_slice::<Workflow>(workflow).map_or_else(|_| String::new(), |workflow| workflow.name);
     let message = "a repair of the store made its row again from its steps".to_owned();
     let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
-    let origin = Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), ..Origin::default() };
+    let imported = Some(ImportedPast { thread: thread.clone(), seq: 0, step: head });
+    let origin = Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), imported, ..Origin::default() };
     // A name has a canonical form.
     origin.to_bytes().unwrap_or_default()
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, KnownCost, Usage};
+use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -14,6 +15,9 @@ use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
 use crate::resolved_roles;
 use crate::store::{Read, Row, StoredStep};
+
+/// The most places of two definitions that are told.
+const MAX_PLACES: usize = 100;
 
 /// Two threads that are compared.
 pub struct Comparison<'s> {
@@ -77,6 +81,7 @@ impl<'s> Comparison<'s> {
             b: &b.line.thread,
             common: self.parting.common.map(|(seq, step)| CommonLine { seq, step }),
             workflow: Sides { a: a.workflow(), b: b.workflow() },
+            definition: changed_places(&a.beginning.workflow, &b.beginning.workflow),
             inputs: changed_inputs(&a.beginning.start.input, &b.beginning.start.input),
         }
     }
@@ -126,6 +131,7 @@ pub struct DiffLine<'a> {
     pub b: &'a ThreadId,
     pub common: Option<CommonLine>,
     pub workflow: Sides<WorkflowLine<'a>>,
+    pub definition: Vec<PlaceLine>,
     pub inputs: Vec<InputLine<'a>>,
 }
 
@@ -146,6 +152,14 @@ pub struct Sides<T> {
 pub struct WorkflowLine<'a> {
     pub name: &'a str,
     pub workflow: Digest,
+}
+
+/// A place where the definitions differ, such as `roles.editor.system`; `None` where a definition has nothing there.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct PlaceLine {
+    pub path: String,
+    pub a: Option<serde_json::Value>,
+    pub b: Option<serde_json::Value>,
 }
 
 /// An input that differs; `None` where a thread has none of that name.
@@ -248,6 +262,58 @@ impl Thread {
 
     fn workflow(&self) -> WorkflowLine<'_> {
         WorkflowLine { name: &self.line.name, workflow: self.line.workflow }
+    }
+}
+
+/// The first places at which two definitions are not the same, in the order of their paths.
+fn changed_places(a: &Workflow, b: &Workflow) -> Vec<PlaceLine> {
+    let mut found = Vec::new();
+    if a != b {
+        let (a, b) = (serde_json::to_value(a).ok(), serde_json::to_value(b).ok());
+        add_places(&mut Vec::new(), (a.as_ref(), b.as_ref()), &mut found);
+    }
+    found
+}
+
+fn add_places<'a>(
+    path: &mut Vec<&'a str>,
+    (a, b): (Option<&'a serde_json::Value>, Option<&'a serde_json::Value>),
+    found: &mut Vec<PlaceLine>,
+) {
+    if a == b || found.len() == MAX_PLACES {
+        return;
+    }
+    let (Some(of_a), Some(of_b)) = (a.and_then(named), b.and_then(named)) else {
+        // The kind of a role is told by its settings.
+        let words = match path.as_slice() {
+            ["roles", role, "kind", _, rest @ ..] => [&["roles", *role], rest].concat(),
+            words => words.to_vec(),
+        };
+        found.push(PlaceLine { path: words.join("."), a: a.cloned(), b: b.cloned() });
+        return;
+    };
+    let names: BTreeSet<&str> = of_a.keys().chain(of_b.keys()).copied().collect();
+    for name in names {
+        path.push(name);
+        add_places(path, (of_a.get(name).copied(), of_b.get(name).copied()), found);
+        path.pop();
+    }
+}
+
+/// The members of an object, or of a list of names with values.
+fn named(value: &serde_json::Value) -> Option<BTreeMap<&str, &serde_json::Value>> {
+    match value {
+        serde_json::Value::Object(members) => {
+            Some(members.iter().map(|(name, value)| (name.as_str(), value)).collect())
+        }
+        serde_json::Value::Array(items) if !items.is_empty() => items
+            .iter()
+            .map(|item| match item.as_array()?.as_slice() {
+                [serde_json::Value::String(name), value] => Some((name.as_str(), value)),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
     }
 }
 

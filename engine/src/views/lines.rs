@@ -97,7 +97,7 @@ pub fn thread_line_with(
         thread: thread.clone(),
         workflow: row.workflow,
         name: origin.name,
-        imported: origin.imported.is_some(),
+        imported: origin.imported.is_some_and(|past| past.seq > 0),
         label: row.label.clone(),
         tags: row.tags.clone(),
         head: row.head,

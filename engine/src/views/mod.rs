@@ -1,7 +1,9 @@
 //! What is said of threads: the JSON lines that the command line prints, which are part of the interface,
 //! and the sums behind them.
 
+pub mod batches;
 pub mod diff;
+pub mod fork;
 pub mod form;
 pub mod in_flight;
 pub mod lines;

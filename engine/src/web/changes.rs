@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -19,6 +19,7 @@ use super::body::Json;
 use super::params::{Path, invalid};
 use super::problem::Problem;
 use super::starting::{limit_words, started};
+use super::steps::raw;
 use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
+use crate::views::fork::fork_line;
 use crate::{Answerer, FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
@@ -228,13 +230,15 @@ pub async fn answer(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkBody {
-    /// The last step that both threads have.
+    /// The last step that both threads have; with `answer` the one that is answered otherwise.
     at: Option<u64>,
-    /// The answer of the next step, in place of asking for it.
+    /// The answer of that step, exactly as its role would give it; the steps before it are shared.
     answer: Option<String>,
     /// Inputs that change.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     input: BTreeMap<String, Value>,
+    /// Only says what would be shared, changed and run again: the answer is the line of `rondo fork --dry-run`.
+    dry_run: bool,
 }
 
 /// `POST /threads/{thread}/fork`
@@ -252,10 +256,16 @@ pub async fn fork(
         let edited = if body.input.is_empty() { None } else { Some(with_input(store, &row, body.input)?) };
         let request = ForkRequest { at: body.at, edited, answer: body.answer };
         let plan = plan_fork(store, &thread, &request)?;
+        if body.dry_run {
+            return Ok(Err(raw(&fork_line(&thread, &plan))?));
+        }
         let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
-        Ok((thread, request, plan, run_spec))
+        Ok(Ok((thread, request, plan, run_spec)))
     });
-    let (thread, request, plan, run_spec) = prepared.await?;
+    let (thread, request, plan, run_spec) = match prepared.await? {
+        Ok(prepared) => prepared,
+        Err(plan) => return Ok(Json(plan).into_response()),
+    };
     let ForkPlan { at, .. } = plan;
     let engine = server.host.engine();
     let Some(new) = request.of_its_own(at, engine.definition(&thread)?.1) else {

@@ -208,7 +208,7 @@ impl Tools {
         let engine = self.server.host.engine();
         let mut has_waited = false;
         loop {
-            if !engine.is_running(thread) {
+            if !engine.is_running(thread) && !self.is_driven_elsewhere(thread).await {
                 let (_, origin) = engine.definition(thread)?;
                 // What another call stopped for would stop this one too.
                 let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
@@ -218,7 +218,7 @@ impl Tools {
                 match self.server.resumed(thread).await {
                     Ok(Some(handle)) => return self.hear(handle, caller).await,
                     Ok(None) => {}
-                    // Another process drives it.
+                    // Another process began to drive it.
                     Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
                     Err(problem) => return Err(problem),
                 }
@@ -229,6 +229,13 @@ impl Tools {
                 () = caller.cancelled.cancelled() => return Err(given_up()),
             }
         }
+    }
+
+    /// Whether another process drives a thread, or may: nothing is set up for a run that cannot begin.
+    async fn is_driven_elsewhere(&self, thread: &ThreadId) -> bool {
+        let (server, thread) = (self.server.clone(), thread.clone());
+        let asked = tokio::task::spawn_blocking(move || server.host.driven().may_hold(&thread));
+        asked.await.unwrap_or(true)
     }
 
     async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<ThreadHandle, Problem> {

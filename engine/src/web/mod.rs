@@ -6,6 +6,7 @@
 //! wrote is ever HTML.
 
 pub mod access;
+mod batches;
 mod body;
 mod changes;
 mod events;
@@ -187,6 +188,9 @@ impl Server {
             .route("/threads/{thread}/cancel", post(changes::cancel))
             .route("/threads/{thread}/answer", post(changes::answer))
             .route("/threads/{thread}/fork", post(changes::fork))
+            .route("/batches", get(batches::list))
+            .route("/batches/{batch}", get(batches::one))
+            .route("/usage", get(reports::usage_of_all))
             .route("/events", get(events::of_all))
             .fallback(no_route)
             .method_not_allowed_fallback(no_method);

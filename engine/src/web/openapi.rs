@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::Health;
 use super::access::{SessionBegun, SessionRequest};
+use super::batches::{BatchList, BatchView};
 use super::body::{Json, NDJSON};
 use super::changes::{AnswerRequest, ForkBody, ResumeRequest};
 use super::model::{ModelList, ModelView};
@@ -111,7 +112,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/api/v1/workflows/{name}", "A workflow, with its input", json(of!(WorkflowDetails))),
         operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(open.clone())),
         operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList)))
-            .query(&["status", "workflow", "name", "tag", "since", "children", "limit", "cursor"]),
+            .query(&["status", "workflow", "name", "tag", "since", "q", "children", "limit", "cursor"]),
         operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted).body(given!(StartRequest)),
         operation("get", "/api/v1/threads/{thread}", "A thread", json(of!(ThreadView))),
         operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(&["after", "limit"]),
@@ -131,6 +132,10 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("post", "/api/v1/threads/{thread}/answer", "Answer a form", Answer::Accepted)
             .body(given!(AnswerRequest)),
         operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted).body(given!(ForkBody)),
+        operation("get", "/api/v1/batches", "Batches, newest first", json(of!(BatchList))),
+        operation("get", "/api/v1/batches/{batch}", "A batch with its lines", json(of!(BatchView)))
+            .query(&["after", "limit"]),
+        operation("get", "/api/v1/usage", "What all threads used", json(of!(UsageReport))).query(&["by", "since"]),
         operation("get", "/api/v1/events", "Events of all threads, live", Answer::Text("text/event-stream")),
         operation("get", "/v1/models", "Workflows as models", json(of!(ModelList))),
         operation("get", "/v1/models/{model}", "A workflow as a model", json(of!(ModelView))),

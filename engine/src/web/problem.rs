@@ -112,7 +112,7 @@ impl From<crate::Error> for Problem {
 /// The status of a failure: by its code where the code says more than the exit of a command would.
 fn status(exit: Exit, code: Code) -> StatusCode {
     match (code, exit) {
-        (Code::ThreadUnknown | Code::WorkflowNotFound, _) => StatusCode::NOT_FOUND,
+        (Code::ThreadUnknown | Code::BatchUnknown | Code::WorkflowNotFound, _) => StatusCode::NOT_FOUND,
         (Code::ThreadAmbiguous | Code::ThreadEnded | Code::AnswerUnclear | Code::ResumeUnclear, _)
         | (_, Exit::Limit | Exit::Busy | Exit::InDoubt | Exit::Waiting) => StatusCode::CONFLICT,
         // Of a provider: nothing was asked yet, the settings name no model or no provider.

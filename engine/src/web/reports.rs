@@ -9,20 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::body::{Json, typed};
-use super::params::{Path, Query};
+use super::params::{Path, Query, invalid};
 use super::problem::Problem;
 use super::schema::Line;
 use super::steps::{Raw, raw};
 use super::workflows::drawn;
 use crate::author::prefix;
 use crate::conversation::rebuild;
+use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
 use crate::host::run_config::price_of;
 use crate::views::diff::Comparison;
 use crate::views::prefix::{role_line, visit_line};
 use crate::views::scenario::{Told, origin, yaml};
-use crate::views::usage::{By, UsageLine, of_thread};
+use crate::views::since::since;
+use crate::views::usage::{self, By, Groups, UsageLine, of_thread};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PrefixReport {
@@ -54,7 +56,7 @@ pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> R
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageReport {
-    /// By role.
+    /// By role, or what was asked for.
     #[schemars(with = "Vec<Line>")]
     usage: Vec<Raw>,
     #[schemars(with = "Line")]
@@ -65,12 +67,37 @@ pub struct UsageReport {
 pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<UsageReport>, Problem> {
     let report = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;
-        let by_role = of_thread(store, (&thread, &row), Some(By::Role))?;
-        let lines = by_role.iter().map(|(key, sums)| raw(&UsageLine::new(Some(By::Role), key.clone(), sums)));
-        let all = of_thread(store, (&thread, &row), None)?;
-        let sums = all.get(&None).copied().unwrap_or_default();
-        Ok(UsageReport { usage: lines.collect::<Result<_, _>>()?, total: raw(&UsageLine::new(None, None, &sums))? })
+        UsageReport::new(By::Role, |by| of_thread(store, (&thread, &row), by))
     });
+    report.await.map(Json)
+}
+
+impl UsageReport {
+    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, crate::store::Error>) -> Result<Self, Failure> {
+        let groups = sums(Some(by))?;
+        let lines = groups.iter().map(|(key, sums)| raw(&UsageLine::new(Some(by), key.clone(), sums)));
+        let all = sums(None)?.get(&None).copied().unwrap_or_default();
+        Ok(Self { usage: lines.collect::<Result<_, _>>()?, total: raw(&UsageLine::new(None, None, &all))? })
+    }
+}
+
+/// What is added up.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsageQuery {
+    by: By,
+    since: Option<String>,
+}
+
+/// `GET /usage?by=workflow&since=7d`: what the steps of all threads used.
+pub async fn usage_of_all(
+    State(server): State<Server>,
+    query: Query<UsageQuery>,
+) -> Result<Json<UsageReport>, Problem> {
+    let since = query.0.since.map(|text| since(&text).map_err(|what| invalid(format!("since: {what}")))).transpose()?;
+    let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+    let report =
+        server.reading(move |_, store| UsageReport::new(query.0.by, |by| usage::sums(store, None, by, from_ms)));
     report.await.map(Json)
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use rondo_protocol::Value;
+use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Start;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -149,6 +151,7 @@ pub struct ListQuery {
     name: Option<String>,
     tag: Option<String>,
     since: Option<String>,
+    q: Option<String>,
     children: bool,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -169,6 +172,8 @@ struct Filter {
     name: Option<String>,
     tag: Option<String>,
     from_ms: u64,
+    /// What the id, the name, a tag, the workflow or the input holds, in small letters.
+    search: Option<String>,
     has_children: bool,
     limit: usize,
     before: Option<ThreadId>,
@@ -176,7 +181,7 @@ struct Filter {
 
 impl Filter {
     fn read(query: ListQuery) -> Result<Self, Problem> {
-        let ListQuery { status, workflow, name, tag, since, children, limit, cursor } = query;
+        let ListQuery { status, workflow, name, tag, since, q, children, limit, cursor } = query;
         let now_ms = SystemEnv::default().now_ms();
         let since = since.map(|text| self::since(&text).map_err(|what| of_key("since", &what))).transpose()?;
         let before = cursor.map(|text| ThreadId::new(&text).map_err(|what| of_key("cursor", &what.to_string())));
@@ -191,7 +196,8 @@ impl Filter {
             return Err(of_key("limit", &format!("a number from 1 to {MAX_PAGE}")));
         }
         let from_ms = since.map_or(0, |since| since.start_ms(now_ms));
-        Ok(Self { status, workflow, name, tag, from_ms, has_children: children, limit, before: before.transpose()? })
+        let (search, before) = (q.map(|text| text.to_lowercase()), before.transpose()?);
+        Ok(Self { status, workflow, name, tag, from_ms, search, has_children: children, limit, before })
     }
 
     /// Whether a row is wanted, as far as it tells itself.
@@ -200,6 +206,29 @@ impl Filter {
             && thread.unix_ms() >= self.from_ms
             && self.name.as_ref().is_none_or(|name| row.label.as_ref() == Some(name))
             && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
+    }
+
+    /// Whether what is searched for stands in a thread.
+    fn finds(&self, store: &dyn Read, view: &ThreadView, row: &Row) -> Result<bool, Failure> {
+        let Some(search) = &self.search else { return Ok(true) };
+        let holds = |text: &str| text.to_lowercase().contains(search);
+        let ThreadLine { thread, name, label, tags, .. } = &view.line;
+        let words = [Some(thread.as_str()), Some(name), label.as_deref()];
+        if words.into_iter().flatten().chain(tags.iter().map(String::as_str)).any(holds) {
+            return Ok(true);
+        }
+        let start: Start = rebuild::object(store, Kind::Start, row.start)?;
+        let mut open = vec![&start.input];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Str(text) if holds(text) => return Ok(true),
+                Value::List(items) => open.extend(items),
+                Value::Object(members) => open.extend(members.values()),
+                Value::Bool(_) | Value::Int(_) | Value::Float(_) if holds(&value.to_text()) => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     fn wants(&self, view: &ThreadView) -> bool {
@@ -236,7 +265,7 @@ fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadLis
             rows_read += 1;
             if filter.wants_row(&thread, &row) {
                 let view = ThreadView::new(server, store, &driven, (&thread, &row), false)?;
-                if filter.wants(&view) {
+                if filter.wants(&view) && filter.finds(store, &view, &row)? {
                     list.threads.push(view);
                 }
             }

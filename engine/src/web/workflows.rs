@@ -127,17 +127,21 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
         model: role.kind.model().map(|model| model.model.clone()),
         statuses: role.output.iter().map(|(status, _)| status.to_string()).collect(),
     });
-    let script = loaded.folder().join(SCRIPT_NAME);
-    let has_script = shipped::text(&script).is_some() || server.here.join(script).is_file();
     Ok(WorkflowDetails {
         view: WorkflowView::new(name, &found, Ok(&loaded)),
         digest: Digest::of(Kind::Workflow, &loaded.checked.workflow)?.0,
         input: input_schema(&loaded.checked.workflow),
         inputs: loaded.checked.workflow.input.iter().map(|(name, _)| name.to_string()).collect(),
         roles: roles.collect(),
-        has_script,
+        has_script: has_script(server, &loaded),
         consent: consent(server, name, &loaded)?,
     })
+}
+
+/// Whether a script beside a workflow can answer for its models.
+pub(super) fn has_script(server: &Inner, loaded: &Loaded) -> bool {
+    let script = loaded.folder().join(SCRIPT_NAME);
+    shipped::text(&script).is_some() || server.here.join(script).is_file()
 }
 
 fn kind(kind: &RoleKind) -> &'static str {

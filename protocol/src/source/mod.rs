@@ -190,6 +190,22 @@ impl Node {
         }
     }
 
+    /// The node at a place within it, given as a JSON pointer (RFC 6901).
+    pub fn at(&self, pointer: &str) -> Option<&Self> {
+        pointer.split('/').skip(1).try_fold(self, |node, part| match &node.kind {
+            Kind::List(items) => items.get(part.parse::<usize>().ok()?),
+            _ => node.get(&part.replace("~1", "/").replace("~0", "~")),
+        })
+    }
+
+    /// What to do if a text was meant where `source`, which was read as YAML, has none.
+    pub fn quoting_hint(&self, source: &str) -> Option<String> {
+        let is_scalar = matches!(self.kind, Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_));
+        let written = source.get(self.span.offset..self.span.offset + self.span.length)?;
+        let hint = || format!("YAML reads {written} as {}: put it in quotes", self.describe());
+        (is_scalar && !written.is_empty()).then(hint)
+    }
+
     fn count(&self) -> usize {
         match &self.kind {
             Kind::List(items) => 1 + items.iter().map(Self::count).sum::<usize>(),

@@ -1,7 +1,7 @@
 // A `rondo serve` of its own, over a folder that lies in the temporary one, and `rondo` run beside it.
 
 import { execFileSync, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -68,6 +68,19 @@ export class Server {
   /** What `rondo ARGUMENTS` prints in the server's folder. */
   rondo(...args) {
     return execFileSync(RONDO, args, { cwd: this.work, env: this.environment, encoding: "utf8", maxBuffer: 1 << 28 });
+  }
+
+  /** Runs a batch offline to its end, an input a line; gives its id. */
+  async batch(workflow, inputs) {
+    const file = join(this.work, "lines.jsonl");
+    writeFileSync(file, inputs.map((input) => `${JSON.stringify(input)}\n`).join(""));
+    try {
+      this.rondo("run", workflow, "--input-file", file, "--offline", "--trust");
+    } catch (error) {
+      // The exit code tells of lines that are not done.
+      if (error.status === null) throw error;
+    }
+    return (await this.api("/batches")).batches[0].batch;
   }
 
   /** Asks the API with the token. */

@@ -294,6 +294,9 @@ fn what_the_reading_verbs_print_is_on_the_page_of_lines() {
     words.push(vec!["backup", "copy"]);
     place.file("all.jsonl", place.run(["export", "--all"]).exits(0).text() + "\n");
     words.push(vec!["import", "all.jsonl", "--store", "other"]);
+    place.file("topics.jsonl", "{\"topic\": \"tides\"}\n");
+    place.run(["run", "review-loop", "--offline", "--input-file", "topics.jsonl", "--store", "another"]).exits(0);
+    words.push(vec!["batches", "--store", "another"]);
     words.extend([vec!["gc", "--dry-run", "--store", "other"], vec!["gc", "--store", "other"]]);
     let mut seen = BTreeSet::new();
     for words in words {

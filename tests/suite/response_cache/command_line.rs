@@ -134,7 +134,7 @@ fn a_script_that_was_edited_is_never_answered_by_the_old_one() {
 #[test]
 fn a_step_or_a_thread_that_is_none_is_said_so() {
     let place = place();
-    assert!(place.run(["cache", "stats"]).exits(2).stderr.contains("no threads"));
+    assert!(place.run(["cache", "stats"]).exits(2).stderr.contains("there is no store"));
     run(&place, &[]);
     for (words, said) in [
         (["cache", "explain", "nothing"], "is no step"),

@@ -25,8 +25,12 @@ fn a_message_fills_the_input_and_the_result_answers_it() {
     let models = server.request("GET", "/v1/models", &[], "").is(200).json();
     let has = |name: &str| models["data"].as_array().unwrap().iter().any(|model| model["id"] == name);
     assert!(has("pair") && has("chosen") && has("review-loop"), "{models}");
+    assert!(has("map-files") && has("pair:offline"), "{models}");
     // It needs two texts.
-    assert!(!has("map-files"), "{models}");
+    let asked = json!({"model": "map-files", "messages": [{"role": "user", "content": "x"}]}).to_string();
+    let lines = ["Content-Type: application/json"];
+    let told = server.request("POST", "/v1/chat/completions", &lines, &asked).is(422).json();
+    assert!(told["error"]["message"].as_str().unwrap().contains("serve"), "{told}");
 
     let said =
         chat(&server, "chosen:offline", &json!([{"role": "user", "content": [{"type": "text", "text": "tides"}]}]));
@@ -48,6 +52,33 @@ fn a_message_fills_the_input_and_the_result_answers_it() {
     assert_eq!(told.iter().map(content).collect::<String>(), "four");
     assert_eq!(ended["choices"][0]["finish_reason"], "stop");
     assert!(usage["usage"]["total_tokens"].is_u64() && usage["choices"] == json!([]));
+}
+
+/// Every error is in the form that chat clients read, also where no handler saw the request.
+#[test]
+fn an_error_is_what_chat_clients_read() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    assert_eq!(server.request("GET", "/v1/models/pair:offline", &[], "").is(200).json()["id"], "pair:offline");
+    let lines = ["Content-Type: application/json"];
+    let unknown = json!({"model": "gpt-none", "messages": [{"role": "user", "content": "x"}]}).to_string();
+    for (method, path, body, status) in [
+        ("GET", "/v1/models/none", "", 404),
+        ("POST", "/v1/chat/completions", unknown.as_str(), 404),
+        ("POST", "/v1/chat/completions", "{", 400),
+        ("GET", "/v1/none", "", 404),
+        ("DELETE", "/v1/models", "", 405),
+    ] {
+        let told = server.request(method, path, &lines, body).is(status).json();
+        assert!(told["error"]["message"].as_str().is_some_and(|said| !said.is_empty()), "{path}: {told}");
+        assert!(told["error"]["code"].as_str().unwrap().starts_with("RN"), "{path}: {told}");
+    }
+    let refused = server.request("DELETE", "/v1/models", &lines, "").is(405);
+    assert!(refused.header("allow").is_some_and(|allowed| allowed.contains("get")));
+    let stranger = format!("GET /v1/models HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address);
+    let refused = server.send(stranger.as_bytes()).is(401);
+    assert_eq!(refused.header("www-authenticate"), Some("bearer"));
+    assert!(refused.json()["error"]["message"].is_string());
 }
 
 /// The text that a chunk of a streamed answer adds.

@@ -40,6 +40,8 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
 
     let thread = server.run(&json!({"workflow": "pair", "input": {"topic": "tides"}, "offline": true}));
     server.wait(&thread, "done");
+    place.file("topics.jsonl", "{\"topic\": \"tides\"}\n");
+    place.run(["run", "pair", "--offline", "--input-file", "topics.jsonl"]).exits(0);
     let waiting = server.run(&json!({"workflow": "ask", "offline": true}));
     server.wait(&waiting, "waiting");
     let mut tried = 0;
@@ -50,8 +52,13 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
                 .replace("{thread}", thread)
                 .replace("{name}", "pair")
                 .replace("{model}", "pair")
+                .replace("{batch}", "last")
                 .replace("{seq}", "1");
-            let query = if address.ends_with("/diff") { format!("?against={waiting}") } else { String::new() };
+            let query = match address.as_str() {
+                "/api/v1/usage" => "?by=day".to_owned(),
+                address if address.ends_with("/diff") => format!("?against={waiting}"),
+                _ => String::new(),
+            };
             let answer = server.request("GET", &format!("{address}{query}"), &[], "").is(200).json();
             is_valid(&document, schema, &answer, &address);
             tried += 1;

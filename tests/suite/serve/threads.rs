@@ -83,10 +83,48 @@ fn reports_are_those_of_the_command_line() {
     assert_eq!(String::from_utf8(graph).unwrap().trim_end(), drawn.trim_end());
     let usage = server.get(&format!("/threads/{thread}/usage")).is(200).json();
     assert_eq!(usage["total"]["steps"], 4);
+    let usage = server.get("/usage?by=workflow&since=1h").is(200).json();
+    let lines = place.run(["usage", "--by", "workflow", "--json"]).exits(0).json();
+    assert_eq!((&usage["usage"][0], &usage["total"]["steps"]), (&lines[0], &lines[0]["steps"]));
+    server.get("/usage?by=weather").is(400);
     let scenario = server.get(&format!("/threads/{thread}/scenario")).is(200);
     place.file("workflows/pair/tests/made.yaml", &scenario.body);
     place.run(["test", "workflows/pair/tests/made.yaml", "--accept"]).exits(0);
     place.run(["test", "workflows/pair/tests/made.yaml"]).exits(0);
+}
+
+#[test]
+fn what_a_fork_would_do_is_told_before_it_is_made() {
+    let place = place();
+    let server = Server::start(&place, &[]);
+    let thread = server.run(&pair());
+    server.wait(&thread, "done");
+    let fork = |body: Value| server.post(&format!("/threads/{thread}/fork"), &body);
+    let plan = fork(json!({"at": 2, "dry_run": true})).is(200).json();
+    let told = place.run(["fork", &thread, "--at", "2", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!(plan, told[0]);
+    let plan = fork(json!({"at": 2, "answer": "no", "dry_run": true})).is(200).json();
+    assert_eq!((&plan["at"], &plan["again"]["steps"]), (&json!(1), &json!(2)), "step 2 is answered otherwise");
+    fork(json!({"at": 99, "dry_run": true})).is(422);
+    assert_eq!(server.get("/threads").is(200).json()["threads"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_batch_is_shown_with_its_lines() {
+    let place = place();
+    place.file("topics.jsonl", "{\"topic\": \"tides\"}\n{\"topics\": \"dunes\"}\n{\"topic\": \"ebb\"}\n");
+    place.run(["run", "pair", "--offline", "--input-file", "topics.jsonl"]).exits(2);
+    let server = Server::start(&place, &[]);
+    let listed = server.get("/batches").is(200).json();
+    assert_eq!(listed["batches"][0], place.run(["batches", "--json"]).exits(0).json()[0]);
+    let batch = listed["batches"][0]["batch"].as_str().unwrap();
+    let view = server.get(&format!("/batches/{batch}?limit=2")).is(200).json();
+    let statuses: Vec<&str> =
+        view["rows"].as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["done", "invalid"]);
+    let rest = server.get(&format!("/batches/{batch}?after=2")).is(200).json();
+    assert_eq!((&rest["rows"][0]["line"], &rest["batch"]), (&json!(3), &view["batch"]));
+    server.get("/batches/nothing").is(404);
 }
 
 #[test]
@@ -187,6 +225,9 @@ fn lists_are_newest_first_in_pages_and_filtered() {
     assert!(end.is_null() || list(&format!("cursor={}", end.as_str().unwrap())).0.is_empty());
     assert_eq!(list("tag=n3").0, [ids[3].clone()]);
     assert_eq!(list("status=done&workflow=pair&since=1h").0.len(), 5);
+    for (text, found) in [("TIDES", 5), ("n3", 1), ("pair", 5), ("ebb", 0)] {
+        assert_eq!(list(&format!("q={text}")).0.len(), found, "{text}");
+    }
     assert_eq!(list("status=failed").0.len(), 0);
     assert_eq!(list("since=2100-01-01").0.len(), 0);
     for query in ["status=odd", "limit=0", "limit=501", "since=soon", "cursor=x", "order=age"] {

@@ -44,7 +44,7 @@ use tokio::time::Instant;
 
 use super::sse;
 use super::{Completion, Deltas, Model};
-use crate::redact::{Redactor, Secret};
+use crate::redact::{Redactor, Secret, bare_key};
 use crate::web;
 use dialect::Dialect;
 use keep_prefix::CacheRequest;
@@ -156,7 +156,7 @@ pub struct OpenAi {
     settings: OpenAiSettings,
     redactor: Redactor,
     dialect: Dialect,
-    /// Whether the server refused the name that its dialect has for the ceiling on output tokens.
+    /// Whether the server takes the other name for the ceiling on output tokens, having refused that of its dialect.
     has_other_ceiling: Arc<AtomicBool>,
 }
 
@@ -187,19 +187,24 @@ impl OpenAi {
         }
         let http = client(&settings, &url).build().map_err(|error| SettingsError::Client(root_cause(&error)))?;
         let secrets = settings.api_key.iter().chain(settings.headers.iter().map(|(_, secret)| secret));
-        let redactor = Redactor::new(secrets.map(|key| (key.name.clone(), key.value.clone())));
+        let both =
+            |key: &Secret| [key.value.as_str(), bare_key(&key.value)].map(|value| (key.name.clone(), value.to_owned()));
+        let redactor = Redactor::new(secrets.flat_map(both));
         let dialect = Dialect::at(&settings.base_url);
         Ok(Self { http, url, headers, settings, redactor, dialect, has_other_ceiling: Arc::default() })
     }
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let mut clock = Clock::new(&self.settings, call.time_left);
+        let mut has_tried_other = false;
         let response = loop {
-            let dialect = self.dialect();
+            let has_other = has_tried_other || self.has_other_ceiling.load(Ordering::Relaxed);
+            let dialect = if has_other { self.dialect.with_other_ceiling() } else { self.dialect };
             let request = self.http.post(self.url.clone()).headers(self.headers.clone());
             let request = request.body(self.body(call, &dialect)?);
             let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&error))?;
             if response.status().is_success() {
+                self.has_other_ceiling.fetch_or(has_tried_other, Ordering::Relaxed);
                 break response;
             }
             let refused = Refusal::read(response, &clock, &self.redactor).await;
@@ -208,10 +213,12 @@ impl OpenAi {
             }
             // Nothing was billed, and only the server knows which name it takes.
             let has_ceiling = call.head.parameters.0.contains_key("max_output_tokens");
-            let is_its_name = matches!(refused.status, 400 | 422) && refused.body.contains(dialect.output_ceiling);
-            if !(has_ceiling && is_its_name) || self.has_other_ceiling.swap(true, Ordering::Relaxed) {
+            let is_its_name = matches!(refused.status, 400 | 422)
+                && refusal::refuses_parameter(&refused.body, dialect.output_ceiling);
+            if !(has_ceiling && is_its_name) || has_other {
                 return Err(self.fault(&refused));
             }
+            has_tried_other = true;
         };
         match ContentType::of(&response, &self.redactor) {
             ContentType::EventStream => self.read_stream(response, &mut clock, call, deltas).await,
@@ -226,12 +233,6 @@ impl OpenAi {
         let OpenAiSettings { name, keep_prefix, keep_for, .. } = &self.settings;
         let keeping = CacheRequest::of(call, dialect, *keep_prefix, *keep_for);
         request::body_keeping(call, &keeping, Receiver { dialect, provider: name })
-    }
-
-    /// How the server is spoken to, with what it was found to refuse.
-    fn dialect(&self) -> Dialect {
-        let has_other_ceiling = self.has_other_ceiling.load(Ordering::Relaxed);
-        if has_other_ceiling { self.dialect.with_other_ceiling() } else { self.dialect }
     }
 
     /// Reads a stream of events until its end or `[DONE]`.
@@ -343,6 +344,10 @@ impl OpenAi {
     fn hint(&self, status: u16) -> Option<String> {
         match (status, &self.settings.api_key) {
             (401 | 403, Some(key)) => Some(format!("check the key in {}", key.name)),
+            (401 | 403, None) if !self.settings.headers.is_empty() => {
+                let names: Vec<&str> = self.settings.headers.iter().map(|(name, _)| name.as_str()).collect();
+                Some(format!("check the headers of the provider: {}", names.join(", ")))
+            }
             (401 | 403, None) => Some(format!("no key is set: {KEY_VARIABLE} or key_env in rondo.toml gives it")),
             (404, _) => Some(format!("check the model and the base URL {}", self.settings.base_url)),
             (300..=399, _) => Some("redirects are not followed: give the address that it leads to".to_owned()),

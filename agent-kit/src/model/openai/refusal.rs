@@ -39,6 +39,22 @@ pub(super) fn slip(body: &str) -> Option<ModelAnswer> {
     Some(ModelAnswer { reply, usage, cost_usd: None })
 }
 
+/// Whether a server refuses a parameter as one that it does not take; not its value.
+pub(super) fn refuses_parameter(body: &str, name: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "unsupported",
+        "not supported",
+        "unknown",
+        "unrecognized",
+        "unexpected",
+        "extra",
+        "not permitted",
+        "not allowed",
+    ];
+    let body = body.to_lowercase();
+    body.contains(name) && WORDS.iter().any(|word| body.contains(word))
+}
+
 /// What an error says, whatever its shape: its message, which may be a text, a list of faults or an object of them (as
 /// `FastAPI` writes), else its code, else all of it.
 fn said(error: &Value) -> String {
@@ -134,6 +150,19 @@ pub(super) fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parameter_is_refused_by_its_name_and_not_for_its_value() {
+        for (body, is_refused) in [
+            ("Unsupported parameter: 'max_tokens' is not supported with this model.", true),
+            (r#"{"detail":[{"type":"extra_forbidden","loc":["body","max_tokens"],"msg":"Extra inputs"}]}"#, true),
+            ("Unrecognized request argument supplied: max_tokens", true),
+            ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", false),
+            ("Unsupported parameter: 'seed'", false),
+        ] {
+            assert_eq!(refuses_parameter(body, "max_tokens"), is_refused, "{body}");
+        }
+    }
 
     #[test]
     fn the_kind_of_a_refusal_is_told_by_status_or_words() {

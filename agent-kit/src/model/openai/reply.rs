@@ -1,6 +1,7 @@
 //! Assembles a reply from the chunks of a stream, or reads it as a whole.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -8,7 +9,7 @@ use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply, Usage};
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -133,8 +134,70 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
     }
 }
 
-/// One of OpenRouter's `reasoning_details`.
-type Detail = serde_json::Map<String, serde_json::Value>;
+/// The maximum members of one of OpenRouter's `reasoning_details`.
+const MAX_MEMBERS: usize = 64;
+
+/// The members of a detail whose pieces are joined.
+const JOINED: [&str; 3] = ["data", "summary", "text"];
+
+/// An object of at most [`MAX_MEMBERS`] members, as they came.
+#[derive(Debug, Default)]
+struct Detail {
+    members: Members,
+    /// The texts that further pieces are joined to.
+    texts: BTreeMap<String, String>,
+}
+
+impl<'de> Deserialize<'de> for Detail {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DetailVisitor)
+    }
+}
+
+struct DetailVisitor;
+
+impl<'de> Visitor<'de> for DetailVisitor {
+    type Value = Detail;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object of at most {MAX_MEMBERS} members")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Detail, A::Error> {
+        let mut detail = Detail::default();
+        while let Some((name, value)) = members.next_entry::<String, Box<RawValue>>()? {
+            if detail.members.len() >= MAX_MEMBERS {
+                return Err(A::Error::custom(format_args!("an object has more than {MAX_MEMBERS} members")));
+            }
+            match text(Some(&value)).filter(|_| JOINED.contains(&name.as_str())) {
+                Some(text) => drop(detail.texts.insert(name, text)),
+                None if value.get() == "null" => {}
+                None => drop(detail.members.insert(name, value)),
+            }
+        }
+        Ok(detail)
+    }
+}
+
+impl Detail {
+    fn member(&self, name: &str) -> Option<&str> {
+        self.members.get(name).map(|value| value.get())
+    }
+
+    /// Adds the next piece: texts are joined, and other members are those of the last piece that has them.
+    fn join(&mut self, piece: Self) {
+        self.members.extend(piece.members);
+        for (name, text) in piece.texts {
+            self.texts.entry(name).or_default().push_str(&text);
+        }
+    }
+
+    fn whole(self) -> Members {
+        let texts = self.texts.into_iter();
+        let texts = texts.filter_map(|(name, text)| Some((name, serde_json::value::to_raw_value(&text).ok()?)));
+        texts.chain(self.members).collect()
+    }
+}
 
 /// A tool call so far, and what the server attached to it.
 #[derive(Debug, Default)]
@@ -263,16 +326,16 @@ impl Assembly {
     fn take_details(&mut self, details: Option<&RawValue>) -> Result<(), Fault> {
         let Some(details) = details.filter(|details| details.get().starts_with('[')) else { return Ok(()) };
         self.count(details.get().len())?;
-        let pieces: Items<serde_json::Value> =
+        let pieces: Items<&RawValue> =
             serde_json::from_str(details.get()).map_err(|error| too_large(error.to_string()))?;
-        for piece in pieces.0 {
-            let serde_json::Value::Object(piece) = piece else { continue };
-            let is_whole = piece.get("type").is_some_and(|kind| kind == "reasoning.encrypted");
-            let is_same = |last: &Detail, key| last.get(key) == piece.get(key);
+        for piece in pieces.0.into_iter().filter(|piece| piece.get().starts_with('{')) {
+            let piece: Detail = serde_json::from_str(piece.get()).map_err(|error| too_large(error.to_string()))?;
+            let is_whole = piece.member("type") == Some("\"reasoning.encrypted\"");
+            let is_same = |last: &Detail, key| last.member(key) == piece.member(key);
             let continues = |last: &&mut Detail| !is_whole && is_same(last, "type") && is_same(last, "index");
             let has_room = self.details.len() < MAX_ITEMS;
             match self.details.last_mut().filter(continues) {
-                Some(last) => join_detail(last, piece),
+                Some(last) => last.join(piece),
                 None if has_room => self.details.push(piece),
                 None => return Err(too_large("the reasoning has too many details".to_owned())),
             }
@@ -359,19 +422,19 @@ impl Assembly {
     ) -> Result<ModelAnswer, Fault> {
         let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or_else(incomplete)) };
         let extra = |extra: Box<RawValue>| Members::from([("extra_content".to_owned(), extra)]);
-        let mut parts = Parts::default();
+        let (mut parts, has_details) = (Parts::default(), !self.details.is_empty());
         // The API has one field for each of these and does not define their order.
         let (thoughts, text) = think::split(&self.text).unwrap_or(("", &self.text));
         for (text, member) in [(self.reasoning.as_str(), self.reasoning_member), (thoughts, None)] {
-            match member.filter(|_| self.details.is_empty()) {
+            match member.filter(|_| !has_details) {
                 _ if text.is_empty() => {}
                 Some(member) => parts.push(Attached::Text(member.to_owned()).part(origin, text.to_owned())),
                 None => parts.push(Part::Reasoning { opaque: None, text: text.to_owned() }),
             }
         }
         let mut attached = self.extra_content.map(extra).unwrap_or_default();
-        if let Some(details) = serde_json::value::to_raw_value(&self.details).ok().filter(|_| !self.details.is_empty())
-        {
+        let details: Vec<Members> = self.details.into_iter().map(Detail::whole).collect();
+        if let Some(details) = serde_json::value::to_raw_value(&details).ok().filter(|_| !details.is_empty()) {
             attached.insert("reasoning_details".to_owned(), details);
         }
         if !attached.is_empty() {
@@ -404,21 +467,6 @@ fn word(json: Option<&RawValue>) -> Option<String> {
 /// A number that may be written as a text.
 fn number(json: Option<&RawValue>) -> Option<u64> {
     json?.get().trim_matches('"').parse().ok()
-}
-
-/// Adds the next piece of a detail: texts are joined, and other members are those of the last piece that has them.
-fn join_detail(last: &mut Detail, piece: Detail) {
-    for (key, value) in piece {
-        match (last.get_mut(&key), value) {
-            (_, serde_json::Value::Null) => {}
-            (Some(serde_json::Value::String(text)), serde_json::Value::String(more))
-                if matches!(key.as_str(), "text" | "summary" | "data") =>
-            {
-                text.push_str(&more);
-            }
-            (_, value) => drop(last.insert(key, value)),
-        }
-    }
 }
 
 /// The text of a call's arguments. The API sends it as a JSON string; some servers send the object itself.

@@ -30,20 +30,29 @@ pub(super) fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Leaves thoughts out of a text while it grows. A closing tag alone is seen only in the whole text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Shown {
-    #[default]
-    Undecided,
+    /// Until now only blanks, of which the first bytes need not be read again, or what a tag may begin with.
+    Undecided {
+        blank: usize,
+    },
     /// Thoughts, until this tag.
     Thoughts(&'static str),
     Answer,
 }
 
+impl Default for Shown {
+    fn default() -> Self {
+        Self::Undecided { blank: 0 }
+    }
+}
+
 impl Shown {
     /// What is new to show of a text that had `before` bytes until now.
     pub(super) fn added<'t>(&mut self, text: &'t str, before: usize) -> &'t str {
-        if matches!(self, Self::Undecided) {
-            let begin = text.trim_start();
+        if let Self::Undecided { blank } = self {
+            let begin = text.get(*blank..).unwrap_or_default().trim_start();
+            *blank = text.len() - begin.len();
             if begin.is_empty() {
                 return "";
             }

@@ -199,7 +199,7 @@ impl Reader<'_> {
 
     fn input(&mut self, inline: Option<(&Key, &Node)>, file: Option<(&Key, &Node)>) {
         let mut given: BTreeMap<String, Value> = BTreeMap::new();
-        let mut spans: BTreeMap<String, Span> = BTreeMap::new();
+        let mut nodes: BTreeMap<String, (Span, &Node)> = BTreeMap::new();
         if let Some((key, node)) = file {
             let place = node.place(key.span);
             let source = self.named(key, node).and_then(|path| self.source(&path, place, MAX_FILE_BYTES));
@@ -214,7 +214,7 @@ impl Reader<'_> {
         }
         if let Some((key, node)) = inline {
             for (name, node) in self.map(key, node) {
-                spans.insert(name.name.clone(), name.span);
+                nodes.insert(name.name.clone(), (name.span, node));
                 given.insert(name.name.clone(), node.to_value());
             }
         }
@@ -230,12 +230,15 @@ impl Reader<'_> {
             }
             Err(faults) => {
                 for fault in faults {
-                    let span = spans.get(&fault.name).copied().unwrap_or(whole);
+                    let found = nodes.get(&fault.name);
+                    let value = found.and_then(|(_, node)| node.at(&fault.pointer)).filter(|_| fault.wants_text);
+                    let hint = value.and_then(|value| value.quoting_hint(self.file.text())).or(fault.hint);
+                    let span = value.map(|value| value.span).or(found.map(|(span, _)| *span)).unwrap_or(whole);
                     let told = self.file.diagnostic(fault.code, span, fault.message);
                     // The original hint is about a command line.
                     self.faults.push(match fault.code {
                         Code::MissingInput => told.with_hint("give it under `input`"),
-                        _ => Diagnostic { hint: fault.hint, ..told },
+                        _ => Diagnostic { hint, ..told },
                     });
                 }
             }

@@ -111,7 +111,9 @@ fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
             "`default` says what stands for it, `if` asks whether it is there; `minItems: 1` forbids an empty list"
         }
         Cause::TooDeep => "take a part of it, or make a text of it by `tojson`",
-        Cause::TooLarge { .. } | Cause::TooMuchWork => "`truncate` it, or give the field a `maxLength` or `maxItems`",
+        Cause::TooLarge { .. } | Cause::TooLargeBy { .. } | Cause::TooMuchWork => {
+            "`truncate` it, or give the field a `maxLength` or `maxItems`"
+        }
         Cause::NotPrintable(_) | Cause::Operand { .. } | Cause::NotOrdered { .. } | Cause::NotACondition(_) => {
             "declare the type of the field more narrowly"
         }

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
+use super::super::named_command::completed;
 use super::super::output::{Output, Style};
 use super::super::result::View;
 use super::super::runner::Update;
@@ -281,7 +282,7 @@ impl<'a> Display<'a> {
         let total = plural(self.lines.into(), "line");
         tell(&format!("{total} in {}: {}\n{}", words_of(self.since.elapsed()), words.join(", "), self.tally.table()));
         if unbegun > 0 || self.tally.stopped > 0 {
-            tell(&format!("`rondo resume --batch {}` goes on with what has not ended\n", self.id));
+            tell(&completed(&format!("`rondo resume --batch {}` goes on with what has not ended\n", self.id)));
         }
         exit
     }

@@ -28,7 +28,7 @@ use super::resume::{ContinueArgs, Equipment, equip};
 use super::run::configured;
 use super::runner::{Session, spawn, with_session};
 use super::store_access::OwnStore;
-use super::stored_batch::{Batch, Line, Options, VERSION};
+use super::stored_batch::{Batch, Line, Options, VERSION, find_batch};
 use crate::host::continuing::Begun;
 use crate::host::run_config::RunSpec;
 use crate::store::Read;
@@ -94,8 +94,7 @@ pub fn start(
 pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
     not_raw(&args.view())?;
     let find = |store: &dyn Read| {
-        let id = find(store, word)?;
-        let batch = Batch::read(store, &id)?.ok_or_else(|| unknown(word))?;
+        let (id, batch) = find_batch(store, word)?;
         let begun = Begun {
             workflow: batch.workflow.clone(),
             policy: batch.policy.clone(),
@@ -267,29 +266,4 @@ async fn go(
     shown?;
     let exit = display.finish();
     Ok(signals.exit().unwrap_or(exit))
-}
-
-/// Finds a batch by its id, by a prefix of its id, or by the word `last`.
-fn find(store: &dyn Read, word: &str) -> Result<BatchId, Failure> {
-    let mut all = store.batches(None, usize::MAX)?;
-    if word == "last" {
-        return all.pop().ok_or_else(|| unknown(word));
-    }
-    let start = word.to_lowercase();
-    all.retain(|id| !start.is_empty() && id.as_str().starts_with(&start));
-    match all.as_slice() {
-        [] => Err(unknown(word)),
-        [id] => Ok(id.clone()),
-        several => {
-            let listed: Vec<&str> = several.iter().rev().take(10).map(BatchId::as_str).collect();
-            let message = format!("{} batches begin with {start:?}", several.len());
-            Err(Failure::new(Code::BatchUnknown, message).with_hint(listed.join("\n")))
-        }
-    }
-}
-
-fn unknown(word: &str) -> Failure {
-    let shown: String = word.chars().take(40).collect();
-    Failure::new(Code::BatchUnknown, format!("the store has no batch {shown:?}"))
-        .with_hint("a batch prints its id when it starts; `last` is the youngest")
 }

@@ -57,6 +57,14 @@ impl DiffText {
             let of = |side: &WorkflowLine<'_>| format!("{} {}", side.name, side.workflow);
             self.change(&mut text, "workflow", &of(a), &of(b));
         }
+        for place in &line.definition {
+            let of = |value: Option<&serde_json::Value>| match value {
+                Some(serde_json::Value::String(text)) => text.clone(),
+                Some(value) => value.to_string(),
+                None => String::new(),
+            };
+            self.change(&mut text, &one_line(&place.path), &of(place.a.as_ref()), &of(place.b.as_ref()));
+        }
         for input in &line.inputs {
             let of = |value: Option<&Value>| value.map(shown_value).unwrap_or_default().into_owned();
             self.change(&mut text, &format!("input {} =", one_line(input.name)), &of(input.a), &of(input.b));

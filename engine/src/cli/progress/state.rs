@@ -11,6 +11,7 @@ use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use super::super::named_command::completed;
 use super::super::show::{by, seconds};
 use super::line::{Line, Tone};
 use crate::local::WARNING;
@@ -310,6 +311,7 @@ impl RunState {
             What::Said { text, .. } => Some(Line::of(format!("     {text}"))),
             What::ThreadWaiting { visit, .. } => {
                 let told = format!(" waits for a person: `rondo answer {}`", event.thread);
+                let told = completed(&told).into_owned();
                 Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
             }
             What::EdgeTaken { visit, to, .. } => {
@@ -325,7 +327,7 @@ impl RunState {
             What::Error { code, message, hint, .. } => {
                 let mut line = format!(": {code}: {message}");
                 if let Some(hint) = hint {
-                    let _ = write!(line, "\n  {hint}");
+                    let _ = write!(line, "\n  {}", completed(hint));
                 }
                 Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, line))
             }

@@ -48,7 +48,7 @@ pub fn make(
     here: &Path,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let (view, thread, row) = find_thread_in(store.view()?, word)?;
+    let (view, thread, row) = find_thread_in(store.existing()?, word)?;
     let store = view.store.as_ref();
     let beginning = rebuild::beginning(store, &row)?;
     let origin = origin(&thread, &row)?;

@@ -84,7 +84,7 @@ fn summed(store: &Arc<MemoryStore>, by: Option<By>) -> Vec<Value> {
 }
 
 fn summed_since(store: &Arc<MemoryStore>, by: Option<By>, from_ms: u64) -> Vec<Value> {
-    let groups = sums(&**store, by, from_ms).unwrap();
+    let groups = sums(&**store, None, by, from_ms).unwrap();
     let line = |(key, sums): (&Option<String>, &Sums)| UsageLine::new(by, key.clone(), sums);
     groups.iter().map(|group| Value::from_serialize(&line(group)).unwrap()).collect()
 }
@@ -105,7 +105,7 @@ async fn a_sum_has_what_is_known_and_counts_what_is_not() {
     let lines = summed(&store, None);
     let expected = r#"{"by":null,"cache_write_tokens":0,"cached_share":0.3,"cached_tokens":60,"cost_usd":0.5,"event":"usage","key":null,"model_calls":4,"output_tokens":10,"prompt_tokens":200,"saved":{"cached_tokens":0,"calls":0,"cost_usd":0,"output_tokens":0,"prompt_tokens":0,"unpriced_calls":0},"steps":3,"threads":1,"tool_calls":3,"uncounted_calls":2,"unpriced_calls":3}"#;
     assert_eq!(lines.iter().map(canonical_text).collect::<Vec<_>>(), [expected]);
-    let shown = table::text(None, &sums(&*store, None, 0).unwrap());
+    let shown = table::text(None, &sums(&*store, None, None, 0).unwrap());
     assert!(shown.contains("≥ $0.5000") && shown.contains("3 of 4 model calls have no known price"), "{shown}");
 }
 
@@ -220,7 +220,7 @@ async fn what_hooks_saved_is_a_sum_of_its_own() {
     let free = Note { answered_by, hooks, ..note(Some(Usage::default()), Some(0.0)) };
     thread.add("writer", free).await;
     thread.add("writer", note(Some(counted(10, 5, 1)), Some(0.125))).await;
-    let groups = sums(&*store, Some(By::Workflow), 0).unwrap();
+    let groups = sums(&*store, None, Some(By::Workflow), 0).unwrap();
     insta::assert_snapshot!(table::text(Some("workflow"), &groups));
     let saved =
         r#"{"cached_tokens":30,"calls":2,"cost_usd":0.25,"output_tokens":9,"prompt_tokens":90,"unpriced_calls":0}"#;
@@ -229,6 +229,6 @@ async fn what_hooks_saved_is_a_sum_of_its_own() {
     let answered = vec![answer(CallKind::Model, None, None)];
     let hooks = vec![HookNote { node: "response_cache".to_owned(), answered, metrics: Value::Null }];
     thread.add("writer", Note { hooks, ..note(Some(Usage::default()), Some(0.0)) }).await;
-    let shown = table::text(None, &sums(&*store, None, 0).unwrap());
+    let shown = table::text(None, &sums(&*store, None, None, 0).unwrap());
     assert!(shown.contains("≥ $0.2500"), "{shown}");
 }

@@ -13,9 +13,9 @@ use super::{Repair, readable};
 
 impl Repair<'_, '_> {
     /// The row: steps name the start, which names the workflow, and the step where a fork left its base. The policy is
-    /// that of another thread of the workflow, or one that fits it. Lost are the label, the tags, raised limits and the
-    /// parent. `None` if no step can be read, or something that a row names is not there.
-    pub(super) fn row_of_steps(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
+    /// that of another thread of the workflow, or one that fits it. Lost are the label, the tags, raised limits, the
+    /// parent and where its answers came from. `None` if no step can be read, or something that a row names is not there.
+    pub(super) fn row_of_steps(&mut self, thread: &ThreadId) -> Result<Option<Row>, Error> {
         let (mut first, mut last, mut head) = (None, None, None);
         let read = self.from.range(Family::Steps, keys::steps(thread, 0), &mut |key, value| {
             let Some((seq, step)) = keys::seq(key).zip(codec::read_step(value).ok()) else {
@@ -51,11 +51,11 @@ impl Repair<'_, '_> {
         let Some(definition) = readable(self.from.object(Kind::Workflow, workflow))?.flatten() else { return Ok(None) };
         let Some(policy) = self.policy_of(workflow, &definition)? else { return Ok(None) };
         let head = match (head, &base) {
-            (None, Some(base)) => readable(self.from.row(&base.thread))?.flatten().and_then(|row| row.head),
+            (None, Some(base)) => readable(self.from.trunk_head(&base.thread, base.seq))?.flatten(),
             (head, _) => head,
         };
         let (parent, label, tags, raised, checkpoint) = (None, None, Vec::new(), Vec::new(), Vec::new());
-        let (status, version, origin) = (Status::Stopped, seq, (self.opaque.rebuilt)(thread, &definition));
+        let (status, version, origin) = (Status::Stopped, seq, (self.opaque.rebuilt)(thread, &definition, head));
         Ok(Some(Row {
             version,
             status,
@@ -91,7 +91,17 @@ impl Repair<'_, '_> {
         Ok(found)
     }
 
-    fn policy_of(&self, workflow: Digest, definition: &[u8]) -> Result<Option<Digest>, Error> {
+    /// Looked for once for each workflow.
+    fn policy_of(&mut self, workflow: Digest, definition: &[u8]) -> Result<Option<Digest>, Error> {
+        if let Some(known) = self.policies.get(&workflow) {
+            return Ok(*known);
+        }
+        let found = self.find_policy(workflow, definition)?;
+        self.policies.insert(workflow, found);
+        Ok(found)
+    }
+
+    fn find_policy(&self, workflow: Digest, definition: &[u8]) -> Result<Option<Digest>, Error> {
         let (mut used, mut fits) = (None, None);
         let read = self.from.range(Family::Threads, keys::rows(None), &mut |_, value| {
             used = codec::read_row(value).ok().filter(|row| row.workflow == workflow).map(|row| row.policy).or(used);

@@ -12,7 +12,7 @@ use super::*;
 fn repaired(folder: &Path, to: &Path, steps: &BTreeSet<(ThreadId, u64)>) -> (Repaired, Vec<Loss>) {
     let opaque = Opaque {
         stopped: &|row, _| row.origin.clone(),
-        rebuilt: &|_, _| Vec::new(),
+        rebuilt: &|_, _, _| Vec::new(),
         fits: &|_, _| false,
         batch_lines: &|_| None,
     };
@@ -95,7 +95,7 @@ async fn a_batch_is_kept_if_it_has_as_many_lines_as_it_says() {
     for (says, is_kept) in [(3, true), (4, false)] {
         let opaque = Opaque {
             stopped: &|row, _| row.origin.clone(),
-            rebuilt: &|_, _| Vec::new(),
+            rebuilt: &|_, _, _| Vec::new(),
             fits: &|_, _| false,
             batch_lines: &|_| Some(says),
         };

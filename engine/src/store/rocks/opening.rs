@@ -282,7 +282,10 @@ fn cut_manifest(manifest: Option<&(u64, PathBuf)>, promised: Position) -> Result
 pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
     let what = error.to_string();
     let name = file_named(&what);
-    let is_missing = name.is_some_and(|name| !database.join(name).exists());
+    // A file that could not be written is removed by RocksDB, and one in a folder that cannot be read is not seen.
+    let is_of_another_kind = error.kind() == ErrorKind::IOError && !what.contains("No such file");
+    let is_gone = |name: &str| matches!(database.join(name).try_exists(), Ok(false));
+    let is_missing = !is_of_another_kind && name.is_some_and(is_gone);
     let damage = || match name {
         Some(name) if is_missing => Damage::new(format!("{name} is missing")).in_file(format!("db/{name}")).into(),
         Some(name) => Damage::new(in_words(name, &what)).in_file(format!("db/{name}")).into(),
@@ -293,7 +296,7 @@ pub(super) fn fault(database: &Path, error: &rocksdb::Error) -> Error {
         // Any other system error may be transient.
         ErrorKind::IOError if !is_missing => io(),
         // The folder is made by the wrapper of RocksDB, whose errors have no kind.
-        ErrorKind::Unknown if !database.is_dir() => io(),
+        ErrorKind::Unknown => io(),
         ErrorKind::InvalidArgument => match DB::list_cf(&settings(), database) {
             Ok(found) if found.iter().any(|name| !is_family(name)) => {
                 Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }

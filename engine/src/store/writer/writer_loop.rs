@@ -237,6 +237,9 @@ impl<T: WriteTables> WriterLoop<T> {
         batch.changes.append(&mut changes);
         for (thread, version) in threads {
             self.known.remove(thread);
+            if let Some(dependents) = &mut self.dependents {
+                dependents.remove(thread);
+            }
             batch.chain(&[&keys::row(thread)[..], &version.to_be_bytes()].concat());
         }
         Ok(())
@@ -244,13 +247,13 @@ impl<T: WriteTables> WriterLoop<T> {
 
     /// Refuses to delete what a thread that stays needs.
     fn refuse_needed(&mut self, deleted: &BTreeSet<&ThreadId>) -> Result<(), Error> {
-        let mut dependents = match self.dependents.take() {
+        let dependents = match self.dependents.take() {
             Some(dependents) => dependents,
             None => self.read_dependents()?,
         };
         for thread in deleted {
-            for dependent in dependents.remove(*thread).unwrap_or_default() {
-                if !deleted.contains(&dependent) && self.end(&dependent)?.0 != 0 {
+            for dependent in dependents.get(*thread).into_iter().flatten() {
+                if !deleted.contains(dependent) && self.end(dependent)?.0 != 0 {
                     return Err(Error::Conflict { thread: (*thread).clone() });
                 }
             }

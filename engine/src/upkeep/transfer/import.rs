@@ -1,5 +1,6 @@
 //! Reads threads from lines, and takes them into a store.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, Read as _};
 
 use rondo_protocol::diagnostic::Code;
@@ -163,8 +164,8 @@ struct Reader {
 struct OpenBatch {
     id: BatchId,
     batch: batch::Batch,
-    found: u32,
-    last: Option<u32>,
+    /// The numbers of its lines so far.
+    found: BTreeSet<u32>,
 }
 
 impl Reader {
@@ -287,7 +288,7 @@ impl Reader {
         };
         self.sum.batches += 1;
         let added = self.staging.batch(&id, value.get().as_bytes());
-        self.batch = Some(OpenBatch { id, batch, found: 0, last: None });
+        self.batch = Some(OpenBatch { id, batch, found: BTreeSet::new() });
         self.added(added)
     }
 
@@ -295,17 +296,16 @@ impl Reader {
         if let Err(error) = canonical::from_slice::<batch::Line>(value.get().as_bytes()) {
             return self.fault(format!("the line of the batch cannot be read: {error}"));
         }
-        let Some(batch) = self.batch.as_mut().filter(|batch| batch.last < Some(line)) else {
+        let Some(batch) = self.batch.as_mut().filter(|batch| batch.found.last() < Some(&line)) else {
             return self.fault(format!("line {line} is not the next one of a batch"));
         };
-        batch.last = Some(line);
-        batch.found = batch.found.saturating_add(1);
+        batch.found.insert(line);
         let added = self.staging.batch_line(&batch.id, line, value.get().as_bytes());
         self.added(added)
     }
 
     fn end_batch(&mut self) -> Result<(), Failure> {
-        let lacking = self.batch.take().and_then(|OpenBatch { id, batch, found, .. }| batch.lacks(&id, found));
+        let lacking = self.batch.take().and_then(|OpenBatch { id, batch, found, .. }| batch.lacks(&id, &found));
         lacking.map_or(Ok(()), |what| self.fault(what))
     }
 }

@@ -24,7 +24,7 @@ use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
 
 /// What a sum is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     Workflow,
@@ -41,12 +41,26 @@ pub fn none(by: Option<By>) -> Groups {
     Tally::new(by).groups()
 }
 
-/// The sums over all steps of a store that ended at `from_ms` or later.
-pub fn sums(store: &dyn Read, by: Option<By>, from_ms: u64) -> Result<Groups, Error> {
+/// The sums over all steps that ended at `from_ms` or later: those of a store, or of some of its threads and their
+/// children.
+pub fn sums(
+    store: &dyn Read,
+    mut of: Option<BTreeSet<ThreadId>>,
+    by: Option<By>,
+    from_ms: u64,
+) -> Result<Groups, Error> {
     let mut tally = Tally::new(by);
     let mut child_roles = ChildRoles { store, known: None };
     for row in rows_after(store, None) {
         let (thread, row) = row?;
+        if let Some(of) = &mut of {
+            // A child is younger than its parent.
+            let is_below = row.parent.as_ref().is_some_and(|parent| of.contains(&parent.thread));
+            if !of.contains(&thread) && !is_below {
+                continue;
+            }
+            of.insert(thread.clone());
+        }
         add_thread(&mut tally, &mut child_roles, (&thread, &row), from_ms)?;
     }
     Ok(tally.groups())

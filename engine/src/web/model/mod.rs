@@ -23,9 +23,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::Server;
 use super::body::{Json, typed};
 use super::problem::Problem;
+use super::workflows::has_script;
+use super::{Inner, Server};
 use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::graph::Graph;
@@ -78,9 +79,10 @@ pub async fn errors(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| is_of_model) else { return response };
     let mut told = ModelError(problem).into_response();
-    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER] {
-        if let Some(value) = response.headers_mut().remove(&name) {
-            told.headers_mut().insert(name, value);
+    // Such as how to get in, and what else could be asked.
+    for (name, value) in response.headers() {
+        if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
+            told.headers_mut().insert(name, value.clone());
         }
     }
     told
@@ -125,34 +127,30 @@ pub struct ModelList {
     data: Vec<ModelView>,
 }
 
-/// `GET /v1/models`: the workflows that take a message.
+/// `GET /v1/models`: the workflows that can be run, and those with a script also as `NAME:offline`.
 pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, ModelError> {
-    let data = server.reading(|server, _| {
-        let mut models = Vec::new();
-        for found in workflow::all(&server.here) {
-            let Ok(loaded) = workflow::read(found.file) else { continue };
-            let checked = loaded.checked;
-            if message::input_name(&checked.workflow, &checked.policy).is_ok() {
-                models.push(ModelView { id: found.name, object: "model", created: 0, owned_by: "rondo" });
-            }
-        }
-        Ok(models)
-    });
+    let data = server.reading(|server, _| Ok(all(server)));
     Ok(Json(ModelList { object: "list", data: data.await? }))
 }
 
-/// `GET /v1/models/{model}`: a workflow, with or without `:offline`.
-pub async fn model(State(server): State<Server>, Path(model): Path<String>) -> Result<Json<ModelView>, ModelError> {
-    let id = model.clone();
-    let is_known = server.reading(move |server, _| {
-        let name = model.strip_suffix(OFFLINE).unwrap_or(&model);
-        Ok(workflow::all(&server.here).into_iter().any(|found| found.name == name))
-    });
-    if !is_known.await? {
-        let what = format!("there is no workflow {:?}", one_line(&id));
-        return Err(Problem::new(StatusCode::NOT_FOUND, Code::WorkflowNotFound, what).into());
+fn all(server: &Inner) -> Vec<ModelView> {
+    let mut models = Vec::new();
+    for found in workflow::all(&server.here) {
+        let Ok(loaded) = workflow::read(found.file) else { continue };
+        let offline = has_script(server, &loaded).then(|| format!("{}{OFFLINE}", found.name));
+        let names = std::iter::once(found.name).chain(offline);
+        models.extend(names.map(|id| ModelView { id, object: "model", created: 0, owned_by: "rondo" }));
     }
-    Ok(Json(ModelView { id, object: "model", created: 0, owned_by: "rondo" }))
+    models
+}
+
+/// `GET /v1/models/{model}`: one of them.
+pub async fn model(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<ModelView>, ModelError> {
+    let found = server.reading(move |server, _| {
+        let what = || format!("there is no workflow {:?}", one_line(&id));
+        all(server).into_iter().find(|model| model.id == id).ok_or_else(|| Failure::new(Code::WorkflowNotFound, what()))
+    });
+    Ok(Json(found.await?))
 }
 
 /// Tokens of all calls of a thread and of its children.

@@ -575,6 +575,36 @@ result: { all: \"{{ steps.editor.output.summary }}\", some: \"{{ steps.editor.ou
 }
 
 #[test]
+fn the_status_of_a_step_narrows_its_fields() {
+    let comments = |of: &str| format!("{{{{ {of}.output.comments | length }}}}");
+    let (latest, each) = (comments("steps.editor"), comments("v"));
+    let all = |inner: &str| format!("{{% for v in steps.editor.all %}}{inner}{{% endfor %}}");
+    for (result, expected) in [
+        (latest.clone(), "RN0413"),
+        (format!("{{% if steps.editor.status == 'revise' %}}{latest}{{% endif %}}"), ""),
+        (format!("{{% if 'revise' == steps.editor.status %}}{latest}{{% endif %}}"), ""),
+        (format!("{{% if steps.editor.status in ['revise'] %}}{latest}{{% endif %}}"), ""),
+        (format!("{{% if not steps.editor.status != 'revise' %}}{latest}{{% endif %}}"), ""),
+        (format!("{{% if steps.editor.status == 'approved' %}}{latest}{{% endif %}}"), "RN0411"),
+        (format!("{{% if steps.editor.status == 'revise' %}}x{{% else %}}{latest}{{% endif %}}"), "RN0413"),
+        ("{{ steps.editor.output.comments | length if steps.editor.status == 'revise' else 0 }}".to_owned(), ""),
+        (all(&each), "RN0413"),
+        (all(&format!("{{% if v.status == 'revise' and v.visit > 1 %}}{each}{{% endif %}}")), ""),
+        (all("{{ v.output.comments | default([]) | length }}"), ""),
+        (all("{{ v.output.commets | default([]) | length }}"), "RN0411"),
+        (all(&format!("{{% if v.status == 'revise' %}}{}{{% endif %}}", all(&each))), "RN0413"),
+        (all(&each).replace(".all", ".all | selectattr('status', '==', 'revise')"), ""),
+        (all(&each).replace(".all", ".all | selectattr('status', '==', 'approved')"), "RN0411"),
+    ] {
+        let text = graph(&format!(
+            "  start: {{ to: editor, prompt: x }}\n  editor:\n    revise: {{ to: end }}\n    approved: {{ to: writer, prompt: x }}\n  \
+             writer: {{ drafted: {{ to: end }} }}\nresult: {{ some: \"{result}\" }}\n"
+        ));
+        case(&mut String::new(), &result, expected, &text);
+    }
+}
+
+#[test]
 fn an_edge_that_is_used_up_has_been_taken() {
     let text = graph(
         "  start: { to: editor, prompt: x }

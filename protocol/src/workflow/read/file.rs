@@ -40,12 +40,34 @@ pub enum FileError {
     /// It is longer than the limit.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    /// It is not UTF-8.
-    #[error("it is not UTF-8")]
-    NotText,
+    /// It is not UTF-8 from this byte on, in this line, counted from 1.
+    #[error(
+        "line {line} holds the byte 0x{byte:02x}, which is not UTF-8; `iconv -f {}` converts the file",
+        if matches!(byte, 0xfe | 0xff) { "UTF-16" } else { "WINDOWS-1252" }
+    )]
+    NotText {
+        /// The line.
+        line: usize,
+        /// The byte.
+        byte: u8,
+    },
     /// The operating system refused access.
     #[error("{0}")]
     Refused(String),
+}
+
+impl FileError {
+    /// The text of a file, or what is not UTF-8 in it.
+    ///
+    /// # Errors
+    /// [`FileError::NotText`].
+    pub fn text_of(bytes: Vec<u8>) -> Result<String, Self> {
+        String::from_utf8(bytes).map_err(|error| {
+            let (valid, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+            let line = valid.split(|byte| *byte == b'\n').count();
+            Self::NotText { line, byte: rest.first().copied().unwrap_or_default() }
+        })
+    }
 }
 
 /// Files held in memory, by path.

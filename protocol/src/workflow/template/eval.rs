@@ -307,7 +307,10 @@ fn unpack(item: &Value, names: usize) -> Result<[Option<Named<'_>>; 2], Cause> {
 
 fn print(expr: &Expr, view: &View<'_>, out: &mut Output) -> Result<(), Cause> {
     match printed(view)? {
-        Some(text) => out.push(&text),
+        Some(text) => out.push(&text).map_err(|_| {
+            let max_bytes = out.max_bytes;
+            Cause::TooLargeBy { of: described(expr), bytes: text.len(), max_bytes }
+        }),
         None => Err(Cause::NonePrinted(described(expr))),
     }
 }

@@ -114,6 +114,16 @@ pub enum Cause {
         /// The limit.
         max_bytes: usize,
     },
+    /// A value makes the output too large.
+    #[error("with `{of}`, which has {bytes} bytes, it comes to more than {max_bytes} bytes")]
+    TooLargeBy {
+        /// The value, as written.
+        of: String,
+        /// Its size as printed.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
     /// A value is nested too deeply to enter a thread.
     #[error("{}", canonical::Error::ValueTooDeep)]
     TooDeep,

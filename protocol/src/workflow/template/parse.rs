@@ -117,16 +117,20 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<Block
 /// white space; `trim_blocks` of Jinja would join a line that ends in a tag with the next one.
 fn lines_of_tags(source: &str, syntax: SyntaxConfig) -> Vec<Range<usize>> {
     let mut left_out = Vec::new();
-    let (mut blanks, mut has_tag, mut has_more, mut is_behind_text) = (Vec::new(), false, false, false);
+    let (mut blanks, mut has_tag, mut has_more, mut end_before) = (Vec::new(), false, false, 0);
+    // Comments are no tokens.
+    let has_comment = |gap: Range<usize>| source.get(gap).is_some_and(|gap| gap.contains("{#"));
     for (token, span) in machinery::tokenize(source, false, syntax).flatten() {
+        let range = within(source, range_of(span));
+        let before = std::mem::replace(&mut end_before, range.end)..range.start;
         let Token::TemplateData(text) = token else {
-            is_behind_text = false;
-            has_tag |= matches!(token, Token::BlockStart);
-            has_more |= matches!(token, Token::VariableStart);
+            let is_tag = matches!(token, Token::BlockStart);
+            let is_print = matches!(token, Token::VariableStart);
+            has_tag |= is_tag || is_print && has_comment(before);
+            has_more |= is_print;
             continue;
         };
-        // Between two texts stands a comment.
-        has_tag |= std::mem::replace(&mut is_behind_text, true);
+        has_tag |= has_comment(before);
         let mut at = offset_of(source, text, span);
         for piece in text.split_inclusive('\n') {
             let end = at + piece.len();
@@ -142,7 +146,7 @@ fn lines_of_tags(source: &str, syntax: SyntaxConfig) -> Vec<Range<usize>> {
             at = end;
         }
     }
-    if has_tag && !has_more {
+    if (has_tag || has_comment(end_before..source.len())) && !has_more {
         left_out.append(&mut blanks);
     }
     left_out

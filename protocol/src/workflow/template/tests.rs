@@ -80,6 +80,18 @@ fn statements_print_choose_and_repeat() {
         ("{{ steps.editor.output.comments | join(', ') | upper | default('none yet') }}", "none yet"),
         ("{{ output.note | default(output.title) }}", "A Title"),
         ("  {% if true %}\n  x\n  {% endif %}\ny", "  x\ny"),
+        // Only a line that holds nothing but tags vanishes.
+        ("a: {% if true %}one{% endif %}\nb", "a: one\nb"),
+        (
+            "{% for c in output.comments %}\n- {{ c }}{% if c == 'clearer' %}!{% endif %}\n{% endfor %}\nx",
+            "- Shorter\n- clearer!\n- Shorter\nx",
+        ),
+        ("  {# a note #} {% if true %}\r\nx\n{% endif %}", "x\n"),
+        ("  {% if true %}x{% endif %}\n\ny", "  x\n\ny"),
+        ("x\n{% if true %} {{ 1 }} {% endif %}\n", "x\n 1 \n"),
+        ("{# a note #}\n{{ 1 }}", "1"),
+        ("x\n  {# a note #}", "x\n"),
+        ("{% if true -%}\n  x\n{% endif %}{# a note #}\ny {# here #}\n", "x\ny "),
         ("a {#- gone -#} b{% raw %}{{ x }}{% endraw %}", "ab{{ x }}"),
         ("{{ \"{{\" }}", "{{"),
     ] {
@@ -381,7 +393,7 @@ fn work_and_output_have_ceilings() {
     );
     assert_eq!(
         cause("{% for a in input.list %}{% for b in input.list %}{{ input.text }}{% endfor %}{% endfor %}"),
-        Cause::TooLarge { max_bytes: MAX_RENDER_BYTES }
+        Cause::TooLargeBy { of: "input.text".to_owned(), bytes: 1000, max_bytes: MAX_RENDER_BYTES }
     );
     assert_eq!(
         cause(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Field, Validator};
+use super::{Field, Validator, Violation};
 use crate::canonical::{self, MAX_VALUE_DEPTH, Value};
 use crate::diagnostic::{Code, nearest};
 use crate::source::excerpt;
@@ -20,11 +20,15 @@ pub struct InputFault {
     pub message: String,
     /// A remedy.
     pub hint: Option<String>,
+    /// Where in the value, as a JSON pointer (RFC 6901); empty for the whole.
+    pub pointer: String,
+    /// Whether a text was wanted there.
+    pub wants_text: bool,
 }
 
 impl InputFault {
     fn new(code: Code, name: &str, message: String) -> Self {
-        Self { code, name: name.to_owned(), message, hint: None }
+        Self { code, name: name.to_owned(), message, hint: None, pointer: String::new(), wants_text: false }
     }
 
     fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -55,9 +59,8 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
             }
             None if field.optional => {}
             None => {
-                let fault =
-                    InputFault::new(Code::MissingInput, name.as_str(), format!("the input `{name}` is missing"));
-                faults.push(fault.with_hint(format!("give it with `-i {name}=...`")));
+                let what = format!("the input `{name}` is missing");
+                faults.push(InputFault::new(Code::MissingInput, name.as_str(), what));
             }
         }
     }
@@ -113,12 +116,15 @@ fn unknown(workflow: &Workflow, name: &str) -> InputFault {
 }
 
 fn violation(name: &str, field: &Field, value: &Value) -> Option<InputFault> {
-    let words = match Validator::of_schema(&field.schema) {
-        Ok(validator) => validator.violations(value).iter().map(ToString::to_string).collect::<Vec<_>>(),
+    let violations = match Validator::of_schema(&field.schema) {
+        Ok(validator) => validator.violations(value),
         // A checked workflow has no such schema; a manually built one may.
-        Err(error) => vec![error.to_string()],
+        Err(error) => vec![Violation { pointer: String::new(), message: error.to_string() }],
     };
-    (!words.is_empty()).then(|| {
-        InputFault::new(Code::InvalidInput, name, format!("the input `{name}` does not fit: {}", words.join("; ")))
+    let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    violations.into_iter().next().map(|Violation { pointer, message }| {
+        let what = format!("the input `{name}` does not fit: {}", words.join("; "));
+        let wants_text = message.ends_with("\"string\"");
+        InputFault { pointer, wants_text, ..InputFault::new(Code::InvalidInput, name, what) }
     })
 }

@@ -5,7 +5,7 @@ import { get, ofThread } from "./api";
 import { count, many, short, shown, usd, who } from "./format";
 import { useLoaded } from "./hooks";
 import { linesOf, type Line } from "./textdiff";
-import type { Diff, DiffSide, Thread } from "./types";
+import type { Diff, DiffSide, Json, Thread } from "./types";
 import { Badge, Empty, Link, ProblemBox, Reading } from "./ui";
 
 export function Compare({ a, b }: { a: string; b: string }) {
@@ -39,19 +39,8 @@ function Differences({ diff: { diff, steps, totals } }: { diff: Diff }) {
         )}
         {isOther && " They follow different definitions."}
       </p>
-      {diff.inputs.length > 0 && (
-        <section>
-          <h2>Inputs that differ</h2>
-          {diff.inputs.map((input) => (
-            <Pair
-              key={input.name}
-              name={input.name}
-              a={input.a === null ? null : shown(input.a)}
-              b={input.b === null ? null : shown(input.b)}
-            />
-          ))}
-        </section>
-      )}
+      <Values title="Definitions that differ" values={diff.definition.map(({ path, a, b }) => ({ name: path, a, b }))} />
+      <Values title="Inputs that differ" values={diff.inputs} />
       {steps.length === 0 && <Empty title="No step differs." />}
       {steps.length > 0 && (
         <section>
@@ -62,6 +51,19 @@ function Differences({ diff: { diff, steps, totals } }: { diff: Diff }) {
         </section>
       )}
     </>
+  );
+}
+
+function Values({ title, values }: { title: string; values: Diff["diff"]["inputs"] }) {
+  if (values.length === 0) return null;
+  const text = (value: Json) => (value === null ? null : shown(value));
+  return (
+    <section>
+      <h2>{title}</h2>
+      {values.map(({ name, a, b }) => (
+        <Pair key={name} name={name} a={text(a)} b={text(b)} />
+      ))}
+    </section>
   );
 }
 

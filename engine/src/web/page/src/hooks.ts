@@ -44,6 +44,30 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, key: str
   return { value: isCurrent ? state.value : null, problem: isCurrent ? state.problem : null, reload: () => setTurn((old) => old + 1) };
 }
 
+/** Loads again `afterMs` after each time, while somebody looks and the value is one that changes by itself. */
+export function useAgain<T>({ value, reload }: Loaded<T>, isMoving: (value: T) => boolean, afterMs: number) {
+  useEffect(() => {
+    if (value === null || !isMoving(value)) return;
+    // Once: what takes long to load is not asked for twice.
+    const timer = setInterval(() => {
+      if (document.hidden) return;
+      clearInterval(timer);
+      reload();
+    }, afterMs);
+    return () => clearInterval(timer);
+  }, [value, afterMs]);
+}
+
+/** A value once it has stayed the same for `afterMs`. */
+export function useSettled<T>(value: T, afterMs: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), afterMs);
+    return () => clearTimeout(timer);
+  }, [value, afterMs]);
+  return settled;
+}
+
 /** The time, renewed every second while somebody looks. */
 export function useNow(isMoving = true): number {
   const [now, setNow] = useState(Date.now());

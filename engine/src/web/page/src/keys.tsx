@@ -8,6 +8,8 @@ const KEYS: [string, [string[], string][]][] = [
     [
       [["t"], "threads"],
       [["n"], "start a new thread"],
+      [["b"], "batches"],
+      [["u"], "totals: what all threads used"],
       [["d"], "light, dark, or as the system is"],
       [["?"], "this sheet"],
       [["Esc"], "close what is open"],

@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { Token, useAccess } from "./access";
+import { BatchView, Batches } from "./batches";
 import { Compare } from "./compare";
 import { useIsLost } from "./connection";
 import { useKeys } from "./hooks";
@@ -13,6 +14,7 @@ import { Start } from "./start";
 import "./style/index.css";
 import { ThreadView } from "./thread/thread";
 import { Threads } from "./threads";
+import { TotalsView } from "./totals";
 import { Empty, Icon, Link } from "./ui";
 
 const THEMES = ["system", "light", "dark"] as const;
@@ -39,6 +41,12 @@ function View({ route }: { route: Route }) {
       return <Prefix key={route.thread} thread={route.thread} />;
     case "compare":
       return <Compare a={route.a} b={route.b} />;
+    case "batches":
+      return <Batches />;
+    case "batch":
+      return <BatchView key={route.batch} id={route.batch} />;
+    case "totals":
+      return <TotalsView />;
     case "nothing":
       return (
         <main>
@@ -82,6 +90,8 @@ function Page() {
     else if (key === "d") nextTheme();
     else if (key === "t") go("/");
     else if (key === "n") go("/start");
+    else if (key === "b") go("/batches");
+    else if (key === "u") go("/totals");
     else return false;
     return true;
   });
@@ -98,7 +108,7 @@ function Page() {
               <path d="M16.5 10a6.5 6.5 0 1 1-2-4.7" />
               <path class="tip" d="M14.9 1.6l.2 4.2-4.2.1z" />
             </svg>
-            rondo
+            <span>rondo</span>
           </Link>
           {access !== "closed" && (
             <>
@@ -107,6 +117,12 @@ function Page() {
               </Link>
               <Link to="/start" current={route.view === "start" ? "page" : undefined}>
                 Start
+              </Link>
+              <Link to="/batches" current={route.view === "batches" ? "page" : undefined}>
+                Batches
+              </Link>
+              <Link to="/totals" current={route.view === "totals" ? "page" : undefined}>
+                Totals
               </Link>
             </>
           )}

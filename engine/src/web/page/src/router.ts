@@ -8,6 +8,9 @@ export type Route =
   | { view: "thread"; thread: string; seq: number | null }
   | { view: "prefix"; thread: string }
   | { view: "compare"; a: string; b: string }
+  | { view: "batches" }
+  | { view: "batch"; batch: string }
+  | { view: "totals" }
   | { view: "nothing" };
 
 function decoded(part: string): string {
@@ -23,6 +26,8 @@ export function routeOf(path: string): Route {
   const [first, second, third, fourth] = parts;
   if (parts.length === 0) return { view: "threads" };
   if (first === "start" && parts.length <= 2) return { view: "start", workflow: second ?? null };
+  if (first === "batches" && parts.length <= 2) return second ? { view: "batch", batch: second } : { view: "batches" };
+  if (first === "totals" && parts.length === 1) return { view: "totals" };
   if (first === "compare" && second && third && parts.length === 3) return { view: "compare", a: second, b: third };
   if (first === "t" && second) {
     if (parts.length === 2) return { view: "thread", thread: second, seq: null };

@@ -3,17 +3,19 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, isOfConnection, listen } from "./api";
 import { age, cachedShare, count, duration, moment, percent, short, tokens, usd } from "./format";
-import { useKeys, useNow } from "./hooks";
+import { useKeys, useNow, useSettled } from "./hooks";
 import { go, move, useLocation } from "./router";
 import type { Status, Thread } from "./types";
 import { Badge, Command, Empty, Link, ProblemBox, Reading, ShareBar } from "./ui";
 
 const STATUSES: Status[] = ["running", "waiting", "stopped", "done", "failed", "cancelled"];
-const SINCE = { "": "Any time", "1h": "Last hour", "24h": "Last day", "7d": "Last week" };
+export const SINCE = { "": "Any time", "1h": "Last hour", "24h": "Last day", "7d": "Last week" };
 /** Threads that other processes drive make no events here. */
 const LOOK_MS = 5000;
 /** Many events come at once. */
 const GATHER_MS = 400;
+/** A search is asked for once nobody has typed for so long. */
+const TYPED_MS = 250;
 
 interface List {
   threads: Thread[];
@@ -22,9 +24,9 @@ interface List {
 
 const FILTERS = ["status", "workflow", "since"] as const;
 
-/** The part of the address that the server filters by. */
-function asked(query: URLSearchParams): string {
-  const kept = new URLSearchParams();
+/** What the server filters by. */
+function asked(query: URLSearchParams, search: string): string {
+  const kept = new URLSearchParams(search && { q: search });
   for (const name of FILTERS) {
     const value = query.get(name);
     if (value) kept.set(name, value);
@@ -73,7 +75,8 @@ function useThreads(filter: string): { list: List | null; problem: unknown; more
       end();
     };
   }, [filter]);
-  const list = state.filter === filter ? state.list : null;
+  // What another filter found stays until this one has found something, so that nothing flickers while one types.
+  const list = state.filter === filter ? state.list : state.list && { ...state.list, next: null };
   const more = async () => {
     const page = await get<List>(`/threads?${filter}&cursor=${list!.next}`);
     setState((old) => (old.list ? { ...old, list: { threads: [...old.list.threads, ...page.threads], next: page.next } } : old));
@@ -81,20 +84,15 @@ function useThreads(filter: string): { list: List | null; problem: unknown; more
   return { list, problem: state.problem, more };
 }
 
-/** What the search looks through. */
-function words(thread: Thread): string {
-  return [thread.thread, thread.name, thread.label, ...thread.tags].join(" ").toLowerCase();
-}
-
 export function Threads() {
   const query = new URLSearchParams(useLocation().query);
   const search = query.get("q") ?? "";
-  const filter = asked(query);
+  const filter = asked(query, useSettled(search.trim(), TYPED_MS));
   const { list, problem, more } = useThreads(filter);
   const [chosen, setChosen] = useState("");
   const [refusal, setRefusal] = useState<unknown>(null);
   const field = useRef<HTMLInputElement>(null);
-  const shown = (list?.threads ?? []).filter((thread) => words(thread).includes(search.toLowerCase()));
+  const shown = list?.threads ?? [];
   // By its id, because new threads come above it.
   const at = Math.max(
     0,
@@ -134,7 +132,7 @@ export function Threads() {
             ref={field}
             type="search"
             placeholder="Search"
-            aria-label="Search names, tags and ids"
+            aria-label="Search names, tags, ids and inputs"
             aria-keyshortcuts="/"
             value={search}
             onInput={(event) => set("q", event.currentTarget.value)}

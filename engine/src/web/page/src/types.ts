@@ -233,6 +233,8 @@ export interface Diff {
     b: string;
     common: { seq: number; step: string } | null;
     workflow: { a: { name: string; workflow: string }; b: { name: string; workflow: string } };
+    /** Where the definitions differ, such as `roles.editor.system`. */
+    definition: { path: string; a: Json; b: Json }[];
     inputs: { name: string; a: Json; b: Json }[];
   };
   steps: { role: string; lane: string; visit: number; a: DiffSide | null; b: DiffSide | null; changed: string[] }[];
@@ -248,3 +250,42 @@ export interface DiffSide {
   usage: Usage | null;
   cost_usd: number | null;
 }
+
+/** What a fork would share, change and run again; the sums are those of the last time. */
+export interface ForkPlan {
+  /** The last step that both have; 0 if the fork is a thread of its own. */
+  at: number;
+  changed: { seq: number; role: string; lane: string; visit: number; why: string } | null;
+  again: Pick<Totals, "steps" | "model_calls" | "tool_calls" | "cost_usd" | "unpriced_calls">;
+}
+
+/** What has become of a line of a batch. */
+export type LineStatus = Status | "invalid" | "not_begun";
+
+export interface Batch {
+  batch: string;
+  name: string;
+  tags: string[];
+  started_at_ms: number;
+  lines: number;
+  /** A word without lines is left out. */
+  statuses: Partial<Record<LineStatus, number>>;
+  cost_usd: number | null;
+  unpriced_calls: number;
+}
+
+export interface BatchRow {
+  line: number;
+  thread: string | null;
+  status: LineStatus;
+  message: string | null;
+}
+
+/** What the threads of one key used; a figure that nobody knows is null. */
+export type UsageLine = { [Name in keyof Totals]: number | null } & {
+  key: string | null;
+  threads: number | null;
+  cached_share: number | null;
+  /** What hooks answered in place of providers. */
+  saved: { calls: number | null; cost_usd: number | null };
+};

@@ -5,13 +5,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "./api";
 import { bytes, sizeOf } from "./format";
 import { go } from "./router";
-import type { Status } from "./types";
+import type { LineStatus } from "./types";
 
-export function Badge({ status }: { status: Status }) {
+export function Badge({ status }: { status: LineStatus }) {
   return (
     <span class={`badge ${status}`}>
       <i class="dot" aria-hidden="true" />
-      {status}
+      {status.replace("_", " ")}
     </span>
   );
 }

@@ -10,6 +10,8 @@ export interface Marks {
   active: Set<string>;
   /** How often each role has spoken. */
   visits: Map<string, number>;
+  /** What roles that join lanes wait for. */
+  waits: Map<string, string>;
   lastEdge: { from: string; to: string[] } | null;
   /** The role of the step that is looked at. */
   chosen: string | null;
@@ -41,9 +43,9 @@ export function Graph({ picture, hasHooks = false, marks, onRole }: Props) {
   const placed = useMemo(() => place(picture, { hasHooks, direction: isNarrow ? "TB" : "LR" }), [picture, hasHooks, isNarrow]);
   const active = marks ? [...marks.active].sort().join(", ") : "";
   const label = `Graph of ${picture.name}${active ? `; speaking: ${active}` : ""}`;
-  const isLast = ({ from, to }: PlacedEdge) => {
+  const lineOf = ({ from, to, isBack }: PlacedEdge) => {
     const last = marks?.lastEdge;
-    return last?.from === roleOf(from) && last.to.includes(roleOf(to));
+    return last?.from === roleOf(from) && last.to.includes(roleOf(to)) ? "last" : isBack ? "back" : "plain";
   };
   // A role that begins to speak outside of what is seen of a large graph comes into sight.
   useEffect(() => {
@@ -84,14 +86,19 @@ export function Graph({ picture, hasHooks = false, marks, onRole }: Props) {
         {placed.frames.map((frame) => (
           <g key={frame.id} class="frame" transform={`translate(${frame.x - frame.width / 2},${frame.y - frame.height / 2})`}>
             <rect width={frame.width} height={frame.height} rx="10" />
-            <text x="8" y="-4">
-              {frame.title}
-            </text>
           </g>
         ))}
-        {placed.edges.map((edge) => (
-          <Edge key={edge.id} edge={edge} isLast={isLast(edge)} />
+        {placed.edges.map((edge) => {
+          const kind = lineOf(edge);
+          return <path key={edge.id} class={`edge ${edge.kind} ${kind}`} d={edge.path} marker-end={`url(#arrow-${kind})`} />;
+        })}
+        {/* After all lines, so that none goes through a text. */}
+        {placed.frames.map((frame) => (
+          <text key={frame.id} class="frame" x={frame.x - frame.width / 2 + 8} y={frame.y - frame.height / 2 - 4}>
+            {frame.title}
+          </text>
         ))}
+        {placed.edges.map((edge) => edge.label.lines.length > 0 && <EdgeLabel key={edge.id} edge={edge} kind={lineOf(edge)} />)}
         {placed.nodes.map((node) => (
           <Node key={node.id} node={node} marks={marks} onRole={onRole} />
         ))}
@@ -100,22 +107,18 @@ export function Graph({ picture, hasHooks = false, marks, onRole }: Props) {
   );
 }
 
-function Edge({ edge, isLast }: { edge: PlacedEdge; isLast: boolean }) {
-  const kind = isLast ? "last" : edge.isBack ? "back" : "plain";
-  const top = edge.y - (edge.lines.length - 1) * 6.5 + 3.5;
+/** The texts of an edge, on a ground that hides the lines below them. */
+function EdgeLabel({ edge: { label, x, y }, kind }: { edge: PlacedEdge; kind: string }) {
   return (
-    <g class={`edge ${edge.kind} ${kind}`}>
-      <path d={edge.path} marker-end={`url(#arrow-${kind})`} />
-      {edge.lines.length > 0 && (
-        <text>
-          <title>{edge.full}</title>
-          {edge.lines.map((line, index) => (
-            <tspan key={index} x={edge.x} y={top + index * 13}>
-              {line}
-            </tspan>
-          ))}
-        </text>
-      )}
+    <g class={`edge-label ${kind}`} transform={`translate(${x},${y})`}>
+      <rect x={-label.width / 2} y={-label.height / 2} width={label.width} height={label.height} rx="4" />
+      <text>
+        {label.lines.map((line, index) => (
+          <tspan key={index} x="0" y={line.y + 3.8}>
+            {line.text}
+          </tspan>
+        ))}
+      </text>
     </g>
   );
 }
@@ -124,7 +127,8 @@ function Node({ node, marks, onRole }: { node: PlacedNode; marks: Marks | undefi
   const role = roleOf(node.id);
   const visits = marks?.visits.get(role) ?? 0;
   const state = marks?.active.has(role) ? "active" : marks?.chosen === role ? "chosen" : visits > 0 ? "visited" : "";
-  const kind = KINDS[node.kind];
+  const waits = marks?.waits.get(role);
+  const kind = waits ?? KINDS[node.kind];
   const { width, height } = node;
   return (
     <g
@@ -137,7 +141,7 @@ function Node({ node, marks, onRole }: { node: PlacedNode; marks: Marks | undefi
         {node.label}
       </text>
       {kind && (
-        <text class="kind" x={width / 2} y={height / 2 + 11}>
+        <text class={waits ? "kind waits" : "kind"} x={width / 2} y={height / 2 + 11}>
           {kind}
         </text>
       )}

@@ -21,15 +21,20 @@ export interface PlacedNode extends Box {
   hooks: string[];
 }
 
+export interface Label {
+  width: number;
+  height: number;
+  lines: { text: string; y: number }[];
+}
+
 export interface PlacedEdge {
   id: string;
   from: string;
   to: string;
   kind: string;
   path: string;
-  lines: string[];
-  /** The labels uncut. */
-  full: string;
+  /** What stands at `x` and `y`: its size, and its lines with the middle of each below that of the label. */
+  label: Label;
   x: number;
   y: number;
   isBack: boolean;
@@ -50,17 +55,56 @@ export interface Options {
 }
 
 const CHAR = 7;
-const LABEL_CHAR = 5.9;
 const LABEL_LINE = 13;
-const MAX_LABEL = 24;
-const MAX_LINES = 4;
+/** Between two labels of one edge, and around all of them. */
+const LABEL_GAP = 4;
+const LABEL_PADDING = 5;
+/** How many characters a line of a label has at most. */
+const MAX_LINE = 26;
+/** The least width of a node that says how many lanes have arrived. */
+const WAITING = 108;
+/** How far a node's edge to itself leads away from it. */
+const LOOP = 20;
 
 const isAround = (id: string) => /^(hook|port):/.test(id);
 /** Child workflows have graphs of their own, which their threads show. */
 const isOwn = (id: string) => isAround(id) || !id.includes("/");
 
-function cut(text: string): string {
-  return text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}…` : text;
+/** The lines of a text, parted at blanks; a word that is longer than a line is broken. */
+function wrapped(text: string): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ").flatMap((word) => word.match(new RegExp(`.{1,${MAX_LINE}}`, "gu")) ?? [])) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + word.length < MAX_LINE) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+/** The texts below each other. */
+function labelled(texts: string[]): Label {
+  const blocks = texts.map(wrapped);
+  const all = blocks.flat();
+  if (all.length === 0) return { width: 0, height: 0, lines: [] };
+  const height = all.length * LABEL_LINE + (blocks.length - 1) * LABEL_GAP;
+  let y = (LABEL_LINE - height) / 2;
+  const lines = blocks.flatMap((block, index) => {
+    y += index > 0 ? LABEL_GAP : 0;
+    return block.map((text) => ({ text, y: (y += LABEL_LINE) - LABEL_LINE }));
+  });
+  return { width: widthOf(all) + 2 * LABEL_PADDING, height: height + LABEL_PADDING, lines };
+}
+
+let ruler: CanvasRenderingContext2D | null = null;
+
+/** How wide the widest of the lines is in the font of the labels. */
+function widthOf(lines: string[]): number {
+  if (!ruler) {
+    ruler = document.createElement("canvas").getContext("2d")!;
+    // Bold, as a label is once its edge is marked.
+    ruler.font = `600 11px ${getComputedStyle(document.documentElement).getPropertyValue("--sans")}`;
+  }
+  return Math.max(...lines.map((line) => ruler!.measureText(line).width));
 }
 
 /** A fan-out's label without the lane's name, which the role's own says: `listed: each file in output.files`. */
@@ -179,12 +223,25 @@ function curve(points: Point[]): string {
   return path;
 }
 
-/** An arc of a node to itself, above it. */
-function loop(box: Box): { path: string; x: number; y: number } {
-  const [left, right] = [box.x - 14, box.x + 14];
-  const top = box.y - box.height / 2;
-  const path = `M${right},${top} C${right + 10},${top - 26} ${left - 10},${top - 26} ${left},${top}`;
-  return { path, x: box.x, y: top - 26 };
+/** An arc of a node to itself and the place of its label, beside the way of the other edges: above the node, or right of it. */
+function loop(box: Box, label: Label, direction: Options["direction"]): { path: string; x: number; y: number } {
+  const [right, top] = [box.x + box.width / 2, box.y - box.height / 2];
+  const far = LOOP + 6;
+  if (direction === "TB") {
+    const [up, down] = [box.y - 8, box.y + 8];
+    const path = `M${right},${up} C${right + far},${up - 10} ${right + far},${down + 10} ${right},${down}`;
+    return { path, x: right + LOOP + label.width / 2, y: box.y };
+  }
+  const [before, after] = [box.x - 14, box.x + 14];
+  const path = `M${after},${top} C${after + 10},${top - far} ${before - 10},${top - far} ${before},${top}`;
+  return { path, x: box.x, y: top - LOOP - label.height / 2 };
+}
+
+/** Where the line from the middle of a box to a point leaves the box. */
+function border({ x, y, width, height }: Box, to: Point): Point {
+  const [dx, dy] = [to.x - x, to.y - y];
+  const share = Math.min(width / 2 / Math.abs(dx), height / 2 / Math.abs(dy));
+  return share < 1 ? { x: x + dx * share, y: y + dy * share } : { x, y };
 }
 
 function sizeOf(kind: string, label: string): { width: number; height: number } {
@@ -203,7 +260,12 @@ export function place(picture: Picture, { hasHooks, direction }: Options): Place
   const graph = new graphlib.Graph({ compound: true, multigraph: true });
   graph.setGraph({ rankdir: direction, nodesep: 22, ranksep: direction === "LR" ? 34 : 38, edgesep: 14, marginx: 14, marginy: 14 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const node of nodes) graph.setNode(node.id, sizeOf(node.kind, node.label));
+  const sizes = new Map(nodes.map((node) => [node.id, sizeOf(node.kind, node.label)]));
+  for (const { kind, to } of picture.edges) {
+    const size = sizes.get(to);
+    if (kind === "join" && size) size.width = Math.max(size.width, WAITING);
+  }
+  for (const node of nodes) graph.setNode(node.id, { ...sizes.get(node.id)! });
   frames.forEach(({ roles }, index) => {
     const placed = [...roles].filter((role) => known.has(role));
     // A frame around one role of one lane says nothing that the edge does not.
@@ -218,40 +280,48 @@ export function place(picture: Picture, { hasHooks, direction }: Options): Place
     const key = `${edge.from} ${edge.to} ${edge.kind === "call" ? "call" : ""}`;
     groups.set(key, [...(groups.get(key) ?? []), edge]);
   }
-  const labels = new Map<string, string[]>();
+  const labels = new Map<string, Label>();
   for (const [key, all] of groups) {
-    const lines = all.map(labelOf).filter(Boolean);
-    const few = lines.length > MAX_LINES ? [...lines.slice(0, MAX_LINES - 1), `${lines.length - MAX_LINES + 1} more`] : lines;
-    labels.set(key, few.map(cut));
+    const label = labelled(all.map(labelOf).filter(Boolean));
+    labels.set(key, label);
     const { from, to } = all[0]!;
-    if (from === to) continue;
-    const width = Math.max(0, ...few.map((line) => cut(line).length)) * LABEL_CHAR + (few.length > 0 ? 8 : 0);
-    const size = { width, height: few.length * LABEL_LINE, labelpos: "c" };
+    if (from === to) {
+      // Its place is kept free on both sides of the node: dagre knows only the middle.
+      const { width, height } = sizes.get(from)!;
+      const above = { width: Math.max(width, label.width), height: height + 2 * (LOOP + label.height) };
+      const beside = { width: width + 2 * (LOOP + label.width), height: Math.max(height, label.height) };
+      graph.setNode(from, direction === "LR" ? above : beside);
+      continue;
+    }
+    const size = { width: label.width, height: label.height, labelpos: "c" };
     if (isBack(all[0]!)) graph.setEdge(to, from, size, key);
     else graph.setEdge(from, to, size, key);
   }
   layout(graph);
 
   const hooks = hooksOf(picture.edges);
-  const box = (id: string) => graph.node(id) as Box;
+  const box = (id: string): Box => ({ ...(graph.node(id) as Box), ...sizes.get(id) });
   const drawn = [...groups].map(([key, all]): PlacedEdge => {
     const { from, to, kind } = all[0]!;
     const back = isBack(all[0]!);
+    const label = labels.get(key)!;
     const shared = {
       id: key,
       from,
       to,
       kind,
-      lines: labels.get(key)!,
-      full: all
-        .map((edge) => edge.label)
-        .filter(Boolean)
-        .join("\n"),
+      label,
       isBack: back,
     };
-    if (from === to) return { ...shared, ...loop(box(from)), isBack: true };
+    if (from === to) return { ...shared, ...loop(box(from), label, direction), isBack: true };
     const of = graph.edge(back ? { v: to, w: from, name: key } : { v: from, w: to, name: key }) as { points: Point[] } & Partial<Point>;
-    const points = back ? [...of.points].reverse() : of.points;
+    // The line runs straight below its label, so that it is seen whose label that is.
+    const [dx, dy] = direction === "LR" ? [label.width / 2, 0] : [0, label.height / 2];
+    const through = ({ x, y }: Point) =>
+      dx + dy > 0 && x === of.x && y === of.y ? [{ x: x - dx, y: y - dy }, { x: x + dx, y: y + dy }] : [{ x, y }];
+    const inner = of.points.slice(1, -1).flatMap(through);
+    if (back) inner.reverse();
+    const points = [border(box(from), inner[0] ?? box(to)), ...inner, border(box(to), inner.at(-1) ?? box(from))];
     return { ...shared, path: curve(points), x: of.x ?? 0, y: of.y ?? 0 };
   });
   const size = graph.graph() as { width?: number; height?: number };

@@ -16,6 +16,13 @@ export interface Visit {
   notes: string[];
 }
 
+/** A fan-out whose lanes have not all ended: the lane that began it waits at the join. */
+export interface Fan {
+  from: string;
+  /** How each lane ended: `arrived`, `failed` or `cancelled`; null while it runs. */
+  lanes: Map<string, string | null>;
+}
+
 export interface Live {
   thread: Thread | null;
   steps: Step[];
@@ -23,6 +30,8 @@ export interface Live {
   visits: Map<string, Visit>;
   /** Visits that a stop or a kill left behind. */
   left: InFlight[];
+  /** By the lane that waits. */
+  fans: Map<string, Fan>;
   /** The graph's edge that was taken last: `from` and the roles it led to. */
   lastEdge: { from: string; to: string[] } | null;
   /** The newest line for the user. */
@@ -30,7 +39,7 @@ export interface Live {
   problem: unknown;
 }
 
-const NOTHING: Live = { thread: null, steps: [], visits: new Map(), left: [], lastEdge: null, said: null, problem: null };
+const NOTHING: Live = { thread: null, steps: [], visits: new Map(), left: [], fans: new Map(), lastEdge: null, said: null, problem: null };
 
 /** The most characters of a text that is being written that are kept. */
 const MAX_LIVE_CHARS = 4000;
@@ -38,7 +47,7 @@ const MAX_NOTES = 6;
 /** Few steps come at first, so that something is soon seen. */
 const FIRST_PAGE = 100;
 const PAGE = 500;
-/** How many steps back the events are read again, to know which visits are open: a stream tells of no visit that had begun. */
+/** How many steps back the events are read again, to know which visits and fan-outs are open: a stream tells of none that had begun. */
 const LOOK_BACK_STEPS = 200;
 const AGAIN_MS = 1000;
 /** How often a thread is read that another process runs: of one that was killed no event comes. */
@@ -49,6 +58,11 @@ interface Page {
   next: number | null;
   in_flight: InFlight[];
 }
+
+type Target = { role: string; lane: string };
+
+/** What happens in a lane only while it waits at no join. */
+const LANE_EVENTS = ["step_started", "step_committed", "thread_waiting", "lane_ended"];
 
 const keyOf = (event: { role?: string | null; lane?: string | null }) => `${event.role}|${event.lane}`;
 
@@ -64,6 +78,8 @@ class Follower {
   private isAsked = false;
   /** An event said that the thread rests, and it is not yet read so. */
   private isResting = false;
+  /** The last step that a thread at rest had when its stream was opened: no visit of an event up to there is open. */
+  private past = -1;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -90,7 +106,8 @@ class Follower {
   private listen() {
     const { thread, steps } = this.state;
     if (this.isClosed || !thread || hasEnded(thread)) return;
-    const from = thread.status === "running" ? steps.length - LOOK_BACK_STEPS : steps.length;
+    this.past = thread.status === "running" ? -1 : steps.length;
+    const from = steps.length - LOOK_BACK_STEPS;
     this.end = listen(ofThread(thread.thread, "/events"), from > 0 ? `${from}.1` : null, {
       onEvent: (event) => this.hear(event),
       onOpen: () => void this.catchUp(),
@@ -115,7 +132,8 @@ class Follower {
 
   private know(thread: Thread) {
     const isQuiet = thread.status !== "running";
-    this.set({ thread, problem: null, ...(isQuiet && { visits: new Map() }), ...(hasEnded(thread) && { left: [] }) });
+    const ended = hasEnded(thread) && { left: [], fans: new Map() };
+    this.set({ thread, problem: null, ...(isQuiet && { visits: new Map() }), ...ended });
     if (hasEnded(thread)) this.end();
     this.readAgain(thread);
   }
@@ -172,9 +190,37 @@ class Follower {
     await this.catchUp();
   }
 
+  /** Keeps account of fan-outs. One is over once its lanes have ended, or a visit in the lane that began it shows that. */
+  private hearOfLanes(event: Event) {
+    if (this.state.fans.size === 0 && event.event !== "edge_taken") return;
+    const fans = new Map(this.state.fans);
+    const lane = event.lane ?? "";
+    if (event.event === "edge_taken") {
+      const into = (event.to as Target[]).filter((target) => target.lane.length > lane.length);
+      if (into.length < 2) return;
+      fans.set(lane, { from: String(event.from), lanes: new Map(into.map((target) => [target.lane, null])) });
+    } else if (LANE_EVENTS.includes(event.event)) {
+      fans.delete(lane);
+      if (event.event === "lane_ended") {
+        for (const [parent, fan] of fans) {
+          if (!fan.lanes.has(lane)) continue;
+          const lanes = new Map(fan.lanes).set(lane, String(event.how));
+          if ([...lanes.values()].includes(null)) fans.set(parent, { ...fan, lanes });
+          else fans.delete(parent);
+        }
+      }
+    } else {
+      return;
+    }
+    this.set({ fans });
+  }
+
   private hear(event: Event) {
     if (event.thread !== this.state.thread?.thread) return;
     const visits = new Map(this.state.visits);
+    const seq = event.id ? Number(event.id.split(".")[0]) : Infinity;
+    const isPast = seq <= this.past;
+    this.hearOfLanes(event);
     const open = (role: string, lane: string, visit: number) => {
       visits.set(keyOf({ role, lane }), { role, lane, visit, sinceMs: event.at_ms, text: "", notes: [] });
     };
@@ -186,9 +232,11 @@ class Follower {
       change((visit) => ({ notes: [...visit.notes, text].slice(-MAX_NOTES), ...rest }));
     switch (event.event) {
       case "edge_taken": {
-        // Of an edge that is history, the commits that follow it close the visits again.
-        const to = event.to as { role: string; lane: string }[];
-        for (const target of to) open(target.role, target.lane, 0);
+        // Of an edge that is history, the commits that follow it close the visits again. Of the lanes that arrive at a join
+        // only the last one opens its visit.
+        const to = event.to as Target[];
+        const running = (lane: string) => [...(this.state.fans.get(lane)?.lanes.values() ?? [])].filter((how) => how === null).length;
+        for (const { role, lane } of to) if (!isPast && running(lane) < 2) open(role, lane, 0);
         this.set({ visits, lastEdge: { from: String(event.from), to: to.map((target) => target.role) } });
         return;
       }
@@ -215,13 +263,13 @@ class Follower {
         note(`answered by ${event.node}`);
         break;
       case "said":
-        this.set({ said: String(event.text) });
+        if (!isPast) this.set({ said: String(event.text) });
         return;
       case "step_committed":
         // A compaction is no visit.
         if (event.visit !== null) visits.delete(keyOf(event));
         this.set({ visits });
-        if (Number(event.id?.split(".")[0]) > this.state.steps.length) void this.catchUp();
+        if (event.id && seq > this.state.steps.length) void this.catchUp();
         return;
       case "lane_ended":
         visits.delete(keyOf(event));
@@ -234,7 +282,7 @@ class Follower {
         return;
       case "thread_finished":
       case "error":
-        this.set({ visits: new Map() });
+        this.set({ visits: new Map(), ...(event.event === "thread_finished" && { fans: new Map() }) });
         this.isResting = true;
         void this.catchUp();
         return;

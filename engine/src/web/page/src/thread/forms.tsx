@@ -98,13 +98,15 @@ function Approval({ call, isFresh, answer, onProblem }: { call: NonNullable<Form
   );
 }
 
-/** A status, then its fields and the text. */
+/** A status, of which none is chosen for a person; then its fields and the text, which stay when another one is chosen. */
 function Statuses({ schema, isFresh, answer, onProblem }: { schema: Schema } & Answering) {
   const all = schema.oneOf ?? [];
-  const [chosen, setChosen] = useState(0);
+  const [chosen, setChosen] = useState(-1);
   const [values, setValues] = useState<Values>({});
   const [body, setBody] = useState("");
   const [isBusy, setBusy] = useState(false);
+  const base = useId();
+  const isChosen = chosen >= 0;
   const { status, body: _, ...properties } = all[chosen]?.properties ?? {};
   const required = all[chosen]?.required ?? [];
   const filled = { ...beginning(properties, required), ...values };
@@ -130,15 +132,19 @@ function Statuses({ schema, isFresh, answer, onProblem }: { schema: Schema } & A
           </label>
         ))}
       </div>
-      <Fields properties={properties} required={required} values={filled} onChange={setValues} />
-      <div class="field">
-        <label for="body">
-          Text<span class="optional"> optional</span>
-        </label>
-        <textarea id="body" rows={3} value={body} onInput={(event) => setBody(event.currentTarget.value)} />
-      </div>
-      <button type="submit" class="primary" disabled={isBusy || isFresh}>
-        Answer: {word}
+      {isChosen && (
+        <>
+          <Fields properties={properties} required={required} values={filled} onChange={setValues} />
+          <div class="field">
+            <label for={`${base}-body`}>
+              Text<span class="optional"> optional</span>
+            </label>
+            <textarea id={`${base}-body`} rows={3} value={body} onInput={(event) => setBody(event.currentTarget.value)} />
+          </div>
+        </>
+      )}
+      <button type="submit" class="primary" disabled={isBusy || isFresh || !isChosen}>
+        {isChosen ? `Answer: ${word}` : "Answer"}
       </button>
     </form>
   );

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { bytes, cachedShare, count, duration, moment, percent, shown, shownArguments, sizeOf, usd } from "../format";
 import type { Entry, Json, Note, Part, Step } from "../types";
-import { Action, Copy, Figure, Icon, Link, LongText, Tabs } from "../ui";
+import { Copy, Figure, Icon, Link, LongText, Tabs } from "../ui";
 import { Bytes, Requests } from "./request";
 import { nameOf } from "./steps";
 
@@ -22,11 +22,10 @@ interface Props {
   tab: Tab;
   onTab: (tab: Tab) => void;
   onChoose: (seq: number) => void;
-  onFork: (seq: number) => Promise<unknown>;
-  onProblem: (problem: unknown) => void;
+  onFork: () => void;
 }
 
-export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, onFork, onProblem }: Props) {
+export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, onFork }: Props) {
   return (
     <section class="details" aria-label={`Step ${step.seq}`}>
       <header>
@@ -45,13 +44,9 @@ export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, on
         <span class="space" />
         <Copy text={`${location.origin}/t/${thread}/s/${step.seq}`} label="Copy link" />
         {step.event === "step" && (
-          <Action
-            label="Fork here"
-            kind="quiet"
-            title="A new thread that shares the steps up to this one"
-            run={() => onFork(step.seq)}
-            onProblem={onProblem}
-          />
+          <button type="button" class="quiet" title="A new thread that shares steps with this one" onClick={onFork}>
+            Fork here
+          </button>
         )}
         <button type="button" class="icon" aria-label="Close the step" onClick={() => onChoose(0)}>
           <Icon name="close" />

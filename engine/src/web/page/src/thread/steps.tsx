@@ -81,6 +81,19 @@ function StepRow({ step, colour }: { step: Step; colour: number }) {
   );
 }
 
+/** Which joins wait, and for how much. */
+export function Joins({ waits }: { waits: [role: string | null, text: string][] }) {
+  return (
+    <ul class="joins" aria-label="Joins" aria-live="polite">
+      {waits.map(([role, text], index) => (
+        <li key={index}>
+          <strong>{role ?? "the join"}</strong> waits: {text}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 /** What is being said at the moment. */
 export function Speaking({ visits, colours }: { visits: Map<string, Visit>; colours: Map<string, number> }) {
   const now = useNow();

@@ -1,18 +1,19 @@
 // A thread: its graph and steps as they come, the step that is looked at, and what can be done with it.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { get, ofThread, post } from "../api";
+import { get, ofThread } from "../api";
 import { Graph, roleOf, type Marks } from "../graph/graph";
 import { useIsNarrow, useKeys, useLoaded } from "../hooks";
 import { go, move } from "../router";
-import type { Picture, Step, Thread } from "../types";
+import type { Picture, Step } from "../types";
 import { Empty, Icon, Link, ProblemBox, Reading } from "../ui";
 import { Actions } from "./actions";
-import { useThread, type Live } from "./follow";
+import { useThread, type Fan, type Live } from "./follow";
+import { Fork } from "./fork";
 import { Forms } from "./forms";
 import { Head, Outcome } from "./head";
 import { StepDetails, TABS, type Tab } from "./step";
-import { Left, Speaking, Steps } from "./steps";
+import { Joins, Left, Speaking, Steps } from "./steps";
 
 const PLAY_MS = 700;
 /** How many colours the style sheet has for roles. */
@@ -24,8 +25,24 @@ function coloursOf(picture: Picture | null): Map<string, number> {
   return new Map(roles.map((node, index) => [roleOf(node.id), index % COLOURS]));
 }
 
+/** The role that joins what a fan-out began. */
+function joinOf(picture: Picture | null, { from }: Fan): string | null {
+  const found = picture?.edges.find((edge) => edge.kind === "join" && roleOf(edge.from) === from);
+  return found ? roleOf(found.to) : null;
+}
+
+/** What joins wait for: `2 of 3 arrived, 1 failed`. One role may join the lanes of several fan-outs. */
+function waitsOf(picture: Picture | null, { fans }: Live): [role: string | null, text: string][] {
+  return [...fans.values()].map((fan) => {
+    const ends = [...fan.lanes.values()];
+    const ended = (how: string) => ends.filter((end) => end === how).length;
+    const others = ["failed", "cancelled"].filter(ended).map((how) => `, ${ended(how)} ${how}`);
+    return [joinOf(picture, fan), `${ended("arrived")} of ${ends.length} arrived${others.join("")}`];
+  });
+}
+
 /** What is marked in the graph: all that has happened, or what had when step `seq` was committed. */
-function marksOf({ thread, steps, visits, lastEdge }: Live, seq: number): Marks {
+function marksOf({ thread, steps, visits, lastEdge }: Live, seq: number, waits: Marks["waits"]): Marks {
   const counts = new Map<string, number>();
   for (const step of seq > 0 ? steps.slice(0, seq) : steps) {
     if (step.event === "step" && step.role) counts.set(step.role, (counts.get(step.role) ?? 0) + 1);
@@ -33,14 +50,14 @@ function marksOf({ thread, steps, visits, lastEdge }: Live, seq: number): Marks 
   const into = (step: Step | undefined) => (step?.edge ? { from: step.edge.from, to: [step.role ?? ""] } : null);
   if (seq > 0) {
     const step = steps[seq - 1];
-    return { active: new Set(), visits: counts, lastEdge: into(step), chosen: step?.role ?? null };
+    return { active: new Set(), visits: counts, waits: new Map(), lastEdge: into(step), chosen: step?.role ?? null };
   }
   const active = new Set([...visits.values()].map((visit) => visit.role));
   const last = steps[steps.length - 1];
   const ends: Record<string, string> = { done: "end", failed: "fail" };
   const end = ends[thread?.status ?? ""];
   const edge = end && last?.role ? { from: last.role, to: [end] } : (lastEdge ?? into(last));
-  return { active, visits: counts, lastEdge: edge, chosen: null };
+  return { active, visits: counts, waits, lastEdge: edge, chosen: null };
 }
 
 /** Plays the steps one after the other; returns whether it does, and the switch. */
@@ -66,6 +83,7 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
   const [hasHooks, setHooks] = useState(false);
   const [tab, setTab] = useState<Tab>("answer");
   const [problem, setProblem] = useState<unknown>(null);
+  const [isForking, setForking] = useState(false);
   const isNarrow = useIsNarrow(760);
   const chosen = seq ?? 0;
   const last = steps.length;
@@ -89,8 +107,13 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
   useEffect(() => {
     document.title = `${thread ? (thread.label ?? thread.name) : "thread"}${chosen > 0 ? `, step ${chosen}` : ""} · rondo`;
   }, [thread?.label, thread?.name, chosen]);
+  useEffect(() => setForking(false), [chosen]);
   const colours = useMemo(() => coloursOf(picture), [picture]);
-  const marks = useMemo(() => marksOf(live, chosen), [steps, chosen, live.visits, live.lastEdge, thread?.status]);
+  const waits = useMemo(() => waitsOf(picture, live), [picture, live.fans]);
+  const marks = useMemo(
+    () => marksOf(live, chosen, new Map(waits.map(([role, text]) => [role ?? "", text.split(",")[0]!]))),
+    [steps, chosen, live.visits, waits, live.lastEdge, thread?.status],
+  );
 
   if (!thread) {
     return (
@@ -103,7 +126,6 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
   }
   const step = steps[chosen - 1];
   const isMissing = chosen > 0 && !step && last >= thread.totals.steps;
-  const fork = (at: number) => post<Thread>(ofThread(thread.thread, "/fork"), { at }).then((made) => go(`/t/${made.thread}`));
   const latestOf = (role: string) => {
     const upTo = chosen > 0 ? steps.slice(0, chosen - 1) : steps;
     const found = upTo.findLast((one) => one.role === role) ?? steps.findLast((one) => one.role === role);
@@ -139,6 +161,7 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
               isFollowing={thread.status === "running" && chosen === 0}
               colours={colours}
             />
+            {waits.length > 0 && <Joins waits={waits} />}
             {live.visits.size > 0 && <Speaking visits={live.visits} colours={colours} />}
             {live.visits.size === 0 && live.left.length > 0 && <Left left={live.left} />}
           </section>
@@ -151,10 +174,10 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
             tab={tab}
             onTab={setTab}
             onChoose={choose}
-            onFork={fork}
-            onProblem={setProblem}
+            onFork={() => setForking(true)}
           />
         )}
+        {step && isForking && <Fork key={step.step} thread={thread} step={step} onClose={() => setForking(false)} />}
         {isMissing && (
           <section class="details" aria-label="Step">
             <Empty title={`There is no step ${chosen}.`}>
