@@ -1,10 +1,12 @@
-# Every target builds the whole workspace in one profile: cargo unifies the features of what it builds together, and
-# another selection could make it compile RocksDB's C++ a second time.
+# Every target builds the whole workspace: cargo unifies the features of what it builds together, and another selection
+# would compile parts of it a second time. Demo, tests and lint share one profile; what is timed or runs for hours is
+# optimised.
 
 SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-WORKSPACE := --release --workspace
+WORKSPACE := --workspace
+OPTIMISED := --release --workspace
 LLM_PORT ?= 8177
 
 # bindgen loads libclang. On macOS it finds the one of Apple's tools by itself; Homebrew's has to be shown.
@@ -14,7 +16,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test lint bench screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench packages try-packages screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -23,6 +25,7 @@ help:
 	@echo "make screenshots  the README's pictures of the page, made from real runs"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
+	@echo "make packages  tarball, wheel, npm packages and .deb, in target/packages; try-packages runs the demo from each"
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
 	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
@@ -31,22 +34,22 @@ help:
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
-	@echo "Building. The first time, RocksDB's C++ takes about 20 minutes on two cores."
+	@echo "Building. The first time takes about eight minutes on two cores, a third of it for RocksDB's C++."
 	cargo build $(WORKSPACE)
-	$(TARGET)/release/rondo run review-loop --offline
+	$(TARGET)/debug/rondo run review-loop --offline
 
 # The page is built by Vite and committed, so that `cargo build` needs no Node. Its tests drive a Chromium.
 test-page: prepare
 	@.ci/prepare page
 	cargo build $(WORKSPACE)
 	cd engine/src/web/page && npm ci --loglevel=error && npm run --silent check
-	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" npm test --silent
+	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/debug/rondo" npm test --silent
 
 # The README's pictures of the page, from real runs; they are looked at and committed by hand.
 screenshots: prepare
 	@.ci/prepare page
 	cargo build $(WORKSPACE)
-	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/release/rondo" node screenshots.mjs
+	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/debug/rondo" node screenshots.mjs
 
 # Every test runs, whatever fails; the documentation tests come first, so that the last line is the test runner's.
 test: prepare
@@ -71,8 +74,16 @@ lint: prepare
 	fi
 
 bench: prepare
-	cargo build $(WORKSPACE)
+	cargo build $(OPTIMISED)
 	cargo bench --workspace --bench figures
+
+# Small and fast, which takes a while to compile. They are made offline.
+packages: prepare
+	RONDO_COMMIT="$$(git rev-parse --short=10 HEAD 2>/dev/null)" cargo build --profile dist --workspace --bin rondo
+	packaging/make.py "$(TARGET)/dist/rondo" "$(TARGET)/packages"
+
+try-packages: packages
+	packaging/try.sh "$(TARGET)/packages"
 
 test-llm: prepare
 	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture
@@ -91,7 +102,7 @@ test-without-caches: build-without-caches
 build-without-caches: prepare
 	cargo build $(WORKSPACE) --no-default-features
 
-# In place, because a copy of the tree would compile RocksDB's C++ again; the working tree has to be clean.
+# In place, because a copy of the tree would compile everything again; the working tree has to be clean.
 mutants: prepare
 	@git diff --quiet || { echo "error: commit your changes first: mutants are made in the working tree" >&2; exit 1; }
 	cargo mutants --in-place
@@ -103,10 +114,10 @@ mutants-durability: prepare
 # for simulated runs, from a random seed on.
 soak: prepare
 	@.ci/prepare tests
-	cargo build $(WORKSPACE)
+	cargo build $(OPTIMISED)
 	RONDO_SIMULATION_MINUTES=$$(($(MINUTES) / 10)) RONDO_SIMULATION_SEED=$$((RANDOM * 100000)) \
-		cargo test $(WORKSPACE) --lib simulation:: -- --nocapture
-	MINUTES=$(MINUTES) cargo test $(WORKSPACE) --test sim soak::soak -- --exact --ignored --nocapture
+		cargo test $(OPTIMISED) --lib simulation:: -- --nocapture
+	MINUTES=$(MINUTES) cargo test $(OPTIMISED) --test sim soak::soak -- --exact --ignored --nocapture
 
 # What an outsider's bytes meet. The checks stand in the modules `fuzz`; `tests/fuzz` has their inputs.
 CHECK ?= workflow_file
@@ -118,7 +129,7 @@ fuzz: prepare
 			$(wildcard tests/fuzz/corpus/$(CHECK)) -- -max_total_time=$$(($(MINUTES) * 60)); \
 	else \
 		echo "there is no nightly compiler with cargo-fuzz: seeded mutations for all checks"; \
-		RONDO_FUZZ_RUNS=100000 RONDO_FUZZ_SEED=$$RANDOM cargo test $(WORKSPACE) --lib fuzz::; \
+		RONDO_FUZZ_RUNS=100000 RONDO_FUZZ_SEED=$$RANDOM cargo test $(OPTIMISED) --lib fuzz::; \
 	fi
 
 # What the build needs beside cargo: says what it installs and why, and does nothing where it is there.

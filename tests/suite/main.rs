@@ -13,6 +13,7 @@ mod cargo_insta;
 mod command;
 mod compaction;
 mod comparing;
+mod compiler;
 mod deletion;
 mod digest;
 mod docs;

@@ -95,7 +95,7 @@ pub(super) fn table(findings: &[Finding]) -> String {
 }
 
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
-    let mut findings = vec![Finding::new("rondo", env!("CARGO_PKG_VERSION"))];
+    let mut findings = vec![Finding::new("rondo", env!("RONDO_VERSION"))];
     findings.push(Finding::path("your settings", settings.user_file.as_ref()));
     findings.push(Finding::path("rondo.toml", settings.file.as_ref()));
     for (name, provider) in &settings.providers {

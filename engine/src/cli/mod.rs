@@ -97,7 +97,7 @@ use crate::host::{
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
-#[command(name = "rondo", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "rondo", version = env!("RONDO_VERSION"), disable_help_subcommand = true, max_term_width = 100)]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
@@ -192,11 +192,24 @@ fn takes_store(verb: &str) -> bool {
     verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_id() == "store" && arg.get_action().takes_values()))
 }
 
+/// What the processor lacks of what this build takes for granted: instructions for checksums.
+fn lacking_features() -> Option<&'static str> {
+    #[cfg(checksums_by_processor)]
+    if !(std::arch::is_x86_feature_detected!("sse4.2") && std::arch::is_x86_feature_detected!("pclmulqdq")) {
+        return Some("SSE 4.2 and PCLMUL");
+    }
+    None
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     // This binary also starts the programs of tools and some servers, and then does nothing else.
     if let Some(exit) = rondo_agent_kit::sandbox::process::entered().or_else(rondo_agent_kit::mcp::entered) {
         return exit;
+    }
+    if let Some(lacking) = lacking_features() {
+        tell(&format!("rondo: this build needs a processor with {lacking} (x86-64 since about 2010)\n"));
+        return ExitCode::from(Exit::InputOutput.code());
     }
     // Before anything is started or read: other processes must not see the keys in the environment.
     rondo_agent_kit::sandbox::process::undumpable();

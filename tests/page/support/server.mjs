@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 export const ROOT = resolve(HERE, "../../..");
 const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
-export const RONDO = process.env.RONDO ?? join(TARGET, "release", "rondo");
+export const RONDO = process.env.RONDO ?? join(TARGET, "debug", "rondo");
 
 /** The token of the servers here; no store of theirs outlives its test. */
 export const TOKEN = "a-token-for-the-tests-of-the-page";
