@@ -24,9 +24,8 @@ impl Crate {
         let sources = root.path().join("a folder");
         fs::create_dir_all(sources.join("rocksdb/db")).unwrap();
         fs::create_dir_all(sources.join("rocksdb/utilities/blob_db")).unwrap();
-        let mut list = String::new();
+        let list: String = (0..FILES).fold(String::new(), |list, number| list + "db/f" + &number.to_string() + ".cc\n");
         for number in 0..FILES {
-            list += &format!("db/f{number}.cc\n");
             let text = format!("#include \"db/common.h\"\nint f{number}() {{ return shared() + {number}; }}\n");
             fs::write(sources.join(format!("rocksdb/db/f{number}.cc")), text).unwrap();
         }
