@@ -91,7 +91,7 @@ fn statements_print_choose_and_repeat() {
         ("x\n{% if true %} {{ 1 }} {% endif %}\n", "x\n 1 \n"),
         ("{# a note #}\n{{ 1 }}", "1"),
         ("x\n  {# a note #}", "x\n"),
-        ("{% if true -%}\n  x\n{% endif %}{# a note #}\ny {# here #}\n", "x\ny "),
+        ("{% if true -%}\n  x\n{% endif %}{# a note #}\ny {# here #}\n", "x\ny \n"),
         ("a {#- gone -#} b{% raw %}{{ x }}{% endraw %}", "ab{{ x }}"),
         ("{{ \"{{\" }}", "{{"),
     ] {
