@@ -42,5 +42,5 @@ fn told_version() {
     let profile = folder.rsplit('/').nth(3).unwrap_or_default().to_owned();
     let commit = std::env::var("RONDO_COMMIT").map_or_else(|_| String::new(), |commit| format!(", commit {commit}"));
     let (version, target, compiler) = (of("CARGO_PKG_VERSION"), of("TARGET"), compiler.join(" "));
-    println!("cargo:rustc-env=RONDO_VERSION={version} ({profile}, {target}, {compiler}{commit})");
+    println!("cargo:rustc-env=BUILT_VERSION={version} ({profile}, {target}, {compiler}{commit})");
 }

@@ -95,7 +95,7 @@ pub(super) fn table(findings: &[Finding]) -> String {
 }
 
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
-    let mut findings = vec![Finding::new("rondo", env!("RONDO_VERSION"))];
+    let mut findings = vec![Finding::new("rondo", env!("BUILT_VERSION"))];
     findings.push(Finding::path("your settings", settings.user_file.as_ref()));
     findings.push(Finding::path("rondo.toml", settings.file.as_ref()));
     for (name, provider) in &settings.providers {
@@ -356,7 +356,7 @@ mod tests {
         let settings =
             config::resolve(Path::new("/here"), &files, stated, &config::Flags::default(), &variable).unwrap();
         // How it was built differs from build to build.
-        let shown = table(&of_settings(&settings)).replace(env!("RONDO_VERSION"), env!("CARGO_PKG_VERSION"));
+        let shown = table(&of_settings(&settings)).replace(env!("BUILT_VERSION"), env!("CARGO_PKG_VERSION"));
         assert!(!shown.contains("sk-"));
         insta::assert_snapshot!(shown);
     }

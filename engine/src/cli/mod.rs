@@ -97,7 +97,7 @@ use crate::host::{
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
-#[command(name = "rondo", version = env!("RONDO_VERSION"), disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "rondo", version = env!("BUILT_VERSION"), disable_help_subcommand = true, max_term_width = 100)]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,
