@@ -105,6 +105,7 @@ build-without-caches: prepare
 # In place, because a copy of the tree would compile everything again; the working tree has to be clean.
 mutants: prepare
 	@git diff --quiet || { echo "error: commit your changes first: mutants are made in the working tree" >&2; exit 1; }
+	RONDO_TEST_ALL=1 cargo test $(WORKSPACE) --test mutants
 	cargo mutants --in-place
 
 mutants-durability: prepare

@@ -376,7 +376,7 @@ impl Attempt<'_> {
 }
 
 /// How many calls of a kind of fault are left out between two at each change of the code; `make soak` leaves out none.
-const STRIDE: usize = 8;
+const STRIDE: usize = 16;
 
 #[track_caller]
 fn survives(name: &str) {

@@ -350,7 +350,7 @@ fn worker() {
 }
 
 /// How many bits are tried at each change of the code.
-const BITS: u64 = 5000;
+const BITS: u64 = 2500;
 
 #[test]
 fn no_wrong_bit_is_believed() {

@@ -403,7 +403,7 @@ pub const WORKLOADS: [(&str, Record); 5] = [
 ];
 
 /// How many images of a workload are checked at each change of the code.
-pub const IMAGES: usize = 1250;
+pub const IMAGES: usize = 625;
 
 #[track_caller]
 fn survives(name: &str) {

@@ -61,7 +61,7 @@ pub fn head() -> Value {
 }
 
 /// How many rounds at each change of the code.
-const ROUNDS: u64 = 100;
+const ROUNDS: u64 = 50;
 
 #[test]
 fn processes_that_race_with_deleted_locks_make_one_chain() {

@@ -139,7 +139,7 @@ fn worker() {
 }
 
 /// How many bits and how many cuts of a store are tried at each change of the code.
-const EACH: usize = 40;
+const EACH: usize = 20;
 
 #[test]
 fn what_a_damaged_store_shows_is_in_the_repaired_one() {
