@@ -1,10 +1,10 @@
 //! Exit codes: the only place that maps an ending, a fault or a signal to a number.
 
+use rondo_core::local::Ended;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 
-use crate::local::Ended;
 use crate::store;
 
 /// How the process ends. The numbers are part of the interface.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use rondo_core::conversation::rebuild;
+use rondo_core::{Error, resolved_roles};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::types::InputFault;
 
-use crate::conversation::rebuild;
 use crate::exit::Exit;
-use crate::{Error, resolved_roles, store, trust};
+use crate::{store, trust};
 
 /// The failure of a verb.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::config::{self, Layer};
-use crate::graph::Graph;
-use crate::graph::picture::{Format, Hooks, draw};
+use crate::picture::{Format, Hooks, draw};
 
 pub use crate::store::fuzz::{anchor, key, log, value};
 pub use crate::upkeep::fuzz::import;
 pub use crate::web::fuzz::body;
+use rondo_core::graph::Graph;
 
 /// A workflow that is checked has a graph, which is drawn in every way that is text.
 pub fn graph(input: &[u8]) {

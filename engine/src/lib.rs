@@ -108,39 +108,30 @@
 pub mod author;
 pub mod cli;
 pub mod config;
-pub mod conversation;
 mod durable_folder;
-pub mod env;
 mod exit;
 pub mod failure;
 pub mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-pub mod grant;
-pub mod graph;
-pub mod hook;
 pub mod host;
-pub mod local;
-pub mod models;
-pub mod resolved_roles;
+pub mod picture;
 pub mod shared_store;
 mod shipped;
-mod shown_call;
 #[cfg(test)]
 mod simulation;
 pub mod store;
 mod tell;
 mod temporary_folder;
-pub mod thread;
 pub mod trust;
 pub mod upkeep;
 mod views;
 mod web;
 
-pub use env::{Env, SystemEnv};
 pub use exit::Exit;
-pub use hook::kinds::registry;
-pub use local::{
-    Answerer, Cancelled, Ended, Engine, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid, RaisedLimit,
-    RaisedLimits, Resumed, RunConfig, Stopper, ThreadHandle,
+pub use rondo_core::{
+    Answerer, Cancelled, Ended, Engine, Env, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid,
+    RaisedLimit, RaisedLimits, Resumed, RunConfig, Stopper, SystemEnv, ThreadHandle, conversation, env, grant, graph,
+    hook, local, models, resolved_roles, shown_call, thread,
 };
+pub use rondo_hooks::registry;

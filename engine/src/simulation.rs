@@ -17,6 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rondo_core::env::SeededEnv;
+use rondo_core::local::{Ended, Resumed};
+use rondo_core::{Engine, NewThread, RunConfig};
 use rondo_protocol::Value;
 use rondo_protocol::digest::Digest;
 use rondo_protocol::event::What;
@@ -24,11 +27,8 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Checked;
 
 use self::world::{Break, End, Operation, World, below};
-use crate::env::SeededEnv;
-use crate::local::{Ended, Resumed};
 use crate::store::simulated::{Device, SimulatedStore};
 use crate::store::{self, Read};
-use crate::{Engine, NewThread, RunConfig};
 
 /// A loop of two roles, one of which uses a tool, and one of which first answers in no form.
 const TRUNK: &str = r#"
@@ -265,7 +265,7 @@ async fn life(
     let run_config: RunConfig = world::equipped(world, &checked.workflow);
     let run = async {
         let mut handle = if has_row {
-            let resumed = engine.resume::<crate::Error>(thread, |_, _| Ok(run_config)).await;
+            let resumed = engine.resume::<rondo_core::Error>(thread, |_, _| Ok(run_config)).await;
             match resumed.map_err(|error| error.to_string())? {
                 Resumed::Running(handle) => handle,
                 Resumed::Ended { .. } => return Ok(true),

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use rondo_engine::trust::secret::Secret;
+use rondo_core::secret::Secret;
+use rondo_engine::trust::secret;
 use rondo_protocol::Digest;
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ fn forge(scene: &Scene<'_>, lines: &[Value], secret: Option<&Secret>) {
 }
 
 fn secret(scene: &Scene<'_>) -> Secret {
-    Secret::read(&scene.home().join(".local/share/rondo/secret")).unwrap().unwrap()
+    secret::read(&scene.home().join(".local/share/rondo/secret")).unwrap().unwrap()
 }
 
 fn lines(scene: &Scene<'_>) -> Vec<Value> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-const CRATES: [&str; 3] = ["protocol", "agent-kit", "engine"];
+const CRATES: [&str; 5] = ["protocol", "agent-kit", "engine/core", "engine/hooks", "engine"];
 
 /// Of each module of a crate, the other modules that it names and a file that does.
 type Arrows = BTreeMap<String, BTreeMap<String, PathBuf>>;
@@ -167,7 +167,7 @@ fn allowed() -> Vec<(String, String, BTreeSet<String>)> {
     let mut allowed = Vec::new();
     for line in block.lines() {
         let (modules, below) = line.split_once("->").unwrap_or((line, ""));
-        let (name, modules) = modules.split_once('/').unwrap_or_else(|| panic!("no crate: {line}"));
+        let (name, modules) = modules.rsplit_once('/').unwrap_or_else(|| panic!("no crate: {line}"));
         let below: BTreeSet<String> = names(below).into_iter().collect();
         allowed.extend(names(modules).into_iter().map(|module| (name.to_owned(), module, below.clone())));
     }

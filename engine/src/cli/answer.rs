@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rondo_agent_kit::model::recorded::Recorder;
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
+use rondo_core::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
@@ -25,10 +28,7 @@ use super::runner::{Task, TaskContext, show_task};
 use crate::host::answering::{
     self, FormName, MeantForm, check, declared, meant_form, not_waiting, other_kind, role, statuses, this_person,
 };
-use crate::shown_call::ShownCall;
 use crate::store::{self, Read, Row};
-use crate::thread::OpenForm;
-use crate::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
 

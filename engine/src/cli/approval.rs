@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
+use rondo_core::grant::Approver;
+use rondo_core::shown_call::ShownCall;
 use rondo_protocol::call::{Fault, FaultClass, ToolCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
@@ -13,8 +15,6 @@ use super::consent::Answer;
 use super::person::{answer_to, ask};
 use super::progress::suspended;
 use super::run_config::Approvers;
-use crate::grant::Approver;
-use crate::shown_call::ShownCall;
 
 /// One question at a time.
 static QUESTION: Mutex<()> = Mutex::const_new(());

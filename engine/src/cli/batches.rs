@@ -1,5 +1,6 @@
 //! `rondo batches`: every batch of the store, and how far it has come.
 
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::BatchId;
 
 use super::exit::Exit;
@@ -11,7 +12,6 @@ use super::stored_batch::Batch;
 use super::table::{Column, Table};
 use super::threads::age;
 use super::{JsonArgs, StoreArgs};
-use crate::env::{Env as _, SystemEnv};
 use crate::views::batches::{BatchLine, batch_line};
 
 /// List the batches of the store with what became of their lines: newest first, with --json oldest first

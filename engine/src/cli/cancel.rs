@@ -1,5 +1,7 @@
 //! `rondo cancel`: ends a thread for good.
 
+use rondo_core::Cancelled;
+
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread_in;
@@ -9,7 +11,6 @@ use super::runner::{Task, run_task};
 use super::settings_files;
 use super::store_access::{existing_store_at, own_store};
 use super::{JsonArgs, StoreArgs};
-use crate::Cancelled;
 use crate::tell::tell;
 
 /// End a thread for good; it cannot be resumed

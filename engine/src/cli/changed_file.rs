@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rondo_core::local::{Edited, ForkRequest, plan_fork};
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::shell_argument;
@@ -11,7 +12,6 @@ use super::fork::plan_text;
 use super::named_command::completed;
 use super::{thread_row, workflow};
 use crate::host::continuing::Begun;
-use crate::local::{Edited, ForkRequest, plan_fork};
 use crate::shipped;
 use crate::store::{Read, Row};
 

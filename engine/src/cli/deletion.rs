@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rondo_core::Error;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
@@ -16,7 +17,6 @@ use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
 use super::{JsonArgs, StoreArgs, gc, settings_files};
-use crate::Error;
 use crate::store::folder::disk_usage;
 use crate::store::{Read, Row, StepStore, rows_after};
 use crate::tell::{plural, size, tell};

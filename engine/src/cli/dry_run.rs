@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo_agent_kit::model::{Completion, Deltas, Model};
 use rondo_agent_kit::tool::{Error, Invocation, Spec, Tool, ToolSet};
+use rondo_core::{Engine, NewThread, RunConfig, SystemEnv};
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
@@ -32,7 +33,6 @@ use crate::author::simulate::Worst;
 use crate::config::{self, SCRIPTED_MODEL, Settings};
 use crate::store::MemoryStore;
 use crate::tell::plural;
-use crate::{Engine, NewThread, RunConfig, SystemEnv};
 
 /// The kind of hook that is an outside program, which a dry run does not start.
 const PROGRAM_HOOK: &str = "command";

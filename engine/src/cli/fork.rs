@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use rondo_core::conversation::rebuild;
+use rondo_core::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
@@ -20,9 +22,7 @@ use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
 use super::{workflow, working_folder};
-use crate::conversation::rebuild;
 use crate::host::continuing::Meant;
-use crate::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
 use crate::tell::plural;
 use crate::views::fork::fork_line;

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
+use rondo_core::{FilledForm, PersonSaid};
 use rondo_protocol::Value;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Role;
@@ -10,12 +13,9 @@ use rondo_protocol::workflow::types::{self, Field};
 
 use super::approval::asked;
 use super::person::answer_to;
-use crate::shown_call::ShownCall;
 use crate::tell::{printable, tell};
 use crate::temporary_folder::temporary_folder;
-use crate::thread::OpenForm;
 use crate::views::lines::who;
-use crate::{FilledForm, PersonSaid};
 
 /// Asks for the answer to a form; `None` if the person leaves it open.
 pub fn ask(open: &OpenForm, role: &Role) -> Option<PersonSaid> {

@@ -12,8 +12,8 @@ use super::output::Output;
 use super::settings_files::settings;
 use super::{output_file, workflow, working_folder};
 use crate::config::Flags;
-use crate::graph::picture;
 use crate::host::picture::draw;
+use crate::picture;
 
 /// Draw a workflow's graph with its hooks
 #[derive(Debug, clap::Args)]

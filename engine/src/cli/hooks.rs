@@ -7,6 +7,15 @@ use std::sync::Arc;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
 use futures_util::future::BoxFuture;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::Env;
+use rondo_core::grant::Grants;
+use rondo_core::hook::{
+    Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
+};
+use rondo_core::local::RaisedLimits;
+use rondo_core::thread::Origin;
+use rondo_core::{Engine, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
@@ -22,18 +31,9 @@ use super::settings_files;
 use super::store_access::{existing_store_at, own_store, secret};
 use super::{thread_row, working_folder};
 use crate::config::Flags;
-use crate::conversation::rebuild;
-use crate::env::Env;
-use crate::grant::Grants;
-use crate::hook::{
-    Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
-};
 use crate::host::answers_from::read_script;
 use crate::host::consent::ConsentRequest;
-use crate::local::RaisedLimits;
 use crate::store::Read;
-use crate::thread::Origin;
-use crate::{Engine, SystemEnv};
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";
@@ -349,7 +349,7 @@ impl SubcommandContext for StoreContext<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::{BuildContext, Flag, Hook};
+    use rondo_core::hook::{BuildContext, Flag, Hook};
 
     struct Counting;
 

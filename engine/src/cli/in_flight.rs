@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use rondo_core::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
+use rondo_core::shown_call::arguments;
+
 use super::failure::Failure;
 use super::output::Output;
 use super::show::{beginning, block, seconds};
-use crate::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
-use crate::shown_call::arguments;
 use crate::tell::plural;
 use crate::views::in_flight::{InFlightTotals, VisitLine};
 use crate::views::lines::who;

@@ -1,9 +1,9 @@
 //! The options that name and tag a thread.
 
+use rondo_core::Labels;
 use rondo_protocol::diagnostic::Code;
 
 use super::failure::Failure;
-use crate::Labels;
 use crate::host::labels::labels;
 
 /// The options that name and tag a thread.

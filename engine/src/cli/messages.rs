@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rondo_core::conversation::rebuild::{self, Request};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -15,7 +16,6 @@ use super::in_flight;
 use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
 use super::{JsonArgs, StoreArgs};
-use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredRecord, StoredStep};
 use crate::views::in_flight::visits as uncommitted_visits;
 use crate::views::lines::who;

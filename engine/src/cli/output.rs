@@ -5,11 +5,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use rondo_core::hook::SubcommandOutput;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
 use super::failure::Failure;
-use crate::hook::SubcommandOutput;
 use crate::tell::printable;
 
 /// The output of a verb.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use rondo_agent_kit::prefix::tokens;
+use rondo_core::conversation::rebuild;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{Dollars, KnownCost, Usage};
@@ -17,7 +18,6 @@ use super::spending::cost_cell;
 use super::store_access::existing_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
-use crate::conversation::rebuild;
 use crate::tell::{plural, word};
 use crate::views::lines::who;
 use crate::views::prefix::{AgainstLine, role_line, strategy_line, visit_line};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::read::duration_ms;
 
@@ -11,7 +12,6 @@ use super::failure::Failure;
 use super::output::Output;
 use super::thread_row::{name, origin, status};
 use super::threads;
-use crate::env::{Env as _, SystemEnv};
 use crate::store::{Row, Status};
 use crate::tell::{plural, tell};
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::event::Location;
 use rondo_protocol::text::{is_invisible, is_steering};
@@ -11,7 +12,6 @@ use serde::Serialize;
 use super::failure::{Failure, Fault, Faulty};
 use super::named_command::completed;
 use super::output::{Output, Style};
-use crate::env::{Env as _, SystemEnv};
 use crate::tell::{printable, tell_styled};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rondo_agent_kit::tool::InDoubt;
+use rondo_core::{Resumed, RunConfig};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 
@@ -29,7 +30,6 @@ use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::limit_choice::limits;
 use crate::store::{Read, Row};
 use crate::tell::tell;
-use crate::{Resumed, RunConfig};
 
 /// What happens with tool calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -1,5 +1,6 @@
 //! `rondo rm`: deletes threads.
 
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 
 use super::deletion::{Deletion, DeletionArgs};
@@ -7,7 +8,6 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread;
 use super::output::Output;
-use crate::env::{Env as _, SystemEnv};
 
 /// How many forks a message names.
 const MAX_NAMED: usize = 5;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use rondo_core::grant::Grants;
+use rondo_core::{NewThread, RunConfig};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
@@ -26,12 +28,10 @@ use super::settings_files;
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, workflow, working_folder};
 use crate::config::Flags;
-use crate::grant::Grants;
 use crate::host::answers_from::AnswersFrom;
 use crate::host::limit_choice::limits;
 use crate::host::starting::{Draft, RunChoices};
 use crate::tell::{tell, tell_styled};
-use crate::{NewThread, RunConfig};
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use rondo_core::hook::SubcommandOutput;
+use rondo_core::thread::Ending;
+use rondo_core::{Ended, Engine, SystemEnv, ThreadHandle};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
@@ -20,11 +23,8 @@ use super::report;
 use super::result::View;
 use super::signals::Signals;
 use super::store_access::OwnStore;
-use crate::hook::SubcommandOutput;
 use crate::host::{Host, Opening};
 use crate::tell::tell;
-use crate::thread::Ending;
-use crate::{Ended, Engine, SystemEnv, ThreadHandle};
 
 /// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
@@ -64,7 +64,7 @@ impl TaskContext {
         let status = last.map(|(stored, _)| stored.step.status);
         let result = Arc::unwrap_or_clone(result);
         let what = What::ThreadFinished { outcome, head, status, reason, result };
-        let id = crate::local::end(store, &thread).ok().flatten();
+        let id = rondo_core::local::end(store, &thread).ok().flatten();
         let event = Event { id, thread, parent: None, durability: store.durability(), at_ms, what };
         self.send(Update::Event(Box::new(event))).await;
     }

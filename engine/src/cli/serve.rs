@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rondo_core::SystemEnv;
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -21,7 +22,6 @@ use super::settings_files::{self, SettingsFiles};
 use super::signals::Signals;
 use super::store_access::{OwnStore, own_store};
 use super::{JsonArgs, runtime, working_folder};
-use crate::SystemEnv;
 use crate::config::{Secret, Settings, TOKEN_FILE};
 use crate::host::{Host, Opening};
 use crate::tell::tell;

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rondo_core::conversation::rebuild;
+use rondo_core::local::VisitInFlight;
+use rondo_core::shown_call::{self, ShownCall};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
@@ -19,10 +22,7 @@ use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
-use crate::conversation::rebuild;
 use crate::host::answering::command_for;
-use crate::local::VisitInFlight;
-use crate::shown_call::{self, ShownCall};
 use crate::store::{Row, Status};
 use crate::tell::{plural, word};
 use crate::views::form::FormLine;

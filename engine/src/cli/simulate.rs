@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use rondo_agent_kit::tool::ToolSet;
+use rondo_core::grant::Grants;
+use rondo_core::graph::Graph;
+use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Severity};
 use rondo_protocol::workflow::{Checked, Workflow};
@@ -20,9 +23,6 @@ use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::role_of;
 use crate::author::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
 use crate::config::Flags;
-use crate::grant::Grants;
-use crate::graph::Graph;
-use crate::resolved_roles;
 use crate::tell::tell;
 
 /// How long a walk runs before progress is shown, and the interval from then on.

@@ -5,13 +5,13 @@
 
 use std::ops::RangeInclusive;
 
+use rondo_core::local::VisitInFlight;
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::Record;
 use rondo_protocol::workflow::Workflow;
 
 use super::failure::Failure;
-use crate::local::VisitInFlight;
 use crate::store::{Read, StoredRecord};
 
 /// How many steps are read at a time when the last ones are looked for.

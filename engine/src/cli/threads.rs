@@ -1,5 +1,6 @@
 //! `rondo threads`: every thread of the store.
 
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
 
 use super::exit::Exit;
@@ -8,7 +9,6 @@ use super::output::{Output, Style};
 use super::store_access::StoreView;
 use super::table::{Column, Table};
 use super::{JsonArgs, StoreArgs, thread_row};
-use crate::env::{Env as _, SystemEnv};
 use crate::store::{Error, Row, Status, rows_after};
 use crate::tell::word;
 use crate::views::lines::{ThreadLine, thread_line};

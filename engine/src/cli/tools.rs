@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo_agent_kit::tool::{BuiltIn as _, HttpGet, Origin, Spec, Tool, means, wire_name};
+use rondo_core::resolved_roles;
 use rondo_protocol::call::Effect;
 use rondo_protocol::id::RoleName;
 use serde::Serialize;
@@ -17,7 +18,6 @@ use super::settings_files::{self, SettingsFiles};
 use super::tooling::granted_paths;
 use super::{JsonArgs, StoreArgs, tooling, workflow, working_folder};
 use crate::config::{Grant, Settings};
-use crate::resolved_roles;
 use crate::tell::tell;
 
 /// The most characters to which effects are padded.

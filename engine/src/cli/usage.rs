@@ -7,12 +7,13 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use rondo_core::env::{Env as _, SystemEnv};
+
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::find_thread;
 use super::output::Output;
 use super::{JsonArgs, StoreArgs};
-use crate::env::{Env as _, SystemEnv};
 use crate::tell::word;
 use crate::views::since::{Since, since};
 use crate::views::usage::{By, Sums, UsageLine, none, sums};

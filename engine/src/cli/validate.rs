@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use rondo_agent_kit::tool::ToolSet;
+use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::read::FileError;
@@ -21,7 +22,6 @@ use super::settings_files::{self, settings};
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
-use crate::resolved_roles;
 use crate::tell::{plural, tell};
 
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.

@@ -1,5 +1,6 @@
 //! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
 
+use rondo_core::conversation::rebuild::{self, Request};
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::Serialize;
@@ -9,7 +10,6 @@ use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::output::Output;
 use super::{JsonArgs, StoreArgs};
-use crate::conversation::rebuild::{self, Request};
 use crate::views::lines::who;
 
 /// Rebuild every request of a thread from its steps and compare digests

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
+use rondo_core::grant::{Ceilings, Rule};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::event::Durability;
@@ -19,7 +20,6 @@ use super::{
     Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
     parse_duration_ms,
 };
-use crate::grant::{Ceilings, Rule};
 
 /// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use rondo_core::grant::Ceilings;
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 
@@ -15,7 +16,6 @@ use super::{
     Cwd, FILE_NAME, Grant, HookProgram, Imposed, Mcp, Model, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool,
     ToolSchema, USER_FILE_NAME, keys,
 };
-use crate::grant::Ceilings;
 use crate::trust::{Ask, Kind};
 
 /// A project's table that would replace one of the user's.

@@ -28,7 +28,7 @@ use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
 use serde::Serialize;
 
-use crate::grant::Ceilings;
+use rondo_core::grant::Ceilings;
 
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
 pub use list_prices::list_price;
@@ -258,7 +258,7 @@ pub struct Grant {
     pub write: Option<Vec<String>>,
     /// Hosts that tools may reach.
     pub hosts: Vec<String>,
-    /// Calls that are never made, in the syntax of [`crate::grant`].
+    /// Calls that are never made, in the syntax of [`rondo_core::grant`].
     pub deny: Vec<String>,
     /// Calls that ask a person first.
     pub approve: Vec<String>,

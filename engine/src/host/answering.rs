@@ -1,5 +1,9 @@
 //! The forms that a thread waits for, and answers to them.
 
+use rondo_core::conversation::rebuild;
+use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms};
+use rondo_core::resolved_roles;
+use rondo_core::thread::OpenForm;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
@@ -9,13 +13,9 @@ use rondo_protocol::workflow::{Role, Workflow};
 
 use super::find_thread::{no_threads, root};
 use super::thread_row::origin;
-use crate::conversation::rebuild;
 use crate::failure::Failure;
-use crate::local::{Answerer, PersonAnswer, PersonSaid, forms};
-use crate::resolved_roles;
 use crate::store::{self, Read, Row};
 use crate::tell::word;
-use crate::thread::OpenForm;
 
 /// The form of a thread that somebody means.
 pub struct MeantForm {

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::pinned::{Pinned, digest as digest_of};
 use rondo_agent_kit::tool::means;
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::grant::{Grants, Rule};
+use rondo_core::thread::ImportedPast;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::text::shell_argument;
@@ -21,12 +24,9 @@ use super::tooling::granted_paths;
 pub use super::tooling::named;
 use crate::config::folder_of;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
-use crate::grant::{Grants, Rule};
 use crate::shipped;
 use crate::tell::{one_line, plural};
-use crate::thread::ImportedPast;
 use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.

@@ -5,6 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
+use rondo_core::conversation::rebuild;
+use rondo_core::grant::Grants;
+use rondo_core::local::{RaisedLimit, RaisedLimits};
+use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, Workflow};
 
@@ -18,14 +22,10 @@ use super::starting::of_plain_http;
 use super::tooling::hold;
 use super::{thread_row, workflow};
 use crate::config::Settings;
-use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
-use crate::grant::Grants;
-use crate::local::{RaisedLimit, RaisedLimits};
 use crate::shipped;
 use crate::store::{Read, Row};
-use crate::thread::{ImportedPast, Origin};
 
 /// What somebody chose for a thread that goes on.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 use tokio::io::AsyncReadExt as _;
@@ -13,7 +14,6 @@ use super::consent;
 use crate::config::folder_of;
 use crate::config::{Secret, Settings};
 use crate::failure::Failure;
-use crate::resolved_roles;
 
 /// How long a person may take to unlock a key store.
 const TIMEOUT: Duration = Duration::from_mins(2);

@@ -1,9 +1,9 @@
 //! The name and the tags that a person gives to a thread.
 
+use rondo_core::local::Labels;
 use rondo_protocol::diagnostic::Code;
 
 use crate::failure::Failure;
-use crate::local::Labels;
 use crate::tell::one_line;
 
 /// The most characters of a name or a tag.

@@ -1,11 +1,11 @@
 //! Limits that somebody chose, such as `cost_usd=2`.
 
+use rondo_core::local::RaisedLimit;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::read::duration_ms;
 use rondo_protocol::{Value, canonical};
 
 use crate::failure::Failure;
-use crate::local::RaisedLimit;
 
 /// The limits that words of the form `KEY=VALUE` give.
 ///

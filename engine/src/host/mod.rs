@@ -25,16 +25,16 @@ pub(crate) mod workflow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rondo_core::env::Env;
+use rondo_core::hook::Registry;
+use rondo_core::local::{Engine, Running, SubscribeError, Subscription};
+use rondo_core::secret::Secret;
 use rondo_protocol::event::EventId;
 use rondo_protocol::id::ThreadId;
 
-use crate::env::Env;
-use crate::hook::Registry;
-use crate::local::{Engine, Running, SubscribeError, Subscription};
 pub use crate::shared_store::Opening;
 use crate::shared_store::{OwnThreads, SharedStore};
 use crate::store::{self, Row};
-use crate::trust::secret::Secret;
 use store_access::DrivenThreads;
 
 /// The resources of a process that runs threads.
@@ -65,7 +65,7 @@ impl Host {
         };
         let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
         let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
-        let engine = Engine::shared(shared.clone(), running, env, registry);
+        let engine = Engine::shared((Arc::new(shared.clone()), Arc::new(shared.clone())), running, env, registry);
         Ok((Self { engine, shared: Some(shared) }, notices))
     }
 

@@ -16,6 +16,11 @@ use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
+use rondo_core::grant::{Approver, Grants};
+use rondo_core::hook::{HookProgram, HookResources};
+use rondo_core::local::RaisedLimits;
+use rondo_core::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
+use rondo_core::{RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
@@ -24,11 +29,6 @@ use super::recording::Recording;
 use super::tooling::{self, NoServer};
 use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
-use crate::grant::{Approver, Grants};
-use crate::hook::{HookProgram, HookResources};
-use crate::local::RaisedLimits;
-use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
-use crate::{RunConfig, resolved_roles};
 
 /// The resources that the settings describe, built once and shared by every thread of the process. Providers, tools
 /// and servers are started when a thread first needs them.

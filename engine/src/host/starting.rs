@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rondo_core::grant::Grants;
+use rondo_core::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
 use rondo_protocol::Value;
 
 use super::answers_from::{AnswersFrom, Played};
@@ -17,8 +19,6 @@ use super::workflow::Loaded;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::files::absolute;
-use crate::grant::Grants;
-use crate::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
 
 /// What somebody chose for a run, besides its workflow and its input.
 #[derive(Default)]

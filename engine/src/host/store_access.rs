@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
 use super::consent::{Answer, ConsentSource, real};
 use crate::config::Settings;
-use crate::env::{Env as _, SystemEnv};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::shared_store;
@@ -16,7 +17,6 @@ use crate::store::folder::{self, FolderState, Owner};
 use crate::store::{self, Read};
 use crate::tell::tell;
 use crate::trust;
-use crate::trust::secret::Secret;
 
 pub struct StoreView {
     pub store: Box<dyn Read>,
@@ -170,12 +170,12 @@ pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failur
 /// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
 /// trusted.
 pub fn secret(settings: &Settings) -> Secret {
-    read_secret(settings).ok().flatten().unwrap_or_else(|| Secret::random().unwrap_or_default())
+    read_secret(settings).ok().flatten().unwrap_or_else(|| trust::secret::random().unwrap_or_default())
 }
 
 fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {
     let file = settings.secret_file.as_deref().filter(|file| !lies_in_project(file, settings));
-    file.map_or(Ok(None), Secret::read)
+    file.map_or(Ok(None), trust::secret::read)
 }
 
 pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
@@ -199,7 +199,7 @@ fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
         let message = format!("your secret would lie in {}, in the folder that you work in", file.display());
         return Err(Failure::new(Code::StoreForeign, message).with_hint("set XDG_DATA_HOME to a folder outside it"));
     }
-    let secret = Secret::read_or_draw(file)?;
+    let secret = trust::secret::read_or_draw(file)?;
     let id = SystemEnv::default().random().to_le_bytes();
     Ok(Some(Owner { id, tag: secret.tag(&Owner::message(&id)) }))
 }

@@ -1,10 +1,10 @@
 //! What the row of a thread says.
 
+use rondo_core::thread::Origin;
 use rondo_protocol::id::ThreadId;
 
 use super::store_access::DrivenThreads;
 use crate::store::{Row, Status};
-use crate::thread::Origin;
 
 /// The name of its workflow.
 pub fn name(row: &Row) -> String {

@@ -14,6 +14,8 @@ use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::sandbox::{CREDENTIALS, key_files, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools, unchecked};
+use rondo_core::grant::{Grants, Rule};
+use rondo_core::hook::HookProgram;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
@@ -24,8 +26,6 @@ use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::grant::{Grants, Rule};
-use crate::hook::HookProgram;
 use crate::trust::{Records, server_key};
 
 const MAX_SCHEMA_BYTES: usize = 1 << 20;

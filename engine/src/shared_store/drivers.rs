@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
-use super::message::CancelOutcome;
+use crate::store::CancelOutcome;
 
 /// A client process, while its connection is open. Numbers start at 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

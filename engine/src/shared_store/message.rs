@@ -6,7 +6,7 @@ use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
 use super::drivers::ClientId;
-use crate::store::{Entries, Error, Family, Write};
+use crate::store::{CancelOutcome, Entries, Error, Family, Write};
 
 /// The version of the protocol: both sides must have the same.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -61,15 +61,4 @@ pub(super) enum Response {
     Compacted { next: Option<Vec<u8>> },
     /// The store's error.
     Failed(Error),
-}
-
-/// The result of a request to end a thread for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CancelOutcome {
-    /// No process drove it.
-    NotDriven,
-    /// Its driver has left it.
-    Left,
-    /// Its driver has not left it yet.
-    Pending,
 }

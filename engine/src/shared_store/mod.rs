@@ -15,7 +15,6 @@ mod socket;
 mod store;
 
 pub use client::driven;
-pub use message::CancelOutcome;
 pub use store::{Opening, OwnThreads, SharedStore};
 
 use std::time::Duration;

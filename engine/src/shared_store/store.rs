@@ -22,11 +22,14 @@ use tokio::sync::oneshot;
 
 use super::client::{Client, RequestError};
 use super::drivers::Drivers;
-use super::message::{CancelOutcome, Request, Response};
+use super::message::{Request, Response};
 use super::server::{Server, Service};
 use super::{HOLDER_TIMEOUT, frame};
 use crate::store::folder::Owner;
-use crate::store::{self, Error, Family, Read as _, RocksStore, Tables, ThreadLocks, Visited, Write, WriteStore};
+use crate::store::{
+    self, CancelOutcome, Error, Family, Read as _, RocksStore, Tables, ThreadDrivers, ThreadLocks, Visited, Write,
+    WriteStore,
+};
 
 /// The delay before another attempt at a busy store.
 const RETRY_DELAY: Duration = Duration::from_millis(25);
@@ -140,33 +143,6 @@ impl SharedStore {
         matches!(*self.access(), Access::Local(_))
     }
 
-    /// Makes this process the driver of a thread. Returns `false` if another process drives it.
-    ///
-    /// # Errors
-    /// If the holder does not answer.
-    pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
-        // A new holder does not know yet who drives what.
-        if !self.locks().take(thread) {
-            return Ok(false);
-        }
-        // Recorded first, so that a change of the holder cannot miss it. Until its version is known, any will do.
-        self.inner.own.lock().insert(thread.clone(), u64::MAX);
-        let is_ours = match self.request(&Request::Drive(thread.clone())) {
-            Ok(Response::Done) => self.row(thread).map(|row| {
-                self.inner.own.lock().insert(thread.clone(), row.map_or(0, |row| row.version));
-                true
-            }),
-            Ok(Response::Taken) => Ok(false),
-            Ok(_) => Err(unexpected()),
-            Err(error) => Err(error),
-        };
-        if !matches!(is_ours, Ok(true)) {
-            self.inner.own.lock().remove(thread);
-            self.locks().release(thread);
-        }
-        is_ours
-    }
-
     /// The threads that any process drives.
     ///
     /// # Errors
@@ -174,25 +150,6 @@ impl SharedStore {
     pub fn driven(&self) -> Result<BTreeSet<ThreadId>, Error> {
         match self.request(&Request::Driven)? {
             Response::Driven(threads) => Ok(threads.into_iter().collect()),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Stops driving a thread.
-    pub fn let_go(&self, thread: &ThreadId) {
-        self.inner.own.lock().remove(thread);
-        // A holder that is gone has forgotten it already.
-        let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
-        self.locks().release(thread);
-    }
-
-    /// Asks the driver of a thread to end it for good, and waits until it has. Blocks.
-    ///
-    /// # Errors
-    /// If the holder does not answer.
-    pub fn cancel(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
-        match self.request(&Request::Cancel(thread.clone()))? {
-            Response::Cancelled(outcome) => Ok(outcome),
             _ => Err(unexpected()),
         }
     }
@@ -420,6 +377,45 @@ fn unexpected() -> Error {
     Error::Io { path: "socket".to_owned(), what: "the holder of the store answered something else".to_owned() }
 }
 
+impl ThreadDrivers for SharedStore {
+    fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
+        // A new holder does not know yet who drives what.
+        if !self.locks().take(thread) {
+            return Ok(false);
+        }
+        // Recorded first, so that a change of the holder cannot miss it. Until its version is known, any will do.
+        self.inner.own.lock().insert(thread.clone(), u64::MAX);
+        let is_ours = match self.request(&Request::Drive(thread.clone())) {
+            Ok(Response::Done) => self.row(thread).map(|row| {
+                self.inner.own.lock().insert(thread.clone(), row.map_or(0, |row| row.version));
+                true
+            }),
+            Ok(Response::Taken) => Ok(false),
+            Ok(_) => Err(unexpected()),
+            Err(error) => Err(error),
+        };
+        if !matches!(is_ours, Ok(true)) {
+            self.inner.own.lock().remove(thread);
+            self.locks().release(thread);
+        }
+        is_ours
+    }
+
+    fn release(&self, thread: &ThreadId) {
+        self.inner.own.lock().remove(thread);
+        // A holder that is gone has forgotten it already.
+        let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
+        self.locks().release(thread);
+    }
+
+    fn cancel(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
+        match self.request(&Request::Cancel(thread.clone()))? {
+            Response::Cancelled(outcome) => Ok(outcome),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
 impl Tables for SharedStore {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         if let Access::Local(local) = &*self.access() {
@@ -461,6 +457,8 @@ impl Tables for SharedStore {
         }
     }
 }
+
+crate::store::step_store!(SharedStore);
 
 impl WriteStore for SharedStore {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {

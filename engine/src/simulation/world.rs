@@ -9,6 +9,10 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::{Completion, Deltas, Model};
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
+use rondo_core::env::SeededEnv;
+use rondo_core::grant::Grants;
+use rondo_core::models::{Models, ResolvedModel, ServedBy};
+use rondo_core::{Env, RunConfig};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
@@ -19,12 +23,8 @@ use rondo_protocol::workflow::Workflow;
 use tokio::sync::Notify;
 
 use super::Steps;
-use crate::env::SeededEnv;
-use crate::grant::Grants;
-use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::store::StoredRecord;
 use crate::store::simulated::{Fate, Fates};
-use crate::{Env, RunConfig};
 
 /// A number below `count`, which is not 0.
 pub(super) fn below(env: &SeededEnv, count: usize) -> usize {

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::codec::{self, ImportMark};
 use super::keys::{self, Family};
 use super::staging::Staging;
-use super::tables::{Change, Tables, WriteTables};
+use super::tables::{Change, Tables};
 use super::write::{self, Write, WriteStore};
+use super::writer::WriteTables;
 use super::{Error, MAX_COMMIT_BYTES, Read as _, Row, rows_after};
 
 /// How many bytes of entries are written at a time.

@@ -30,8 +30,9 @@ use super::lock::{self, FolderLock};
 use super::manifest::{self, Position, Watch};
 use super::recovery::{self, Copy, DATABASE};
 use super::reserve::Reserve;
-use super::tables::{Change, Tables, Visited, WriteTables};
+use super::tables::{Change, Tables, Visited};
 use super::write::{Write, WriteStore};
+use super::writer::WriteTables;
 use super::writer::{Failure, Target, Writer};
 use super::{Error, frames, import};
 use crate::temporary_folder::temporary_folder;
@@ -174,6 +175,8 @@ impl Tables for RocksStore {
         self.tables.range(family, keys, visit)
     }
 }
+
+crate::store::step_store!(RocksStore);
 
 impl WriteStore for RocksStore {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {

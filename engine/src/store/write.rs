@@ -6,12 +6,12 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::CommitHeader;
 use super::collect::CollectWrite;
-use super::commit::CommitHeader;
 use super::import::ImportWrite;
 use super::keys::{self, Family};
 use super::tables::{Change, Tables};
-use super::{Commit, Deletion, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StepStore, codec};
+use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, codec};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Write {
@@ -42,7 +42,7 @@ pub(crate) enum Write {
 }
 
 impl Write {
-    pub(super) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
+    pub(crate) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
         EncodedCommit::new(commit, durability).map(|commit| Self::Commit(Box::new(commit)))
     }
 
@@ -50,7 +50,7 @@ impl Write {
     ///
     /// # Errors
     /// [`Error::Malformed`] if they are too large.
-    pub(super) fn records(thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> Result<Self, Error> {
+    pub(crate) fn records(thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> Result<Self, Error> {
         if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
             || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES
         {
@@ -60,7 +60,7 @@ impl Write {
     }
 
     /// Encodes a value of a hook's private key space; `None` deletes it.
-    pub(super) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Self, Error> {
+    pub(crate) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Self, Error> {
         let malformed = || Error::Malformed { what: "the name of a hook's key space is too long".to_owned() };
         let key = keys::hook(space, key).ok_or_else(malformed)?;
         let value = value.map(|value| codec::write_bytes(codec::HOOK, value));
@@ -68,7 +68,7 @@ impl Write {
     }
 
     /// Encodes lines of a batch, and the batch itself if there is one.
-    fn batch(batch: &BatchId, lines: &[(u32, Vec<u8>)], record: Option<&[u8]>, sync: bool) -> Self {
+    pub(crate) fn batch(batch: &BatchId, lines: &[(u32, Vec<u8>)], record: Option<&[u8]>, sync: bool) -> Self {
         let lines = lines.iter().map(|(line, bytes)| batch_line(batch, *line, bytes));
         let changes = lines.chain(record.map(|record| self::batch(batch, record)));
         Self::Changes { changes: changes.collect(), sync }
@@ -113,7 +113,7 @@ impl Write {
         }
     }
 
-    pub(super) fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
             Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
@@ -130,15 +130,15 @@ impl Write {
 /// A commit as table changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EncodedCommit {
-    pub(super) header: CommitHeader,
+    pub(crate) header: CommitHeader,
     /// Everything that it writes and deletes, except journals.
-    pub(super) changes: Vec<Change>,
-    pub(super) clear_journal: Vec<LanePath>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) clear_journal: Vec<LanePath>,
     /// Whether it must be on the device before it is acknowledged.
-    pub(super) must_sync: bool,
-    pub(super) closed: Vec<LanePath>,
+    pub(crate) must_sync: bool,
+    pub(crate) closed: Vec<LanePath>,
     /// The bytes that the ledger's chain hashes for it: the row's key and version, and the step's digest or zeros.
-    pub(super) link: Vec<u8>,
+    pub(crate) link: Vec<u8>,
 }
 
 impl EncodedCommit {
@@ -196,7 +196,7 @@ impl EncodedCommit {
 ///
 /// # Errors
 /// [`Error::Malformed`] if its note has no JSON form.
-pub(super) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Error> {
+pub(crate) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Error> {
     let (digest, seq) = (step.digest, step.seq);
     let visit = step.found_by.as_ref().map_or(0, |key| key.visit);
     let change = |family, key, value| Change { family, key, value: Some(value) };
@@ -210,22 +210,22 @@ pub(super) fn step(thread: &ThreadId, step: &NewStep) -> Result<Vec<Change>, Err
     Ok(changes)
 }
 
-pub(super) fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
+pub(crate) fn batch_line(batch: &BatchId, line: u32, bytes: &[u8]) -> Change {
     let value = Some(codec::write_bytes(codec::BATCH_LINE, bytes));
     Change { family: Family::Threads, key: keys::batch_line(batch, line), value }
 }
 
-pub(super) fn batch(batch: &BatchId, record: &[u8]) -> Change {
+pub(crate) fn batch(batch: &BatchId, record: &[u8]) -> Change {
     let value = Some(codec::write_bytes(codec::BATCH, record));
     Change { family: Family::Threads, key: keys::batch(batch), value }
 }
 
-pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
+pub(crate) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
     let key = keys::record(thread, &record.lane, record.position);
     Change { family: Family::Journal, key, value: Some(codec::write_bytes(codec::RECORD, &record.bytes)) }
 }
 
-/// A store that accepts encoded writes. It is a [`StepStore`].
+/// A store that accepts encoded writes; `step_store` makes it a [`StepStore`](rondo_core::store::StepStore).
 pub(crate) trait WriteStore: Tables {
     /// Carries out a write after all earlier ones of its thread, even if the future is never polled.
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>>;
@@ -237,46 +237,70 @@ pub(crate) trait WriteStore: Tables {
     fn has_room(&self) -> bool;
 }
 
-impl<T: WriteStore> StepStore for T {
-    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
-        submit(self, Write::commit(commit, WriteStore::durability(self)))
-    }
+/// Makes a [`WriteStore`] a [`StepStore`](rondo_core::store::StepStore).
+macro_rules! step_store {
+    ($store:ty) => {
+        const _: () = {
+            use futures_util::future::BoxFuture;
+            use rondo_core::store::{Commit, Deletion, Error, JournalRecord, StepStore};
+            use rondo_protocol::event::Durability;
+            use rondo_protocol::id::{BatchId, ThreadId};
+            use $crate::store::write::{Write, WriteStore, batch_line, submit};
 
-    fn delete(&self, Deletion { threads, lines }: Deletion) -> BoxFuture<'_, Result<(), Error>> {
-        let lines = lines.iter().map(|(batch, line, bytes)| batch_line(batch, *line, bytes)).collect();
-        let sync = WriteStore::durability(self) == Durability::Sync;
-        WriteStore::submit(self, Write::Delete { threads, lines, sync })
-    }
+            impl StepStore for $store {
+                fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
+                    submit(self, Write::commit(commit, WriteStore::durability(self)))
+                }
 
-    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
-        let sync = sync && WriteStore::durability(self) == Durability::Sync;
-        submit(self, Write::records(thread, records, sync))
-    }
+                fn delete(&self, Deletion { threads, lines }: Deletion) -> BoxFuture<'_, Result<(), Error>> {
+                    let lines = lines.iter().map(|(batch, line, bytes)| batch_line(batch, *line, bytes)).collect();
+                    let sync = WriteStore::durability(self) == Durability::Sync;
+                    WriteStore::submit(self, Write::Delete { threads, lines, sync })
+                }
 
-    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
-        submit(self, Write::hook_value(space, &key, value.as_deref()))
-    }
+                fn record(
+                    &self,
+                    thread: ThreadId,
+                    records: Vec<JournalRecord>,
+                    sync: bool,
+                ) -> BoxFuture<'_, Result<(), Error>> {
+                    let sync = sync && WriteStore::durability(self) == Durability::Sync;
+                    submit(self, Write::records(thread, records, sync))
+                }
 
-    fn put_batch(
-        &self,
-        batch: &BatchId,
-        lines: Vec<(u32, Vec<u8>)>,
-        record: Option<Vec<u8>>,
-    ) -> BoxFuture<'_, Result<(), Error>> {
-        let sync = WriteStore::durability(self) == Durability::Sync;
-        self.submit(Write::batch(batch, &lines, record.as_deref(), sync))
-    }
+                fn put_hook_value(
+                    &self,
+                    space: &str,
+                    key: Vec<u8>,
+                    value: Option<Vec<u8>>,
+                ) -> BoxFuture<'_, Result<(), Error>> {
+                    submit(self, Write::hook_value(space, &key, value.as_deref()))
+                }
 
-    fn durability(&self) -> Durability {
-        WriteStore::durability(self)
-    }
+                fn put_batch(
+                    &self,
+                    batch: &BatchId,
+                    lines: Vec<(u32, Vec<u8>)>,
+                    record: Option<Vec<u8>>,
+                ) -> BoxFuture<'_, Result<(), Error>> {
+                    let sync = WriteStore::durability(self) == Durability::Sync;
+                    WriteStore::submit(self, Write::batch(batch, &lines, record.as_deref(), sync))
+                }
 
-    fn has_room(&self) -> bool {
-        WriteStore::has_room(self)
-    }
+                fn durability(&self) -> Durability {
+                    WriteStore::durability(self)
+                }
+
+                fn has_room(&self) -> bool {
+                    WriteStore::has_room(self)
+                }
+            }
+        };
+    };
 }
+pub(crate) use step_store;
 
-fn submit<T: WriteStore>(store: &T, write: Result<Write, Error>) -> BoxFuture<'_, Result<(), Error>> {
+pub(crate) fn submit<T: WriteStore>(store: &T, write: Result<Write, Error>) -> BoxFuture<'_, Result<(), Error>> {
     match write {
         Ok(write) => store.submit(write),
         Err(error) => Box::pin(future::ready(Err(error))),

@@ -28,7 +28,8 @@ use super::Error;
 use super::anchor::Anchor;
 use super::blocking::{blocking, is_on_worker};
 use super::codec::Ledger;
-use super::tables::WriteTables;
+use super::manifest::Position;
+use super::tables::{Change, Tables};
 use super::write::Write;
 
 /// The error of a store that has failed.
@@ -40,6 +41,24 @@ pub(super) struct Target<T> {
     pub(super) ledger: Ledger,
     /// The error if another process has taken over the store.
     pub(super) displaced: Error,
+}
+
+/// Tables that can be changed.
+pub(super) trait WriteTables: Tables {
+    /// Applies all changes or none. With `sync` they are on the device when this returns.
+    ///
+    /// # Errors
+    /// The database's error. Whether the changes were made is then unknown.
+    fn write(&self, changes: Vec<Change>, sync: bool) -> Result<(), String>;
+
+    /// The manifest position, if it changed since the last call. It is on the device when this returns.
+    fn manifest(&self) -> Result<Option<Position>, Error>;
+
+    /// Puts every earlier write on the device. Nothing may follow.
+    ///
+    /// # Errors
+    /// The database's error.
+    fn close(&self) -> Result<(), String>;
 }
 
 /// The handle of a writer. Dropping it writes the queue, syncs, and ends the writer's thread.

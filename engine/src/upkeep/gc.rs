@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 
 use super::own::with_store;
-use crate::env::{Env as _, SystemEnv};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::store_access::OwnStore;

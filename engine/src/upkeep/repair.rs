@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rondo_core::thread::{ImportedPast, Origin, Stop};
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
@@ -17,7 +18,6 @@ use crate::host::batch::Batch;
 use crate::store::check::{Examination, Progress};
 use crate::store::repair::{Loss, Opaque, Repaired, repair as repair_store};
 use crate::store::{self, Row, holder};
-use crate::thread::{ImportedPast, Origin, Stop};
 
 /// What was made of a damaged store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! How far batches have come: their JSON lines, which `rondo batches` prints and the API answers with.
 
+use rondo_core::local::spent;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::KnownCost;
 use schemars::JsonSchema;
@@ -10,7 +11,6 @@ use crate::failure::Failure;
 use crate::host::batch::{Batch, Line};
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::status;
-use crate::local::spent;
 use crate::store::{Read, Status};
 
 /// How many lines are read at a time.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rondo_core::conversation::rebuild::{self, Beginning};
+use rondo_core::resolved_roles;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, KnownCost, Usage};
 use rondo_protocol::workflow::Workflow;
@@ -10,10 +12,8 @@ use serde::Serialize;
 
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
-use crate::conversation::rebuild::{self, Beginning};
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
-use crate::resolved_roles;
 use crate::store::{Read, Row, StoredStep};
 
 /// The most places of two definitions that are told.

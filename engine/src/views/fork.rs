@@ -5,7 +5,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::KnownCost;
 use serde::Serialize;
 
-use crate::local::ForkPlan;
+use rondo_core::local::ForkPlan;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "fork")]

@@ -5,8 +5,8 @@ use rondo_protocol::{Digest, Value, event};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::shown_call::ShownCall;
-use crate::thread::OpenForm;
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
 
 /// A form that a thread waits for.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,5 +1,6 @@
 //! Visits whose step is not committed: the answers that they have, which were paid for, and what refused them.
 
+use rondo_core::local::{CallInFlight, VisitInFlight, in_flight};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{KnownCost, Usage};
 use schemars::JsonSchema;
@@ -7,7 +8,6 @@ use serde::Serialize;
 
 use super::spending::{CostFields, Spending};
 use crate::failure::Failure;
-use crate::local::{CallInFlight, VisitInFlight, in_flight};
 use crate::store::{Read, Row, Status};
 
 /// What the calls of such visits used; the totals of the thread leave them out.

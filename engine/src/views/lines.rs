@@ -1,6 +1,8 @@
 //! The JSON lines of a thread and of its steps. Their members are part of the
 //! interface (DESIGN §9); an unchanged thread always gives the same bytes.
 
+use rondo_core::conversation::rebuild;
+use rondo_core::local::{VisitInFlight, spent};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{
@@ -13,11 +15,9 @@ use serde::Serialize;
 
 use super::in_flight::{self, InFlightTotals};
 use super::spending::CostFields;
-use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::{origin, status};
-use crate::local::{VisitInFlight, spent};
 use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use rondo_core::conversation::Bindings;
+use rondo_core::conversation::rebuild;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Step;
 
 use super::lines::{RecordLine, record_line};
-use crate::conversation::Bindings;
-use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::find_thread::child_threads;
 use crate::store::{Read, Row, StoredRecord};

@@ -6,7 +6,7 @@ use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use serde::Serialize;
 
-use crate::conversation::rebuild::Request;
+use rondo_core::conversation::rebuild::Request;
 
 /// The line of a request.
 #[derive(Debug, Serialize)]

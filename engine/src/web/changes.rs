@@ -6,6 +6,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use rondo_agent_kit::tool::InDoubt;
+use rondo_core::conversation::rebuild;
+use rondo_core::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
+use rondo_core::{Answerer, FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
@@ -21,7 +24,6 @@ use super::problem::Problem;
 use super::starting::{limit_words, started};
 use super::steps::raw;
 use super::{Inner, Server};
-use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::answering::{
     self, FormName, MeantForm, check, declared, meant_form, not_waiting, only_a_person, other_kind, role, this_person,
@@ -30,10 +32,8 @@ use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
-use crate::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
 use crate::store::{Read, Row};
 use crate::views::fork::fork_line;
-use crate::{Answerer, FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -99,7 +99,7 @@ impl Server {
     /// Continues a thread; `None` if it has ended.
     async fn go_on_with(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<Option<ThreadHandle>, Problem> {
         let run_config = self.configured(thread, run_spec).await?;
-        let resumed = self.host.engine().resume(thread, |_, _| Ok::<_, crate::Error>(run_config)).await?;
+        let resumed = self.host.engine().resume(thread, |_, _| Ok::<_, rondo_core::Error>(run_config)).await?;
         Ok(match resumed {
             Resumed::Running(handle) => Some(handle),
             Resumed::Ended { .. } => None,
@@ -146,7 +146,7 @@ impl Server {
         });
         let (thread, answer, run_spec) = prepared.await?;
         let run_config = self.configured(&thread, &run_spec).await?;
-        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await? {
+        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
             Resumed::Running(handle) => Ok(handle),
             Resumed::Ended { ending, .. } => Err(not_waiting(&thread, ending.outcome.name()).into()),
         }

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse;
 use axum::response::{IntoResponse as _, Response, Sse};
 use futures_util::stream::{self, Stream};
+use rondo_core::local::{SubscribeError, Subscription, unreadable};
 use rondo_protocol::event::{Event, EventId, What};
 use rondo_protocol::id::ThreadId;
 use serde::Deserialize;
@@ -19,7 +20,6 @@ use super::Server;
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
 use crate::host::find_thread::find_thread;
-use crate::local::{SubscribeError, Subscription, unreadable};
 use crate::store;
 
 /// How often a comment keeps an idle stream open.
@@ -54,7 +54,7 @@ pub async fn of_thread(
     let (thread, last, has_ended) = server
         .reading(move |_, store| {
             let (thread, row) = find_thread(store, &word)?;
-            let last = crate::local::end(store, &thread)?.unwrap_or(EventId::NONE);
+            let last = rondo_core::local::end(store, &thread)?.unwrap_or(EventId::NONE);
             Ok((thread, last, row.status.has_ended()))
         })
         .await?;
@@ -171,7 +171,7 @@ impl Follower {
             return Ok(Some(false));
         }
         let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
-        let last = reading(move || crate::local::end(&**server.host.engine().store(), &thread)).await?;
+        let last = reading(move || rondo_core::local::end(&**server.host.engine().store(), &thread)).await?;
         Ok(last.map(|last| last <= after))
     }
 }

@@ -1,10 +1,10 @@
 //! What a server keeps of requests, in spaces of the store beside those of hooks: of each the latest.
 
+use rondo_core::hook::KeySpace;
 use rondo_protocol::id::ThreadId;
 
 use super::Server;
 use crate::failure::Failure;
-use crate::hook::KeySpace;
 
 /// The most values of a space. Beyond it, those of the oldest threads are forgotten, a tenth at once.
 const MOST: usize = 50_000;

@@ -17,6 +17,8 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use rmcp::transport::io::stdio;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use rondo_agent_kit::mcp::{cleaned, is_tool_name};
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::{Answerer, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::plain;
@@ -31,10 +33,8 @@ use super::model::{Heard, Rest, WaitsFor, named};
 use super::problem::Problem;
 use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::workflow;
-use crate::{Answerer, ThreadHandle};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";

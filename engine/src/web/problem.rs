@@ -103,8 +103,8 @@ impl From<Failure> for Problem {
     }
 }
 
-impl From<crate::Error> for Problem {
-    fn from(error: crate::Error) -> Self {
+impl From<rondo_core::Error> for Problem {
+    fn from(error: rondo_core::Error) -> Self {
         Failure::from(error).into()
     }
 }

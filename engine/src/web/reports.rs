@@ -2,6 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source;
 use schemars::JsonSchema;
@@ -15,8 +17,6 @@ use super::schema::Line;
 use super::steps::{Raw, raw};
 use super::workflows::drawn;
 use crate::author::prefix;
-use crate::conversation::rebuild;
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
 use crate::host::run_config::price_of;

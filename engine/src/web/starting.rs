@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::{NewThread, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::types;
@@ -16,14 +18,12 @@ use super::body::Json;
 use super::problem::Problem;
 use super::workflows::load;
 use super::{Inner, Server};
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::answers_from::AnswersFrom;
 use crate::host::labels::labels;
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
-use crate::{NewThread, ThreadHandle};
 
 /// The header with which a repeated request starts nothing again
 /// (draft-ietf-httpapi-idempotency-key-header-07).

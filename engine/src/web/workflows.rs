@@ -16,11 +16,11 @@ use super::problem::Problem;
 use super::schema::FileFault;
 use super::{Inner, Server};
 use crate::failure::Failure;
-use crate::graph::picture;
 use crate::host::answers_from::SCRIPT_NAME;
 use crate::host::consent::{ConsentRequest, ConsentSource, Subject};
 use crate::host::picture::draw;
 use crate::host::workflow::{self, Loaded, Named};
+use crate::picture;
 use crate::shipped;
 
 /// A workflow in a list.

@@ -22,7 +22,7 @@ use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::{ModelRole, RoleKind, SourceMap, Workflow};
 
-use crate::resolved_roles;
+use rondo_core::resolved_roles;
 
 /// The most warnings of one file and its children.
 const MAX_WARNINGS: usize = 1_000;

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rondo_agent_kit::prefix::{self, Comparison, Request, compare, compare_beyond};
+use rondo_core::conversation::rebuild::{self, RebuildEvent, Sent};
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
 use super::{PrefixBreak, Prices, Shared, Visit};
-use crate::conversation::rebuild::{self, RebuildEvent, Sent};
 use crate::store::{Read, Row};
 
 /// How many messages after the first difference are searched for the cause.

@@ -20,13 +20,13 @@ mod strategy;
 use std::collections::BTreeMap;
 
 use rondo_agent_kit::prefix::{self, Break};
+use rondo_core::conversation::rebuild::{self, RebuildEvent, RebuiltVisit};
+use rondo_core::models::Price;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
 
-use crate::conversation::rebuild::{self, RebuildEvent, RebuiltVisit};
-use crate::models::Price;
 use crate::store::{Read, Row};
 use requests::RoleRequests;
 
@@ -175,7 +175,7 @@ pub type Prices = BTreeMap<RoleName, Price>;
 
 /// The prices of a workflow's roles, from those of its logical models.
 pub fn prices(workflow: &Workflow, of_model: &dyn Fn(&str) -> Option<Price>) -> Prices {
-    let priced = crate::resolved_roles::model_roles(workflow);
+    let priced = rondo_core::resolved_roles::model_roles(workflow);
     priced.filter_map(|(name, _, role)| Some((name.clone(), of_model(&role.model)?))).collect()
 }
 
@@ -195,7 +195,7 @@ pub fn visits(
         (name.clone(), RoleRequests::new(name, role.history, prices.get(name).copied()))
     };
     let mut roles: BTreeMap<RoleName, RoleRequests> =
-        crate::resolved_roles::model_roles(&workflow).map(requests).collect();
+        rondo_core::resolved_roles::model_roles(&workflow).map(requests).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
             if let Some(requests) = roles.get_mut(&sent.site.role).filter(|_| !sent.is_compaction) {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::prefix::{self, Block, Break, Cause, Comparison, Request, compare, compare_beyond};
+use rondo_core::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
+use rondo_core::models::Price;
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
@@ -13,8 +15,6 @@ use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
 use super::{PrefixBreak, RoleSum, Shared, Visit};
-use crate::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
-use crate::models::Price;
 
 /// What a role has sent so far, as needed to compare its next request.
 pub(super) struct RoleRequests {

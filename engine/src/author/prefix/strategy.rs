@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use rondo_agent_kit::conversation;
 use rondo_agent_kit::prefix::{self, bytes_of_message, compare_beyond};
+use rondo_core::conversation::rebuild::RebuiltVisit;
+use rondo_core::models::Price;
 use rondo_protocol::id::LanePath;
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Entry;
 use rondo_protocol::workflow::History;
 
 use super::Shared;
-use crate::conversation::rebuild::RebuiltVisit;
-use crate::models::Price;
 
 /// The cost of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]

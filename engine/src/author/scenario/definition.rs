@@ -1,11 +1,11 @@
 //! The workflow that scenarios are checked against, with the places of its parts.
 
 use rondo_agent_kit::model::script;
+use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::workflow::{self, Checked, Files};
 
 use super::report::Part;
-use crate::resolved_roles;
 
 /// A checked workflow, with the places of its parts.
 #[derive(Debug)]

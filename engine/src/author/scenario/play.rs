@@ -9,6 +9,16 @@ use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::Recorded;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
+use rondo_core::conversation::Steps;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::SeededEnv;
+use rondo_core::grant::Grants;
+use rondo_core::hook::{HookResources, Registry};
+use rondo_core::local::Ended;
+use rondo_core::models::{Models, ResolvedModel, ServedBy};
+use rondo_core::resolved_roles;
+use rondo_core::thread::{self, Input, Machine, PastStep};
+use rondo_core::{Engine, NewThread, RunConfig};
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
 use rondo_protocol::event::{Visit, What};
@@ -22,18 +32,8 @@ use super::parts;
 use super::scenario::{AnswerSource, Scenario};
 use super::snapshot::{Request, Requests, RouteStep, RunTrace};
 use super::tools::ToolFixtures;
-use crate::conversation::Steps;
-use crate::conversation::rebuild;
-use crate::env::SeededEnv;
 use crate::exit::Exit;
-use crate::grant::Grants;
-use crate::hook::{HookResources, Registry};
-use crate::local::Ended;
-use crate::models::{Models, ResolvedModel, ServedBy};
-use crate::resolved_roles;
 use crate::store::{MemoryStore, Read, Row, StoredRecord};
-use crate::thread::{self, Input, Machine, PastStep};
-use crate::{Engine, NewThread, RunConfig};
 
 /// The hook kinds that calls bypass: one starts programs, the other waits.
 const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
@@ -171,7 +171,7 @@ impl RunSetup {
             script: None,
             recorded: None,
             workspace: None,
-            labels: crate::Labels::default(),
+            labels: rondo_core::Labels::default(),
         };
         let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
@@ -310,7 +310,7 @@ struct Committed<'s> {
 
 impl Committed<'_> {
     /// Reads the steps, and follows them with a machine to find the edge that entered each.
-    fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
+    fn steps(&mut self, graph: &Arc<rondo_core::graph::Graph>) -> Result<(), String> {
         let past = Steps::new(self.store, self.thread.clone(), self.row.start, &self.beginning.workflow);
         let past = past.map_err(|error| error.to_string())?;
         let input = Arc::new(self.beginning.start.input.clone());

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
+use rondo_core::graph::Graph;
+use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{FieldName, RoleName, Status};
@@ -13,8 +15,6 @@ use rondo_protocol::workflow::{Field, ModelRole, Ordered, Role, RoleKind, Workfl
 
 use super::child;
 use super::reads::Reads;
-use crate::graph::Graph;
-use crate::resolved_roles;
 
 /// The bytes of the longest body if the model has no `max_output_tokens`.
 pub const USUAL_BODY_BYTES: usize = 4_000;

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::conversation::{self, Episode, HistoryPolicy, Round, StepLocation};
+use rondo_core::graph::Graph;
+use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -19,8 +21,6 @@ use super::routes::Path;
 use super::run::Run;
 use super::space::{StateSpace, Target};
 use super::walk::{LANES_AN_ANSWER, UNROUTED};
-use crate::graph::Graph;
-use crate::resolved_roles;
 
 /// The cost of the roles of a route, or of one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -23,6 +23,8 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rondo_core::graph::{Graph, To};
+use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::id::{FieldName, RoleName};
@@ -38,8 +40,6 @@ use self::reads::Reads;
 use self::routes::{Path, Reachability};
 use self::space::{StateId, StateSpace};
 use self::walk::Explorer;
-use crate::graph::{Graph, To};
-use crate::resolved_roles;
 
 pub use cost::Cost;
 pub use space::End;

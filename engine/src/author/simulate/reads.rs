@@ -6,7 +6,7 @@ use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 
-use crate::graph::{Entry, Graph, To};
+use rondo_core::graph::{Entry, Graph, To};
 
 /// The most constants of conditions that are tried as field values.
 const MAX_CONSTANTS: usize = 64;

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::conversation::Episode;
+use rondo_core::graph::{EdgeId, Graph};
+use rondo_core::thread::{
+    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, OwnVisits, PastLane, StepLookup,
+    Undecided, VisitEnd,
+};
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -11,11 +16,6 @@ use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, Value};
 
 use super::answers::Answer;
-use crate::graph::{EdgeId, Graph};
-use crate::thread::{
-    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, OwnVisits, PastLane, StepLookup,
-    Undecided, VisitEnd,
-};
 
 /// Placeholder for the digest of the start: nothing here is stored, so nothing reads it.
 const NOWHERE: Digest = Digest([0; 32]);

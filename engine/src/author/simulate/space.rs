@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{LanePath, RoleName, Status};
 
-use crate::graph::EdgeId;
+use rondo_core::graph::EdgeId;
 
 /// The key that distinguishes a state from others.
 pub type StateKey = Vec<u64>;

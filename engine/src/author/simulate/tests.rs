@@ -261,7 +261,7 @@ fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, 
         return;
     }
     let (lane, dispatch) = run.visiting(0).unwrap();
-    let only = run.broken(&lane).map(|fault| crate::thread::routed(graph, &dispatch.role, &fault).unwrap());
+    let only = run.broken(&lane).map(|fault| rondo_core::thread::routed(graph, &dispatch.role, &fault).unwrap());
     for (status, answers) in answer_set.of(&dispatch.role) {
         for answer in answers.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
             let (after, next) = run.answered(&lane, answer);

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use rondo_core::graph::{Edge, EdgeId, Graph};
+use rondo_core::thread::{self, Lane, Machine, Undecided};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -25,8 +27,6 @@ use super::answers::{Answer, AnswerSet};
 use super::reads::Reads;
 use super::run::{Next, Run};
 use super::space::{End, ImpliedStep, StateId, StateKey, StateSpace, Taken, Target, Transition};
-use crate::graph::{Edge, EdgeId, Graph};
-use crate::thread::{self, Lane, Machine, Undecided};
 
 /// The most states of all walks. A breadth-first walk leaves half of them to a depth-first one.
 const MAX_STATES: usize = 20_000;

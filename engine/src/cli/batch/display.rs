@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
 use rondo_protocol::id::{BatchId, ThreadId};
@@ -22,7 +23,6 @@ use super::super::spending::cost_text;
 use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
-use crate::env::{Env as _, SystemEnv};
 use crate::store::StepStore;
 use crate::tell::{plural, tell};
 use crate::views::spending::Spending;

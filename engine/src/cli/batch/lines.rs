@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rondo_core::{Labels, NewThread};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{BatchId, ThreadId};
@@ -16,7 +17,6 @@ use super::super::stored_batch::{Batch, Line};
 use super::super::thread_row;
 use crate::host::run_config::RunSpec;
 use crate::store::StepStore;
-use crate::{Labels, NewThread};
 
 /// How many lines are read from the store at a time.
 const PAGE: usize = 64;

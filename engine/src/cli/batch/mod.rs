@@ -10,6 +10,7 @@ mod lines;
 
 use std::sync::Arc;
 
+use rondo_core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
@@ -33,7 +34,6 @@ use crate::host::continuing::Begun;
 use crate::host::run_config::RunSpec;
 use crate::store::Read;
 use crate::tell::{plural, tell, tell_styled};
-use crate::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 
 /// The most lines of a batch.
 const MAX_LINES: usize = 100_000;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rondo_agent_kit::answer::StreamedAnswer;
+use rondo_core::local::WARNING;
 use rondo_protocol::Value;
 use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
@@ -14,7 +15,6 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::super::named_command::completed;
 use super::super::show::{by, seconds};
 use super::line::{Line, Tone};
-use crate::local::WARNING;
 use crate::tell::{plural, printable, word};
 use crate::views::lines::who as who_in;
 use crate::views::spending::Spending;

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo_core::conversation::rebuild;
+use rondo_core::thread::Origin;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source;
@@ -20,10 +22,8 @@ use crate::cli::failure::Failure;
 use crate::cli::files::absolute;
 use crate::cli::output::Output;
 use crate::config::folder_of;
-use crate::conversation::rebuild;
 use crate::exit::Exit;
 use crate::tell::tell;
-use crate::thread::Origin;
 use crate::views::scenario::{Told, origin, yaml};
 
 /// How many characters of the thread id go into the scenario's name.

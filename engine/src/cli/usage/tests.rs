@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rondo_core::thread::Origin;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Outcome;
@@ -13,7 +14,6 @@ use super::*;
 use crate::host::workflow;
 use crate::store::tests::contract;
 use crate::store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
-use crate::thread::Origin;
 
 /// 2026-11-01T00:00:00Z.
 const NOVEMBER_MS: u64 = 1_793_491_200_000;

@@ -11,6 +11,7 @@ use super::drivers::Drivers;
 use super::message::{Request, Response, VERSION};
 use super::socket::{FILE, connect, listen};
 use super::*;
+use crate::store::CancelOutcome;
 
 /// Longer than any test.
 const FOREVER: Duration = Duration::from_hours(1);

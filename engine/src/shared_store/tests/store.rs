@@ -13,6 +13,7 @@ use super::super::server::Service;
 use super::super::*;
 use super::holder;
 use crate::store::tests::contract::{Trunk, suite, thread};
+use crate::store::{CancelOutcome, ThreadDrivers as _};
 use crate::store::{Commit, Error, JournalRecord, Options, Read as _, RocksStore, StepStore, Write};
 
 fn open(folder: &Path, durability: Durability) -> SharedStore {
@@ -145,7 +146,7 @@ async fn a_thread_is_ended_by_whoever_drives_it_and_driven_by_nobody_who_is_gone
     let (counted, told) = (Arc::clone(&ended), Arc::clone(&driver));
     let cancel = Box::new(move |thread: &ThreadId| {
         counted.fetch_add(1, Ordering::SeqCst);
-        told.get().unwrap().let_go(thread);
+        told.get().unwrap().release(thread);
     });
     let client = open_with(folder.path(), Durability::Sync, OwnThreads { cancel, ..unheard() });
     assert!(driver.set(client.clone()).is_ok());
@@ -187,7 +188,7 @@ async fn a_thread_stays_with_its_driver_whoever_holds_the_store_next() {
         for other in &others {
             assert!(!other.drive(&thread(1)).unwrap());
         }
-        driver.let_go(&thread(1));
+        driver.release(&thread(1));
         assert!(others[0].drive(&thread(1)).unwrap() && !others[1].drive(&thread(1)).unwrap());
     }
 }

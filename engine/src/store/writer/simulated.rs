@@ -254,6 +254,8 @@ impl Tables for SimulatedStore {
     }
 }
 
+crate::store::step_store!(SimulatedStore);
+
 impl WriteStore for SimulatedStore {
     fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         if let Err(error) = self.usable() {

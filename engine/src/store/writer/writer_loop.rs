@@ -12,9 +12,10 @@ use super::super::collect::{CollectWrite, Collection};
 use super::super::import::{self, ImportWrite};
 use super::super::keys::{self, Family};
 
-use super::super::tables::{Change, WriteTables};
+use super::super::tables::Change;
 use super::super::write::{self, EncodedCommit, Write};
 use super::super::{Error, JournalRecord};
+use super::WriteTables;
 use super::queue::{Acknowledge, Queue, Work};
 use super::{Failure, Target};
 

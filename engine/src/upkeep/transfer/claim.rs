@@ -1,18 +1,18 @@
 //! What is taken of a file that one's own rondo did not write. Objects, steps and their order are proven by digests. Rows,
 //! notes, journals, open lanes, lists and batches are claims: they are computed from the steps, or left out.
 
+use rondo_core::conversation::rebuild::{self, Beginning};
+use rondo_core::local::{Error, retrace};
+use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Note;
 use rondo_protocol::workflow::read::is_workflow_name;
 
-use crate::conversation::rebuild::{self, Beginning};
 use crate::failure::Failure;
-use crate::local::{Error, retrace};
 use crate::store::staging::Staging;
 use crate::store::{Read as _, Row, Status};
-use crate::thread::{ImportedPast, Origin};
 
 /// How far the clocks of two machines may differ: an id says when its thread began.
 const CLOCKS_DIFFER_MS: u64 = 5 * 60 * 1000;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -15,7 +16,6 @@ use super::{FORMAT, MAX_LINE_BYTES};
 use crate::failure::Failure;
 use crate::host::batch;
 use crate::store::{self, Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
-use crate::trust::secret::Secret;
 
 /// How many lanes or lines of a batch are read at a time.
 const PAGE: usize = 256;

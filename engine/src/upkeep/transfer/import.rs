@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read as _};
 
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Durability;
@@ -18,7 +20,6 @@ use super::claim;
 use super::export::Exported;
 use super::line::{Line, ThreadLine, seal_message};
 use super::{FORMAT, MAX_LINE_BYTES, OLDEST_FORMAT};
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 use crate::host::batch;
 use crate::host::store_access::OwnStore;
@@ -26,7 +27,6 @@ use crate::host::thread_row;
 use crate::store::import::{self, ImportError, Imported};
 use crate::store::staging::{Refused, Staging};
 use crate::store::{JournalRecord, LaneRow, Read, Row};
-use crate::trust::secret::Secret;
 
 /// Verified threads and batches that can be taken into a store.
 pub struct Staged {

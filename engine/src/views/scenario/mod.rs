@@ -4,12 +4,12 @@
 mod told;
 mod yaml;
 
+use rondo_core::thread::Origin;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
 use crate::failure::Failure;
 use crate::store::Row;
-use crate::thread::Origin;
 
 pub use told::Told;
 pub use yaml::yaml;

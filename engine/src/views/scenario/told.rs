@@ -6,6 +6,9 @@ use rondo_agent_kit::conversation::{Position, Round, StepLocation};
 use rondo_agent_kit::model::script::{self, Cause};
 use rondo_agent_kit::prefix;
 use rondo_agent_kit::tool::means;
+use rondo_core::conversation::rebuild;
+use rondo_core::local::attempts_of;
+use rondo_core::thread::{Ending, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -13,12 +16,9 @@ use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Out
 use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow};
 use rondo_protocol::{Value, canonical};
 
-use crate::conversation::rebuild;
 use crate::failure::Failure;
 use crate::host::find_thread::child_threads;
-use crate::local::attempts_of;
 use crate::store::{Read, Row, StoredRecord};
-use crate::thread::{Ending, Origin};
 
 /// The most attempts that are repeated of one visit.
 const MAX_ATTEMPTS: usize = 100;

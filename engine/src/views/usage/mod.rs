@@ -9,6 +9,7 @@ mod sums;
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
+use rondo_core::conversation::rebuild;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
@@ -16,7 +17,6 @@ use rondo_protocol::object::{Note, Observation, Record};
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use super::since::day;
-use crate::conversation::rebuild;
 use crate::host::thread_row;
 use crate::store::{Error, Read, Row, StoredRecord, rows_after};
 

@@ -7,6 +7,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
+use rondo_core::ThreadHandle;
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::{Digest, Value, canonical};
 use serde::{Deserialize, Serialize};
@@ -20,8 +22,6 @@ use super::super::problem::Problem;
 use super::super::starting::{StartRequest, begin};
 use super::message::{Message, input_name};
 use super::{Heard, ModelError, OFFLINE, Rest, Tokens, client_of};
-use crate::ThreadHandle;
-use crate::env::{Env as _, SystemEnv};
 use crate::failure::Failure;
 
 /// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.

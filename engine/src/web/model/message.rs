@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rondo_core::thread::OpenForm;
+use rondo_core::{FilledForm, PersonSaid};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Value, canonical};
@@ -9,8 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::host::answering::{declared, role, statuses as statuses_of};
-use crate::thread::OpenForm;
-use crate::{FilledForm, PersonSaid};
 
 /// A message of a conversation. What it has besides is ignored.
 #[derive(Debug, Clone, Serialize, Deserialize)]

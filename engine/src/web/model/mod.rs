@@ -14,6 +14,12 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use rondo_core::conversation::rebuild;
+use rondo_core::graph::Graph;
+use rondo_core::local::{ForkRequest, spent};
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
+use rondo_core::{Answerer, Ended, Resumed, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{CommittedSite, Outcome, What};
 use rondo_protocol::id::ThreadId;
@@ -27,19 +33,13 @@ use super::body::{Json, typed};
 use super::problem::Problem;
 use super::workflows::has_script;
 use super::{Inner, Server};
-use crate::conversation::rebuild;
 use crate::failure::Failure;
-use crate::graph::Graph;
 use crate::host::answering::{self, FormName, MeantForm, check, command_for, meant_form, only_a_person};
 use crate::host::continuing::{ContinueChoices, Meant};
 use crate::host::find_thread::{find_thread, no_threads};
 use crate::host::workflow;
-use crate::local::{ForkRequest, spent};
-use crate::shown_call::ShownCall;
 use crate::store::Status;
 use crate::tell::one_line;
-use crate::thread::OpenForm;
-use crate::{Answerer, Ended, Resumed, ThreadHandle};
 use speech::{Speakers, Speech};
 
 /// A model of this name is answered by the script beside the workflow; no model is asked.
@@ -261,7 +261,7 @@ impl Server {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
             let workflow = rebuild::beginning(store, &row)?.workflow;
             let policy = rebuild::policy(store, &row)?;
-            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(crate::Error::from)?;
+            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo_core::Error::from)?;
             Ok(Speech::new(Speakers::new(&graph, policy.serve.answer.as_deref())))
         })
         .await
@@ -335,7 +335,7 @@ impl Server {
         });
         let (thread, answer, run_spec) = prepared.await?;
         let run_config = self.configured(&thread, &run_spec).await?;
-        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, crate::Error>(run_config)).await? {
+        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
             Resumed::Running(handle) => Ok(handle),
             Resumed::Ended { .. } => Err(ended(&thread).into()),
         }
@@ -361,7 +361,7 @@ impl Server {
         let engine = self.host.engine();
         let fork = engine.fork(&thread, seq, &ForkRequest::default()).await?;
         let run_config = self.configured(&fork, &run_spec).await?;
-        match engine.resume(&fork, |_, _| Ok::<_, crate::Error>(run_config)).await? {
+        match engine.resume(&fork, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
             // It asks again what it asked then.
             Resumed::Running(handle) => match handle.ended().await {
                 Ended::Waiting(forms) => match for_client(&forms) {

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
+use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::Digest;
 use rondo_protocol::id::ThreadId;
 use serde::Deserialize;
@@ -20,7 +21,6 @@ use super::super::params::invalid;
 use super::super::problem::Problem;
 use super::message::Message;
 use super::{Heard, ModelError, Rest, Tokens, client_of, error_text};
-use crate::env::{Env as _, SystemEnv};
 
 /// The request. What else a client sends is ignored.
 #[derive(Debug, Deserialize)]

@@ -12,7 +12,7 @@ use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::template::{Path, Segment, ValueTemplate};
 use rondo_protocol::workflow::{AnswerFormat, RoleKind};
 
-use crate::graph::{Edge, Graph, To};
+use rondo_core::graph::{Edge, Graph, To};
 
 /// What stands between a text and the one that replaces it.
 const BREAK: &str = "\n\n";

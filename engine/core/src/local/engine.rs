@@ -1,0 +1,691 @@
+//! The engine: starts, resumes and cancels threads over one store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo_protocol::call::{CallKind, Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::{EventId, Outcome, What};
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::object::{LAYOUT, Start};
+use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
+use rondo_protocol::{Digest, Value};
+
+use super::child::ParentVisit;
+use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
+use super::forms::PersonAnswer;
+use super::hook_paths::{HookSurroundings, NoReports, views};
+use super::hub::{Hub, SubscribeError, Subscription, Topic};
+use super::limits::{self, RaisedLimits};
+use super::mend::Mender;
+use super::replay::{Replay, ReplayClock};
+use super::reply_memory::{ReplyMemory, ResultMemory};
+use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
+use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
+use crate::conversation::{Steps, rebuild};
+use crate::env::Env;
+use crate::graph::Graph;
+use crate::hook::{CallPath, KeySpace, NoPast, Past, Redactors, Registry};
+use crate::models::Models;
+use crate::resolved_roles::{self, ResolvedRoles};
+use crate::secret::Secret;
+use crate::store::{self, CancelOutcome, Commit, Row, Status, StepStore, ThreadDrivers};
+use crate::thread::{Action, Definition, Input, Machine, Notice, Object, Origin};
+
+/// How long to wait for a stopping run: the longest that draining takes.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// Runs threads over one store.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) parts: Arc<Parts>,
+    /// Authenticates hooks' entries in the store.
+    secret: Secret,
+}
+
+pub(super) struct Parts {
+    pub(super) store: Arc<dyn StepStore>,
+    pub(super) env: Arc<dyn Env>,
+    pub(super) registry: Registry,
+    pub(super) running: Arc<Running>,
+    pub(super) hub: Hub,
+    pub(super) reply_memory: ReplyMemory,
+    /// Set if other processes drive threads of the store too.
+    drivers: Option<Arc<dyn ThreadDrivers>>,
+}
+
+impl Engine {
+    /// An engine over `store`, with the hook kinds of `registry`.
+    pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        let (running, hub, reply_memory) = (Arc::default(), Hub::new(Arc::clone(&store)), ReplyMemory::default());
+        let parts = Parts { store, env, registry, running, hub, reply_memory, drivers: None };
+        Self { parts: Arc::new(parts), secret: Secret::default() }
+    }
+
+    /// An engine over a store that other processes write too; they end threads of this one through `running`.
+    pub fn shared(
+        (store, drivers): (Arc<dyn StepStore>, Arc<dyn ThreadDrivers>),
+        running: Arc<Running>,
+        env: Arc<dyn Env>,
+        registry: Registry,
+    ) -> Self {
+        let (hub, reply_memory) = (Hub::new(Arc::clone(&store)), ReplyMemory::default());
+        let parts = Parts { store, env, registry, running, hub, reply_memory, drivers: Some(drivers) };
+        Self { parts: Arc::new(parts), secret: Secret::default() }
+    }
+
+    /// The same engine, whose hooks authenticate their entries with the user's secret. Without one, entries are
+    /// protected against damage only.
+    #[must_use]
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// The entries of the hook kind `kind`.
+    pub fn space(&self, kind: &str) -> KeySpace {
+        KeySpace::new(Arc::clone(&self.parts.store), kind).with_secret(self.secret.clone())
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn StepStore> {
+        &self.parts.store
+    }
+
+    /// Starts a new thread.
+    ///
+    /// # Errors
+    /// If the definition cannot be run or the store cannot be written.
+    ///
+    /// # Durability
+    /// The thread's row is durable when this returns.
+    pub async fn start(&self, new: NewThread, run_config: RunConfig) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, self.parts.env.thread_id(), None).await
+    }
+
+    /// Starts a thread whose id was drawn before.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start); [`store::Error::Conflict`] if the thread is there already.
+    pub async fn start_drawn(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+    ) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, thread, None).await
+    }
+
+    /// The input as it will enter a thread: without the values that must not.
+    ///
+    /// # Errors
+    /// If the definition cannot be run.
+    pub fn redacted(
+        &self,
+        (workflow, policy): (&Workflow, &Policy),
+        run_config: &RunConfig,
+        mut input: Value,
+    ) -> Result<Value, Error> {
+        let graph = self.graph(workflow, policy, &run_config.imposed)?;
+        self.redactors(&graph, run_config)?.input.value(&mut input);
+        Ok(input)
+    }
+
+    /// Starts a child thread with a known id.
+    ///
+    /// # Errors
+    /// Like [`start`](Self::start).
+    pub(super) async fn start_child(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+        above: ParentVisit,
+    ) -> Result<ThreadHandle, Error> {
+        self.start_as(new, run_config, thread, Some(above)).await
+    }
+
+    /// Continues a child thread.
+    ///
+    /// # Errors
+    /// Like [`resume`](Self::resume).
+    pub(super) async fn resume_child(
+        &self,
+        thread: &ThreadId,
+        above: ParentVisit,
+        answer: Option<PersonAnswer>,
+        run_config: RunConfig,
+    ) -> Result<Resumed, Error> {
+        self.resume_with(thread, (answer, Some(above)), |_, _| Ok(run_config)).await
+    }
+
+    async fn start_as(
+        &self,
+        new: NewThread,
+        run_config: RunConfig,
+        thread: ThreadId,
+        above: Option<ParentVisit>,
+    ) -> Result<ThreadHandle, Error> {
+        let NewThread { workflow, policy, mut input, file, script, recorded, workspace, labels } = new;
+        let parts = &self.parts;
+        let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
+        self.redactors(&graph, &run_config)?.input.value(&mut input);
+        let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
+        let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
+        let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
+        let (start_digest, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let origin = Origin {
+            name: workflow.name.clone(),
+            file,
+            script,
+            recorded,
+            workspace,
+            started_at_ms: parts.env.now_ms(),
+            ..Origin::default()
+        };
+        let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
+        let parent = above.as_ref().map(|above| above.parent.thread.clone());
+        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position, parent))?;
+        let definition = ready.definition(start_digest, Arc::new(start.input));
+        let mut machine = Machine::new(definition, 1);
+        let begun = ready.steps(&*parts.store, start_digest)?;
+        let first = machine.on(Input::Begin { at_ms: origin.started_at_ms }, parts.env.elapsed_ms(), &begun);
+        let told = first.iter().filter_map(|action| match action {
+            Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
+            _ => None,
+        });
+        let origin = Origin { after: told.collect(), ..origin };
+        let row = Row {
+            version: 1,
+            status: Status::Running,
+            seq: 0,
+            head: None,
+            workflow: workflow_digest,
+            policy: policy_digest,
+            start: start_digest,
+            base: None,
+            parent: above.as_ref().map(|above| above.parent.clone()),
+            label: labels.label,
+            tags: labels.tags,
+            raised: Vec::new(),
+            checkpoint: machine.checkpoint().map_err(Error::Fault)?,
+            origin: origin.to_bytes()?,
+        };
+        let driven = self.drive(&thread)?;
+        let objects = vec![
+            (Kind::Workflow, workflow_digest, workflow_bytes),
+            (Kind::Policy, policy_digest, policy_bytes),
+            (Kind::Start, start_digest, start_bytes),
+        ];
+        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
+        parts.store.commit(commit).await?;
+        let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
+        let begun = StartedRun { row, origin, machine, first, may_be_journaled: false, answer: None, above };
+        self.run(ready, driven, started, begun)
+    }
+
+    /// Continues a thread that stopped. `run_config` is called once the workflow is known; `file` and `script`
+    /// identify its sources.
+    ///
+    /// # Errors
+    /// If there is no such thread, it is already running, or its data is damaged.
+    pub async fn resume<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        self.resume_with(thread, (None, None), run_config).await
+    }
+
+    /// Continues a thread that waits for a person, with their answer. [`Origin::forms`] lists what it waits for.
+    ///
+    /// # Errors
+    /// Like [`resume`](Self::resume), and a fault with [`Code::NotWaiting`] if the form that the answer names is not open
+    /// any more; nothing has changed then.
+    pub async fn answer<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        answer: PersonAnswer,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        self.resume_with(thread, (Some(answer), None), run_config).await
+    }
+
+    async fn resume_with<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        (answer, above): (Option<PersonAnswer>, Option<ParentVisit>),
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        let store = &self.parts.store;
+        let (mut row, mut origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.head });
+        }
+        if self.parts.running.all().contains_key(thread) {
+            return Err(Error::Running { thread: thread.clone() }.into());
+        }
+        let driven = self.drive(thread)?;
+        // Read again: no other process changes it from here on.
+        (row, origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.head });
+        }
+        if let Some(answer) = &answer {
+            self.is_open(thread, (&row, &origin), answer)?;
+        }
+        let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
+        if beginning.start.layout != LAYOUT {
+            let found = beginning.start.layout;
+            return Err(Error::from(rondo_agent_kit::conversation::UnknownLayout { found }).into());
+        }
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
+        let run_config = run_config(&beginning.workflow, &origin)?;
+        let now_ms = self.parts.env.now_ms();
+        let own = run_config.raised.of(thread, above.is_none());
+        let (policy, raised) = limits::raise(policy, own, &run_config.ceilings, now_ms)?;
+        if above.is_none() {
+            self.check_raised_below(thread, &run_config)?;
+        }
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
+        let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
+        let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
+        let parent = row.parent.as_ref().map(|parent| parent.thread.clone());
+        let told = (Arc::new(past) as Arc<dyn Past>, position, parent);
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
+        let machine = self.machine(&ready, &row, &beginning.start)?;
+        let mut objects = Vec::new();
+        if !raised.is_empty() {
+            let (digest, bytes) = Digest::of(Kind::Policy, &policy).map_err(Error::from)?;
+            objects.push((Kind::Policy, digest, bytes));
+            row.policy = digest;
+            row.raised.extend(raised);
+        }
+        if row.status != Status::Running || origin.stop.is_some() || !objects.is_empty() {
+            // Readers see that the thread is running again.
+            origin.stop = None;
+            origin.forms.clear();
+            row.status = Status::Running;
+            row.origin = origin.to_bytes().map_err(Error::from)?;
+            row = self.keep_row(thread, row, objects).await?;
+        }
+        let machine = machine.resumed(row.version);
+        let resumed = What::ThreadResumed { seq: row.seq };
+        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer, above };
+        Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
+    }
+
+    /// Checks that a thread, which nobody else drives now, still waits for the form that an answer names. An answer that
+    /// comes too late changes nothing.
+    fn is_open(&self, thread: &ThreadId, (row, origin): (&Row, &Origin), answer: &PersonAnswer) -> Result<(), Error> {
+        let (is_waiting, now_ms) = (row.status == Status::Waiting, self.parts.env.now_ms());
+        if is_waiting && origin.forms.iter().any(|open| open.takes(answer.form, thread, now_ms)) {
+            return Ok(());
+        }
+        let state = if !is_waiting {
+            "it does not wait for anybody now"
+        } else if origin.forms.iter().any(|open| open.digest(thread) == answer.form) {
+            "its time has passed, and `rondo resume` takes the edge for that"
+        } else {
+            "it waits for something else now"
+        };
+        let message =
+            format!("thread {thread} does not wait for that form any more: {state}; `rondo show {thread}` tells");
+        Err(Error::Fault(Fault::new(Code::NotWaiting, FaultClass::Denied, message)))
+    }
+
+    /// Checks the limits that are raised for a descendant of a thread, before anything is run. One that has ended needs
+    /// none.
+    fn check_raised_below(&self, thread: &ThreadId, run_config: &RunConfig) -> Result<(), Error> {
+        let RaisedLimits { thread: named, limits } = &run_config.raised;
+        let Some(below) = named.as_ref().filter(|named| *named != thread) else { return Ok(()) };
+        let (row, origin) = self.row(below)?;
+        if origin.ending.is_none() {
+            let policy: Policy = rebuild::object(&*self.parts.store, Kind::Policy, row.policy)?;
+            limits::raise(policy, limits, &run_config.ceilings, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The definition and the origin of a thread.
+    ///
+    /// # Errors
+    /// If there is no such thread, or its data is damaged.
+    pub fn definition(&self, thread: &ThreadId) -> Result<(Workflow, Origin), Error> {
+        let (row, origin) = self.row(thread)?;
+        Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
+    }
+
+    /// Ends a thread for good: stops its run, in any process, and waits for it, or writes the end into the row.
+    ///
+    /// # Errors
+    /// If there is no such thread, or it has ended in another way.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
+        let (mut row, mut origin) = self.row(thread)?;
+        let mut lease = None;
+        while origin.ending.is_none() && lease.is_none() {
+            if self.free(thread).await? == CancelOutcome::Pending {
+                return Ok(Cancelled::Stopping);
+            }
+            // A process whose holder has just changed may drive the thread again by now, or this one is about to.
+            lease = match self.drive(thread) {
+                Err(Error::Running { .. }) => {
+                    tokio::task::yield_now().await;
+                    None
+                }
+                driven => Some(driven?),
+            };
+            (row, origin) = self.row(thread)?;
+            // The run has written its end, unless the store failed.
+            let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
+            if let Some(ending) = ending {
+                return Ok(Cancelled::Ended { ending, head: row.head });
+            }
+        }
+        if let Some(ending) = origin.ending {
+            return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
+        }
+        let ending = cancelled_ending(self.parts.env.now_ms());
+        let waiting: BTreeSet<ThreadId> = origin.forms.drain(..).filter_map(|open| open.thread).collect();
+        origin.ending = Some(ending.clone());
+        origin.stop = None;
+        row.status = Status::Cancelled;
+        row.origin = origin.to_bytes()?;
+        let row = self.keep_row(thread, row, Vec::new()).await?;
+        for child in waiting {
+            self.cancel_below(thread, child).await?;
+        }
+        Ok(Cancelled::Ended { ending, head: row.head })
+    }
+
+    /// Ends a waiting descendant of `root` for good, and the threads between them.
+    async fn cancel_below(&self, root: &ThreadId, descendant: ThreadId) -> Result<(), Error> {
+        let mut next = Some(descendant);
+        while let Some(thread) = next.filter(|thread| thread != root) {
+            let parent = self.row(&thread)?.0.parent;
+            match Box::pin(self.cancel(&thread)).await {
+                Ok(_) | Err(Error::HasEnded { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            next = parent.map(|parent| parent.thread);
+        }
+        Ok(())
+    }
+
+    /// The events of a thread: every durable one after `after`, and new ones for as long as it runs in this process.
+    /// With [`EventId::NONE`] it starts with the first.
+    ///
+    /// # Errors
+    /// If there is no such thread or event.
+    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
+        self.parts.hub.subscribe(thread, after)
+    }
+
+    /// The hook kinds of this engine.
+    pub fn registry(&self) -> &Registry {
+        &self.parts.registry
+    }
+
+    /// Sends the recorded calls of a thread's roles through the nodes of the hook kind `kind`, with ports that return
+    /// the recorded answers. Returns the number of calls. The thread is unchanged.
+    ///
+    /// # Errors
+    /// If the thread cannot be read, or `run_config` does not fit it.
+    pub async fn replay(&self, thread: &ThreadId, run_config: RunConfig, kind: &str) -> Result<u64, Error> {
+        let store = &self.parts.store;
+        let (row, origin) = self.row(thread)?;
+        let is_imported = origin.imported.is_some();
+        let beginning = rebuild::beginning(&**store, &row)?;
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
+        let toolboxes = resolved_roles::toolboxes(&beginning.workflow, &run_config.tools, &run_config.grants);
+        let limits = run_config.ceilings.over(&policy.limits);
+        let resolved_roles =
+            resolved_roles::resolve(&beginning.workflow, &policy.roles, &limits, &run_config.models, toolboxes, None)?;
+        let views = views(&graph, &resolved_roles, &run_config, &self.redactors(&graph, &run_config)?);
+        let (reports, past) = (Arc::new(NoReports), Arc::new(NoPast));
+        let then = Arc::new(ReplayClock::default());
+        let env = Some(Arc::clone(&then) as Arc<dyn Env>);
+        let around = HookSurroundings { reports, past, env, replayed: Some(kind.to_owned()) };
+        let paths = self.paths(&graph, &views, &run_config, &around)?;
+        let served_by = resolved_roles.model_roles.iter();
+        let served_by = served_by.filter_map(|(role, runtime)| Some((role.clone(), runtime.served_by.clone()?)));
+        let served_by = served_by.collect();
+        let (store, thread) = (Arc::clone(store), thread.clone());
+        let replay = Replay { store, thread, row, is_imported, paths, views, served_by, then };
+        replay.go().await.map_err(|error| match error {
+            rebuild::Error::Store(error) => Error::Store(error),
+            rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),
+            rebuild::Error::Layout(error) => Error::Layout(error),
+        })
+    }
+
+    /// How many threads run in this process.
+    pub fn running(&self) -> usize {
+        self.parts.running.all().len()
+    }
+
+    /// Whether a thread runs in this process.
+    pub fn is_running(&self, thread: &ThreadId) -> bool {
+        self.parts.running.all().contains_key(thread)
+    }
+
+    /// Stops the run of a thread in this process, and waits until it has ended; the thread can be resumed. Returns
+    /// whether it ran here.
+    pub async fn stop(&self, thread: &ThreadId) -> bool {
+        let running = self.parts.running.all().get(thread).cloned();
+        let Some(stopper) = running else { return false };
+        stopper.stop();
+        // A run that takes longer is still told to stop.
+        let _ = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+        true
+    }
+
+    /// Stops all runs in this process, and waits until they have ended; the threads can be resumed.
+    pub async fn stop_all(&self) {
+        let all: Vec<Stopper> = self.parts.running.all().values().cloned().collect();
+        all.iter().for_each(Stopper::stop);
+        let ended = async {
+            for stopper in &all {
+                stopper.ended.cancelled().await;
+            }
+        };
+        let _ = tokio::time::timeout(STOPPING, ended).await;
+    }
+
+    /// Claims a thread that nobody drives.
+    pub(super) fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
+        DriveLease::of(self.parts.drivers.clone(), Arc::clone(&self.parts.running), thread)
+    }
+
+    /// Asks the run of a thread, in any process, to end it for good, and waits until it has.
+    async fn free(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
+        let running = self.parts.running.all().get(thread).cloned();
+        if let Some(stopper) = running {
+            stopper.cancel();
+            let ended = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+            return Ok(if ended.is_ok() { CancelOutcome::Left } else { CancelOutcome::Pending });
+        }
+        let Some(drivers) = self.parts.drivers.clone() else { return Ok(CancelOutcome::NotDriven) };
+        let thread = thread.clone();
+        let freeing = tokio::task::spawn_blocking(move || drivers.cancel(&thread)).await;
+        Ok(freeing.unwrap_or_else(|error| Err(store::Error::Poisoned { what: error.to_string() }))?)
+    }
+
+    pub(super) fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+        let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+        let origin = Origin::from_bytes(&row.origin).map_err(|error| {
+            let what = format!("the row of thread {thread}: {error}");
+            store::Error::from(store::Damage::new(what).of_thread(thread))
+        })?;
+        Ok((row, origin))
+    }
+
+    async fn keep_row(&self, thread: &ThreadId, mut row: Row, objects: Vec<Object>) -> Result<Row, Error> {
+        row.version += 1;
+        let commit = Commit { objects, ..Commit::of_row(thread.clone(), row.clone()) };
+        self.parts.store.commit(commit).await?;
+        Ok(row)
+    }
+
+    fn ready(
+        &self,
+        thread: ThreadId,
+        workflow: &Workflow,
+        graph: Arc<Graph>,
+        run_config: RunConfig,
+        (past, position, parent): (Arc<dyn Past>, Position, Option<ThreadId>),
+    ) -> Result<PreparedRun, Error> {
+        let parts = &self.parts;
+        let limits = run_config.ceilings.over(&graph.policy().limits);
+        let toolboxes = resolved_roles::toolboxes(workflow, &run_config.tools, &run_config.grants);
+        let policies = &graph.policy().roles;
+        let script = run_config.script.as_ref();
+        let resolved_roles =
+            resolved_roles::resolve(workflow, policies, &limits, &run_config.models, toolboxes, script)?;
+        priced(&resolved_roles, &limits, policies, &run_config.models)?;
+        let topic = Arc::new(Topic::default());
+        let events = topic.subscribe(parts.hub.stored(), &thread, position.id);
+        let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
+        let sink = Sink::new(Arc::clone(&topic), (thread.clone(), parent), durability, env, position);
+        let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
+        let redactors = self.redactors(&graph, &run_config)?;
+        let paths =
+            self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
+        let workflow = Arc::new(workflow.clone());
+        Ok(PreparedRun {
+            thread,
+            workflow,
+            graph,
+            resolved_roles,
+            run_config,
+            limits,
+            sink,
+            topic,
+            events,
+            paths,
+            redactors,
+        })
+    }
+
+    fn run(
+        &self,
+        ready: PreparedRun,
+        driven: DriveLease,
+        told: What,
+        begun: StartedRun,
+    ) -> Result<ThreadHandle, Error> {
+        let PreparedRun {
+            thread,
+            workflow,
+            graph,
+            resolved_roles,
+            run_config,
+            sink,
+            topic,
+            events,
+            paths,
+            redactors,
+            ..
+        } = ready;
+        let StartedRun { row, origin, machine, first, may_be_journaled, answer, above } = begun;
+        let stopper = Stopper::default();
+        match self.parts.running.all().entry(thread.clone()) {
+            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
+            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
+        };
+        self.parts.hub.open(&thread, topic);
+        let mender = Mender {
+            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.mender.root.clone()),
+            thread: thread.clone(),
+            origin: origin.clone(),
+            graph: Arc::clone(&graph),
+            ceilings: run_config.ceilings.clone(),
+        };
+        let parts = RunParts {
+            mender: Arc::new(mender),
+            engine: self.clone(),
+            origin: origin.clone(),
+            above,
+            store: Arc::clone(&self.parts.store),
+            env: Arc::clone(&self.parts.env),
+            thread: thread.clone(),
+            workflow,
+            graph,
+            resolved_roles,
+            run_config,
+            paths,
+            redactors,
+            sink: sink.clone(),
+            stopper: stopper.clone(),
+        };
+        let run = Run { parts, row, origin, machine, first, may_be_journaled, answer };
+        let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
+        let task = tokio::spawn(async move {
+            let _leaving = leaving;
+            sink.emit(told);
+            drop(sink);
+            let (ended, memory) = Box::pin(run.go()).await;
+            (ended, ResultMemory::new(memory))
+        });
+        Ok(ThreadHandle { thread, events, stopper, task })
+    }
+}
+
+/// A thread that starts or continues.
+struct StartedRun {
+    row: Row,
+    origin: Origin,
+    machine: Machine,
+    first: Vec<Action>,
+    may_be_journaled: bool,
+    answer: Option<PersonAnswer>,
+    above: Option<ParentVisit>,
+}
+
+/// Checks that every model under a limit on money has a price.
+fn priced(
+    resolved_roles: &ResolvedRoles,
+    limits: &Limits,
+    policies: &BTreeMap<String, RolePolicy>,
+    models: &Models,
+) -> Result<(), Error> {
+    for (role, runtime) in &resolved_roles.model_roles {
+        let own = policies.get(role.as_str()).and_then(|policy| policy.limits.cost_usd);
+        if limits.cost_usd.or(own).is_none() {
+            continue;
+        }
+        for head in &runtime.heads {
+            if let Some(model) = models.0.get(&head.model).filter(|model| model.is_unpriced()) {
+                return Err(Error::Unpriced { role: role.clone(), model: head.model.clone(), id: model.id.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a run, before anything is stored.
+pub(super) struct PreparedRun {
+    pub(super) thread: ThreadId,
+    workflow: Arc<Workflow>,
+    graph: Arc<Graph>,
+    resolved_roles: ResolvedRoles,
+    pub(super) run_config: RunConfig,
+    limits: Limits,
+    sink: Sink,
+    topic: Arc<Topic>,
+    events: Subscription,
+    paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
+    redactors: Redactors,
+}
+
+impl PreparedRun {
+    pub(super) fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
+        Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
+    }
+
+    pub(super) fn steps<'a>(&self, store: &'a dyn StepStore, start: Digest) -> Result<Steps<'a>, Error> {
+        Ok(Steps::new(store, self.thread.clone(), start, &self.workflow)?)
+    }
+}

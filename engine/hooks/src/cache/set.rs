@@ -1,0 +1,143 @@
+//! A cache set: the caches of one hook kind, one for each group of entries that share ceilings, all in the kind's own key
+//! space. The kind holds it, so that runs in one process share what is kept.
+//!
+//! A group is usually a workflow's, so that one workflow's ceilings never push out what another one keeps; what is kept
+//! for the whole store is in a group of its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::{BoxFuture, join};
+use parking_lot::Mutex;
+use rondo_core::hook::KeySpace;
+use rondo_core::secret::Secret;
+use rondo_protocol::Digest;
+use rondo_protocol::call::Site;
+
+use super::active_lookups::{ActiveLookup, ActiveLookups};
+use super::{Cache, CacheValue, Key, Limits, Table};
+
+/// Names of groups stand behind this byte, what is kept behind the other one.
+const GROUP_NAMES: u8 = b'g';
+const GROUP_RECORDS: u8 = b's';
+/// How many bytes of a group's SHA-256 stand in keys.
+const PREFIX_BYTES: usize = 16;
+const GROUPS_MAX: usize = 10_000;
+
+/// The caches of a kind.
+pub struct CacheSet<T: CacheValue> {
+    caches: Mutex<BTreeMap<String, Cache<T>>>,
+    under_way: ActiveLookups,
+}
+
+impl<T: CacheValue> Default for CacheSet<T> {
+    fn default() -> Self {
+        Self { caches: Mutex::default(), under_way: ActiveLookups::default() }
+    }
+}
+
+impl<T: CacheValue> fmt::Debug for CacheSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheSet").finish_non_exhaustive()
+    }
+}
+
+impl<T: CacheValue> CacheSet<T> {
+    /// The cache of a group, within these ceilings from now on.
+    pub fn cache(&self, space: &KeySpace, group: &str, limits: Limits) -> Cache<T> {
+        let mut by_group = self.caches.lock();
+        let found = by_group.entry(group.to_owned()).or_insert_with(|| Cache::new(table(space, group), limits));
+        found.limit(limits);
+        found.clone()
+    }
+
+    /// Begins the lookup of a call; `None` when a node in front of this one looks the same key up for it.
+    pub fn begin(&self, site: &Site, key: Key) -> Option<ActiveLookup<'_>> {
+        self.under_way.begin(site, key)
+    }
+
+    /// The caches that this process has used.
+    pub fn used(&self) -> Vec<Cache<T>> {
+        self.caches.lock().values().cloned().collect()
+    }
+
+    /// The cache of every group that keeps anything. One that no run has used yet is opened without ceilings.
+    ///
+    /// # Errors
+    /// When the key space cannot be read.
+    pub fn all(&self, space: &KeySpace) -> Result<Vec<(String, Cache<T>)>, String> {
+        let groups = groups(space)?;
+        let mut by_group = self.caches.lock();
+        let limits = Limits { entries: u64::MAX, bytes: u64::MAX, memory_bytes: 0 };
+        let mut cache_of = |group: &String| {
+            by_group.entry(group.clone()).or_insert_with(|| Cache::new(table(space, group), limits)).clone()
+        };
+        Ok(groups.into_iter().map(|group| (group.clone(), cache_of(&group))).collect())
+    }
+}
+
+/// The groups that have kept something, by name.
+///
+/// # Errors
+/// When the key space cannot be read.
+pub fn groups(space: &KeySpace) -> Result<Vec<String>, String> {
+    let entries = space.scan(&[GROUP_NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
+    let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[GROUP_NAMES])?).into_owned());
+    Ok(entries.iter().map_while(|(key, _)| name(key)).collect())
+}
+
+/// The part of a kind's key space that a group has.
+pub fn table(space: &KeySpace, group: &str) -> Arc<dyn Table> {
+    let digest = Digest::sha256(group.as_bytes());
+    let own = digest.as_bytes().iter().take(PREFIX_BYTES).copied();
+    let prefix = std::iter::once(GROUP_RECORDS).chain(own).collect();
+    Arc::new(GroupTable { space: space.clone(), name: group.to_owned(), prefix, is_named: AtomicBool::new(false) })
+}
+
+struct GroupTable {
+    space: KeySpace,
+    name: String,
+    prefix: Vec<u8>,
+    /// Whether its name has been written, by which it is found.
+    is_named: AtomicBool,
+}
+
+impl GroupTable {
+    fn own(&self, key: &[u8]) -> Vec<u8> {
+        [self.prefix.as_slice(), key].concat()
+    }
+}
+
+impl Table for GroupTable {
+    fn secret(&self) -> &Secret {
+        self.space.secret()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        self.space.get(&self.own(key)).map_err(|error| error.to_string())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+        let entries = self.space.scan(&self.own(from), limit).map_err(|error| error.to_string())?;
+        let own = |(key, value): (Vec<u8>, Vec<u8>)| Some((key.strip_prefix(self.prefix.as_slice())?.to_vec(), value));
+        Ok(entries.into_iter().map_while(own).collect())
+    }
+
+    fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let put = self.space.put(self.own(&key), value);
+            let put = if self.is_named.load(Ordering::Relaxed) {
+                put.await
+            } else {
+                // Both are handed over at once, so that writes keep their order.
+                let name = [&[GROUP_NAMES], self.name.as_bytes()].concat();
+                let (named, put) = join(self.space.put(name, Some(Vec::new())), put).await;
+                self.is_named.store(named.is_ok(), Ordering::Relaxed);
+                named.and(put)
+            };
+            put.map_err(|error| error.to_string())
+        })
+    }
+}

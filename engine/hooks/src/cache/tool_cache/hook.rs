@@ -1,0 +1,429 @@
+//! The hook: looks a result up, lets the call through, keeps what was accepted, and drops what a write touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
+use rondo_core::hook::visit_metrics::VisitMetrics;
+use rondo_core::hook::{BuildContext, Context, Hook, Next, ShortCircuit};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::id::RoleName;
+
+use super::dependencies::{Dependencies, WriteSet};
+use super::eligibility::{Eligibility, EligibleCall, Refusal};
+use super::entry::ToolResult;
+use super::key::{self, About};
+use super::settings::{Mode, Settings};
+use super::verify::difference;
+use super::visit_metrics::{CacheTotals, Outcome, Visit};
+use super::write_log::{ReadStart, WriteGuard, WriteLog};
+use crate::cache::CacheSet;
+use crate::cache::{self, Cache, Guard, InsertOptions, Key, Label, Metric, WAIT};
+
+/// How long an asker waits for an equal one that has gone first; afterwards it goes by itself.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+/// How long it may take to find out where a write leads. Afterwards it counts as leading anywhere.
+const REACH_WAIT: Duration = Duration::from_millis(100);
+
+/// What all nodes of a process share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// What is kept.
+    pub caches: Arc<CacheSet<ToolResult>>,
+    writes: Arc<WriteLog>,
+}
+
+/// The hook of one node.
+pub struct ToolCacheHook {
+    settings: Settings,
+    eligibility: Eligibility,
+    workflow: String,
+    cache: Cache<ToolResult>,
+    files: Option<Arc<Workspace>>,
+    shared: Arc<Shared>,
+    /// Roles whose calls or results another hook may change: their results are not kept.
+    altered: BTreeSet<RoleName>,
+    /// Whether its calls count in no metric and change nothing.
+    is_replay: bool,
+    /// Results of calls that are not settled.
+    unsettled: Mutex<BTreeMap<Site, PendingResult>>,
+    visits: VisitMetrics<Visit>,
+}
+
+/// A result that may be kept once its call is settled.
+struct PendingResult {
+    key: Key,
+    about: About,
+    ttl_ms: Option<u64>,
+    result: Arc<ToolResult>,
+    obtained_ms: u64,
+    reading: ReadStart,
+}
+
+/// A call that is on its way, with what it is looked up by.
+struct Subject<'a> {
+    call: &'a ToolCall,
+    eligible: EligibleCall<'a>,
+    key: Key,
+}
+
+enum ToolLookup {
+    Found(Arc<ToolResult>),
+    Missed(Outcome, Option<Guard>),
+}
+
+impl ToolCacheHook {
+    /// The hook of a node.
+    pub fn new(shared: &Arc<Shared>, settings: Settings, build: &BuildContext<'_>) -> Self {
+        let workflow = build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
+        let files = build.resources.files.clone();
+        Self {
+            cache: shared.caches.cache(build.space, settings.common.scope.group(&workflow), settings.common.limits),
+            eligibility: Eligibility::new(&settings, build.roles, files.as_deref().map(Workspace::path)),
+            settings,
+            workflow,
+            files,
+            shared: Arc::clone(shared),
+            altered: build.altered.clone(),
+            is_replay: build.is_replay,
+            unsettled: Mutex::default(),
+            visits: VisitMetrics::default(),
+        }
+    }
+
+    fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
+        if !self.is_replay {
+            self.visits.count(site, note);
+        }
+    }
+
+    /// Counts how a lookup ended.
+    fn count_outcome(&self, subject: &Subject<'_>, outcome: Outcome) {
+        let ToolCall { site, name, .. } = subject.call;
+        if !self.is_replay {
+            let label_metrics = self.cache.label_metrics(&Label::new(site.role.as_str(), name));
+            let is_would_hit = matches!(outcome, Outcome::WouldHit | Outcome::Mismatch);
+            label_metrics.count(Metric::Lookups, u64::from(outcome != Outcome::NotAsked));
+            label_metrics.count(Metric::Hits, u64::from(outcome == Outcome::Hit));
+            label_metrics.count(Metric::Misses, u64::from(outcome.is_miss()));
+            label_metrics.count(Metric::WouldHits, u64::from(is_would_hit));
+        }
+        self.visit(site, |visit| visit.looked_up(site.position, name, Some(subject.key), outcome));
+    }
+
+    fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
+        let eligible = self.eligibility.check(call)?;
+        let within = self.settings.common.scope.within(&call.site.thread, &self.workflow);
+        let key = key::key(&eligible.known.digest, within, call.effect.name(), &eligible.arguments);
+        Ok(Subject { call, eligible, key })
+    }
+
+    fn about(&self, subject: &Subject<'_>) -> About {
+        let ToolCall { site, effect, .. } = subject.call;
+        let (excerpt, arguments) = About::arguments(&subject.eligible.arguments);
+        About {
+            fixed: subject.eligible.known.fixed.clone(),
+            within: self.settings.common.scope.within(&site.thread, &self.workflow).to_owned(),
+            effect: effect.name().to_owned(),
+            excerpt,
+            arguments,
+            thread: site.thread.to_string(),
+            role: site.role.to_string(),
+            visit: site.visit,
+            dependencies: None,
+        }
+    }
+
+    /// Whether everything that a result depends on is unchanged; `None` = not known in time.
+    async fn is_valid(&self, result: &Arc<ToolResult>) -> Option<bool> {
+        if result.seen.is_none() {
+            return Some(true);
+        }
+        let Some(files) = self.files.clone() else { return Some(false) };
+        let (result, until) = (Arc::clone(result), Instant::now() + WAIT);
+        let looking = tokio::task::spawn_blocking(move || result.seen.as_ref().map(|seen| files.validity(seen, until)));
+        match tokio::time::timeout(WAIT, looking).await {
+            Ok(Ok(None | Some(ReadSetValidity::Holds))) => Some(true),
+            Ok(Ok(Some(ReadSetValidity::Changed { .. }))) => Some(false),
+            Ok(Ok(Some(ReadSetValidity::TooLate)) | Err(_)) | Err(_) => None,
+        }
+    }
+
+    /// Looks a result up. With `in_turn`, equal askers wait for the first of them.
+    async fn look_up(&self, subject: &Subject<'_>, in_turn: bool, context: &Context) -> ToolLookup {
+        let now_ms = || context.env.now_ms();
+        let asked = if in_turn {
+            self.cache.get_shared(&subject.key, now_ms, TURN_WAIT).await
+        } else {
+            self.cache.get(&subject.key, now_ms()).await.map_err(|miss| (miss, None))
+        };
+        let warn = |warning: String| {
+            context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);
+        };
+        self.cache.take_warnings().into_iter().for_each(warn);
+        let (missing, turn) = match asked {
+            Ok(found) => {
+                return match self.is_valid(&found.value).await {
+                    Some(true) => ToolLookup::Found(found.value),
+                    Some(false) => {
+                        self.cache.remove(&subject.key);
+                        ToolLookup::Missed(Outcome::Changed, None)
+                    }
+                    None => ToolLookup::Missed(Outcome::Missing("not looked at in time"), None),
+                };
+            }
+            Err((missing, turn)) => (missing, turn),
+        };
+        if let Some(warning) = missing.warning() {
+            warn(warning.to_owned());
+        }
+        // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
+        match self.get_in_memory(&subject.key).filter(|_| in_turn) {
+            Some(result) if self.is_valid(&result).await == Some(true) => ToolLookup::Found(result),
+            _ => ToolLookup::Missed(Outcome::of(&missing), turn),
+        }
+    }
+
+    /// The result of a call that is not settled.
+    fn get_in_memory(&self, key: &Key) -> Option<Arc<ToolResult>> {
+        self.unsettled.lock().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
+    }
+
+    /// Lets a call through. What it may write to is dropped before it starts.
+    async fn pass(&self, call: ToolCall, next: Next<'_>) -> Result<Reply, Fault> {
+        let writing = self.writing(&call.effect).await;
+        let result = next.run(Call::Tool(call)).await;
+        if let Some(writing) = writing {
+            writing.end();
+        }
+        result
+    }
+
+    /// Begins a write, if a call with this effect is one.
+    async fn writing(&self, effect: &Effect) -> Option<WriteGuard> {
+        if effect.is_repeatable() || self.is_replay {
+            return None;
+        }
+        let write_set = match (effect, self.files.clone()) {
+            (Effect::Writes(_), Some(files)) => {
+                let effect = effect.clone();
+                let finding = tokio::task::spawn_blocking(move || WriteSet::of(&effect, Some(&files)));
+                let found = tokio::time::timeout(REACH_WAIT, finding).await;
+                found.ok().and_then(Result::ok).unwrap_or_else(|| Some(WriteSet::anything()))
+            }
+            _ => WriteSet::of(effect, None),
+        }?;
+        let write_set = Arc::new(write_set);
+        // Recorded first: what is kept from here on is kept in the knowledge of it, and all else is dropped below.
+        let writing = self.shared.writes.writing(Arc::clone(&write_set));
+        let caches = self.shared.caches.used();
+        join_all(caches.iter().map(|cache| cache.remove_found(|dependents| dependents.touched(&write_set)))).await;
+        Some(writing)
+    }
+
+    /// Lets a call through whose result may be kept. `turn` is given up once there is a result: those who wait for it
+    /// find it, and none of them waits for what is settled only when they have ended themselves.
+    async fn run(&self, subject: &Subject<'_>, next: Next<'_>, turn: Option<Guard>, context: &Context) -> Ran {
+        let reading = self.shared.writes.reading();
+        let result = self.pass(subject.call.clone(), next).await;
+        let fresh = match &result {
+            Ok(Reply::Tool(reply)) => self.fresh(subject, reply),
+            _ => None,
+        };
+        let open = fresh.map(|result| PendingResult {
+            key: subject.key,
+            about: self.about(subject),
+            ttl_ms: subject.eligible.known.ttl_ms,
+            result: Arc::new(result),
+            obtained_ms: context.env.now_ms(),
+            reading,
+        });
+        Ran { result, open, turn }
+    }
+
+    /// What of a reply may be kept once the call is settled.
+    fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<ToolResult> {
+        let result = ToolResult::of(reply)?;
+        let refusal = match (&subject.call.effect, &result.seen) {
+            (Effect::Reads(_), None) => Refusal::NoReadSet,
+            (_, Some(_)) if !self.eligibility.has_files() => Refusal::NoFiles,
+            _ => return Some(result),
+        };
+        self.visit(&subject.call.site, |visit| visit.refused(subject.call.site.position, refusal));
+        None
+    }
+
+    fn open(&self, site: &Site, ran: Ran) -> Result<Reply, Fault> {
+        let Ran { result, open, turn } = ran;
+        if let Some(open) = open {
+            self.unsettled.lock().insert(site.clone(), open);
+        }
+        drop(turn);
+        result
+    }
+
+    async fn serve(&self, call: ToolCall, next: Next<'_>, context: &Context) -> Result<Reply, Fault> {
+        if self.altered.contains(&call.site.role) {
+            return self.pass(call, next).await;
+        }
+        let subject = match self.subject(&call) {
+            Ok(subject) => subject,
+            Err(refusal) => {
+                self.visit(&call.site, |visit| {
+                    visit.observed_calls += 1;
+                    visit.looked_up(call.site.position, &call.name, None, Outcome::Refused(refusal));
+                });
+                return self.pass(call, next).await;
+            }
+        };
+        // A node further out has looked the same key up, and keeps what comes.
+        let Some(_asking) = self.shared.caches.begin(&call.site, subject.key) else {
+            return self.pass(subject.call.clone(), next).await;
+        };
+        self.visit(&call.site, |visit| visit.observed_calls += 1);
+        self.unsettled.lock().remove(&call.site);
+        if !self.settings.common.looks {
+            self.count_outcome(&subject, Outcome::NotAsked);
+            let ran = self.run(&subject, next, None, context).await;
+            return self.open(&call.site, ran);
+        }
+        let serves = self.settings.mode == Mode::Serve || self.is_replay;
+        match self.look_up(&subject, serves, context).await {
+            ToolLookup::Missed(outcome, turn) => {
+                self.count_outcome(&subject, outcome);
+                let ran = self.run(&subject, next, turn, context).await;
+                self.open(&call.site, ran)
+            }
+            ToolLookup::Found(kept) if serves => {
+                self.count_outcome(&subject, Outcome::Hit);
+                let short_circuit = ShortCircuit { key: Some(subject.key.to_string()), ..ShortCircuit::default() };
+                Ok(next.answer(Reply::Tool(kept.reply()), short_circuit))
+            }
+            ToolLookup::Found(kept) => {
+                let ran = self.run(&subject, next, None, context).await;
+                if self.settings.mode == Mode::Observe {
+                    self.count_outcome(&subject, Outcome::WouldHit);
+                    return ran.result;
+                }
+                self.compared(&subject, &kept, ran, context).await
+            }
+        }
+    }
+
+    /// Compares the cached answer with the tool's.
+    async fn compared(
+        &self,
+        subject: &Subject<'_>,
+        kept: &Arc<ToolResult>,
+        ran: Ran,
+        context: &Context,
+    ) -> Result<Reply, Fault> {
+        let differs = match &ran.result {
+            Ok(Reply::Tool(reply)) => difference(subject.call, kept, reply),
+            _ => None,
+        };
+        let Some(differs) = differs else {
+            self.count_outcome(subject, Outcome::WouldHit);
+            return ran.result;
+        };
+        let site = &subject.call.site;
+        if self.is_valid(kept).await != Some(true) {
+            // It changed between the check and the call.
+            self.count_outcome(subject, Outcome::Changed);
+            return self.open(site, ran);
+        }
+        self.count_outcome(subject, Outcome::Mismatch);
+        context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
+        if self.settings.common.keeps {
+            self.cache.remove(&subject.key);
+        }
+        self.open(site, ran)
+    }
+
+    async fn keep(&self, open: PendingResult, site: &Site, tool: &str) -> Result<(), Refusal> {
+        let PendingResult { key, mut about, ttl_ms, result, obtained_ms, reading } = open;
+        let root = self.files.as_ref().map_or(Path::new(""), |files| files.path());
+        let dependencies = result.seen.as_ref().map(|seen| Dependencies::of(seen, root));
+        let is_overlapped =
+            || dependencies.as_ref().is_some_and(|dependencies| self.shared.writes.overlap(&reading, dependencies));
+        if is_overlapped() {
+            return Err(Refusal::Overlapped);
+        }
+        about.dependencies.clone_from(&dependencies);
+        let terms = InsertOptions {
+            label: Label::new(site.role.as_str(), tool),
+            about: about.to_bytes(),
+            ttl_ms,
+            now_ms: obtained_ms,
+        };
+        let kept = self.cache.insert(key, result, terms).await;
+        // A write that began meanwhile may have dropped what it touches before this was there.
+        if is_overlapped() {
+            self.cache.remove(&key);
+            return Err(Refusal::Overlapped);
+        }
+        if kept == cache::InsertOutcome::Inserted {
+            self.visit(site, |visit| visit.recorded_count += 1);
+        }
+        Ok(())
+    }
+
+    fn totals(&self) -> CacheTotals {
+        let totals = self.cache.totals();
+        let evicted = self.cache.metrics().values().map(|counts| counts.get(Metric::Evicted)).sum();
+        CacheTotals { evicted, entries: totals.entries, bytes: totals.bytes }
+    }
+}
+
+/// A call that was passed on.
+struct Ran {
+    result: Result<Reply, Fault>,
+    /// What may be kept of it.
+    open: Option<PendingResult>,
+    /// Equal askers wait for it.
+    turn: Option<Guard>,
+}
+
+impl Hook for ToolCacheHook {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            match call {
+                Call::Tool(call) if self.settings.common.is_off() => self.pass(call, next).await,
+                Call::Tool(call) => self.serve(call, next, context).await,
+                call => next.run(call).await,
+            }
+        })
+    }
+
+    fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
+            let Some(open) = self.unsettled.lock().remove(&call.site) else { return };
+            if verdict != Verdict::Accepted || !self.settings.common.keeps {
+                return;
+            }
+            if let Err(refusal) = self.keep(open, &call.site, &call.name).await {
+                self.visit(&call.site, |visit| visit.refused(call.site.position, refusal));
+            }
+        })
+    }
+
+    fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            // What was never settled is not kept.
+            self.unsettled.lock().retain(|call, _| call.role != site.role || call.lane != site.lane);
+            let visit = self.visits.ended(site);
+            if self.settings.common.is_off() || self.is_replay {
+                return None;
+            }
+            self.cache.flush().await;
+            visit.unwrap_or_default().metrics(self.totals())
+        })
+    }
+}
