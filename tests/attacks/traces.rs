@@ -27,7 +27,7 @@ const VERBS: [(&[&str], &[&str]); 31] = [
     (&["validate", "--prefix", "plain"], &[]),
     (&["graph", "plain"], &[]),
     (&["graph", "plain", "--format", "dot"], &[]),
-    (&["graph", "plain", "--format", "png"], &[]),
+    (&["graph", "plain", "--format", "svg"], &[]),
     (&["graph", "plain", "-o", "plain/p.svg"], &["plain"]),
     (&["simulate", "plain"], &[]),
     (&["test", "plain", "--check"], &[]),

@@ -2,18 +2,15 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use rondo_tests::terminal::Terminal;
-
-use crate::binary::{Place, binary, fixture};
+use crate::binary::{Place, fixture};
 
 #[test]
 fn a_picture_is_a_file_as_a_whole_in_the_format_of_its_ending() {
     let place = Place::new();
     let graph = |more: &[&str]| place.run([&["graph", &fixture("children")], more].concat());
     let read = |name: &str| std::fs::read(place.path().join(name)).unwrap();
-    let beginnings: [(&str, &[u8]); 6] = [
+    let beginnings: [(&str, &[u8]); 5] = [
         ("p.svg", b"<svg "),
-        ("p.png", b"\x89PNG\r\n\x1a\n"),
         ("p.dot", b"digraph "),
         ("p.json", b"{\"edges\":"),
         ("p.mmd", b"flowchart TD\n"),
@@ -30,33 +27,27 @@ fn a_picture_is_a_file_as_a_whole_in_the_format_of_its_ending() {
 
     // A file that is written in place keeps its number, and whoever reads it meanwhile gets half of a picture.
     let number = |name: &str| std::fs::metadata(place.path().join(name)).unwrap().ino();
-    std::fs::hard_link(place.path().join("p.png"), place.path().join("old.png")).unwrap();
-    graph(&["-o", "p.png", "--hooks", "full"]).exits(0);
-    assert_ne!(number("p.png"), number("old.png"));
-    let lost = graph(&["-o", "no/such/folder.png"]).exits(9);
-    assert!(lost.stderr.contains("no/such/folder.png"), "{}", lost.stderr);
+    std::fs::hard_link(place.path().join("p.mmd"), place.path().join("old.mmd")).unwrap();
+    graph(&["-o", "p.mmd", "--hooks", "full"]).exits(0);
+    assert_ne!(number("p.mmd"), number("old.mmd"));
+    let lost = graph(&["-o", "no/such/folder.svg"]).exits(9);
+    assert!(lost.stderr.contains("no/such/folder.svg"), "{}", lost.stderr);
     let mut left: Vec<_> = std::fs::read_dir(place.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     left.retain(|name| name.starts_with(['.', 'p']));
     left.sort();
-    assert_eq!(left, ["p", "p.dot", "p.json", "p.mmd", "p.png", "p.svg"], "and nothing half-written");
+    assert_eq!(left, ["p", "p.dot", "p.json", "p.mmd", "p.svg"], "and nothing half-written");
 }
 
 #[test]
-fn a_terminal_gets_no_png() {
+fn pixels_are_not_drawn_and_the_way_to_them_is_told() {
     let place = Place::new();
-    let path = format!("{}:/usr/bin:/bin", binary().parent().unwrap().display());
-    let home = place.home();
-    let variables = [("HOME", home.to_str().unwrap()), ("PATH", path.as_str())];
-    let terminal = Terminal::start(&place.path(), &variables, (24, 100));
-    terminal.types(&format!("rondo graph {} --format png; echo exit $?\n", fixture("children")));
-    terminal.until(|screen| screen.contents().contains("exit 2"));
-    let shown = terminal.screen().contents();
-    assert!(shown.contains("-o FILE.png") && !shown.contains("IHDR"), "{shown}");
-    terminal.types(&format!("rondo graph {} --format png | wc -c; echo exit $?\n", fixture("children")));
-    terminal.until(|screen| screen.contents().contains("exit 0"));
+    let refused = place.run(["graph", &fixture("children"), "-o", "a b/p.PNG"]).exits(2);
+    assert!(refused.stderr.contains("a b/p.svg") && refused.stderr.contains("SVG"), "{}", refused.stderr);
+    assert!(!place.path().join("a b").exists());
+    place.run(["graph", &fixture("children"), "-o", "p.png", "--format", "svg"]).exits(0);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `rondo graph`: the graph of a workflow with its hooks, as a picture.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -37,19 +36,6 @@ enum Format {
     Dot,
     Json,
     Svg,
-    Png,
-}
-
-impl Format {
-    /// The one that the ending of a file's name stands for.
-    fn of(file: &Path) -> Option<Self> {
-        let ending = file.extension()?.to_str()?;
-        match ending {
-            "mmd" => Some(Self::Mermaid),
-            "gv" => Some(Self::Dot),
-            ending => Self::from_str(ending, true).ok(),
-        }
-    }
 }
 
 impl From<Format> for picture::Format {
@@ -59,7 +45,6 @@ impl From<Format> for picture::Format {
             Format::Dot => Self::Dot,
             Format::Json => Self::Json,
             Format::Svg => Self::Svg,
-            Format::Png => Self::Png,
         }
     }
 }
@@ -79,12 +64,30 @@ impl From<Hooks> for picture::Hooks {
     }
 }
 
-pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let format = args.format.or_else(|| Format::of(args.output.as_deref()?)).unwrap_or(Format::Mermaid);
-    if format == Format::Png && args.output.is_none() && std::io::stdout().is_terminal() {
-        let failure = Failure::new(Code::WriteFailed, "a terminal cannot show a PNG; nothing was drawn");
-        return Err(failure.with_exit(Exit::Invalid).with_hint("name a file: `-o FILE.png`"));
+/// Endings of files with pixels, which are not drawn.
+const PIXELS: [&str; 6] = ["gif", "jpeg", "jpg", "pdf", "png", "webp"];
+
+/// The format that the ending of a file's name stands for.
+fn of_ending(file: &Path) -> Result<Format, Failure> {
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if PIXELS.contains(&ending.to_ascii_lowercase().as_str()) {
+        let message = format!("{}: a picture is drawn as Mermaid, DOT, JSON or SVG", file.display());
+        let hint = format!("write `-o {}`, which browsers show and image programs convert", file.with_extension("svg").display());
+        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(hint));
     }
+    Ok(match ending {
+        "mmd" => Format::Mermaid,
+        "gv" => Format::Dot,
+        ending => Format::from_str(ending, true).unwrap_or(Format::Mermaid),
+    })
+}
+
+pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let format = match (args.format, &args.output) {
+        (Some(format), _) => format,
+        (None, Some(file)) => of_ending(file)?,
+        (None, None) => Format::Mermaid,
+    };
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
     let settings = settings(&Flags::default())?;

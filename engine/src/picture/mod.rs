@@ -7,7 +7,6 @@ mod frame;
 mod json;
 mod layout;
 mod mermaid;
-mod png;
 mod route;
 mod svg;
 
@@ -34,8 +33,6 @@ pub enum Format {
     Json,
     /// <https://www.w3.org/TR/SVG2>, for light and for dark surroundings
     Svg,
-    /// <https://www.w3.org/TR/png-3>
-    Png,
 }
 
 /// The most nodes and edges to which places are given. What that takes grows faster than with their square: some seconds
@@ -51,9 +48,6 @@ pub enum Error {
         /// How many there are.
         parts: usize,
     },
-    /// The pixels cannot be computed.
-    #[error("the pixels of the picture cannot be computed: {0}")]
-    Pixels(String),
 }
 
 /// How hooks are drawn.
@@ -112,7 +106,7 @@ struct Line {
 /// Draws a graph with its children, each after the one that it is a child of. Equal graphs give equal pictures.
 ///
 /// # Errors
-/// If the format is SVG or PNG and the picture is too large, or its pixels cannot be computed.
+/// If the format is SVG and the picture is too large.
 pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> Result<Vec<u8>, Error> {
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
@@ -124,8 +118,7 @@ pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> 
     picture.lines.retain(|line| line.kind != "join");
     let text = match format {
         Format::Dot => dot::text(&picture),
-        Format::Svg => svg::text(&picture, &svg::Plain)?,
-        Format::Png => return png::bytes(&picture),
+        Format::Svg => svg::text(&picture)?,
         Format::Mermaid | Format::Json => mermaid::text(&picture),
     };
     Ok(text.into_bytes())

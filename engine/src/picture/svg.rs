@@ -30,28 +30,7 @@ const HEAD: (f64, f64) = (8.0, 4.0);
 /// How far letters rise above the middle of their line, as a share of their size.
 const MIDDLE: f64 = 0.36;
 
-/// How text gets into a picture.
-pub(super) trait Letters {
-    /// Writes an element with text that begins at `left` and stands on `baseline`.
-    fn write(&self, svg: &mut String, text: &str, class: &str, place: (f64, f64), pitch: Pitch);
-}
-
-/// Text as text, in a font of the reader.
-pub(super) struct Plain;
-
-impl Letters for Plain {
-    fn write(&self, svg: &mut String, text: &str, class: &str, (left, baseline): (f64, f64), pitch: Pitch) {
-        // The length keeps it in its place, whichever font the reader has.
-        let (length, size) = (pitch.width(text), pitch.size);
-        let _ = writeln!(
-            svg,
-            "<text class=\"{class}\" x=\"{left:.1}\" y=\"{baseline:.1}\" font-size=\"{size}\" textLength=\"{length:.1}\">{}</text>",
-            escaped(text)
-        );
-    }
-}
-
-pub(super) fn text(picture: &Picture, letters: &impl Letters) -> Result<String, Error> {
+pub(super) fn text(picture: &Picture) -> Result<String, Error> {
     let layout = Layout::new(picture)?;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0} {1:.0}\" width=\"{0:.0}\" height=\"{1:.0}\" role=\"img\">\n\
@@ -62,7 +41,7 @@ pub(super) fn text(picture: &Picture, letters: &impl Letters) -> Result<String, 
         layout.height.ceil(),
         escaped(&picture.name)
     );
-    let mut drawing = Drawing { svg: &mut svg, letters };
+    let mut drawing = Drawing { svg: &mut svg };
     layout.frames.iter().for_each(|(at, _)| drawing.rect("frame", at, 10.0));
     layout.lines.iter().for_each(|way| drawing.line(way));
     // Above the lines, which may pass below them.
@@ -73,12 +52,11 @@ pub(super) fn text(picture: &Picture, letters: &impl Letters) -> Result<String, 
     Ok(svg)
 }
 
-struct Drawing<'a, L> {
+struct Drawing<'a> {
     svg: &'a mut String,
-    letters: &'a L,
 }
 
-impl<L: Letters> Drawing<'_, L> {
+impl Drawing<'_> {
     fn rect(&mut self, class: &str, at: &Rect, radius: f64) {
         let (left, top) = (at.x - at.width / 2.0, at.y - at.height / 2.0);
         let _ = writeln!(
@@ -117,6 +95,17 @@ impl<L: Letters> Drawing<'_, L> {
         self.svg.push_str("</g>\n");
     }
 
+    /// An element with text that begins at `left` and stands on `baseline`, in a font of the reader.
+    fn letters(&mut self, text: &str, class: &str, (left, baseline): (f64, f64), pitch: Pitch) {
+        // The length keeps it in its place, whichever font the reader has.
+        let (length, size) = (pitch.width(text), pitch.size);
+        let _ = writeln!(
+            self.svg,
+            "<text class=\"{class}\" x=\"{left:.1}\" y=\"{baseline:.1}\" font-size=\"{size}\" textLength=\"{length:.1}\">{}</text>",
+            escaped(text)
+        );
+    }
+
     fn text(&mut self, text: &Text, class: &str) {
         let mut middle = text.at.y - text.at.height / 2.0 + 1.0 + SMALL.line / 2.0;
         for line in &text.lines {
@@ -128,7 +117,7 @@ impl<L: Letters> Drawing<'_, L> {
     /// Text around a point.
     fn words(&mut self, text: &str, class: &str, (x, middle): (f64, f64), pitch: Pitch) {
         let place = (x - pitch.width(text) / 2.0, middle + pitch.size * MIDDLE);
-        self.letters.write(self.svg, text, class, place, pitch);
+        self.letters(text, class, place, pitch);
     }
 
     fn shape(&mut self, at: &Rect, shape: &Shape) {
@@ -153,7 +142,7 @@ impl<L: Letters> Drawing<'_, L> {
                 let place = Rect { x: left + width / 2.0, y: top + BADGE / 2.0, width, height: BADGE };
                 self.rect("badge", &place, BADGE / 2.0);
                 let baseline = place.y + SMALL.size * MIDDLE;
-                self.letters.write(self.svg, badge, "m", (left + BADGE_PADDING, baseline), SMALL);
+                self.letters(badge, "m", (left + BADGE_PADDING, baseline), SMALL);
             }
             top += BADGE;
         }

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use resvg::usvg::roxmltree::{Document, Node};
+use roxmltree::{Document, Node};
 
 use super::layout::{Layout, Rect};
 use super::*;
@@ -27,7 +27,7 @@ fn line(number: usize, from: &str, to: &str, label: &str) -> Line {
 }
 
 fn svg_of(picture: &Picture) -> String {
-    svg::text(picture, &svg::Plain).unwrap()
+    svg::text(picture).unwrap()
 }
 
 /// The elements with a class.
@@ -150,23 +150,6 @@ fn an_svg_holds_each_role_each_badge_and_each_label_once_as_text() {
     assert_eq!(lines.count(), 4);
     assert_eq!(of_class(&document, "line back").count(), 2, "the way to itself, and the way up");
     assert!(svg.contains("prefers-color-scheme:dark"), "{svg}");
-}
-
-#[test]
-fn a_png_has_the_size_of_the_svg_twice_and_needs_no_font() {
-    let picture = odd();
-    let svg = svg_of(&picture);
-    let size = |name| Document::parse(&svg).unwrap().root_element().attribute(name).unwrap().parse::<u32>().unwrap();
-    let png = png::bytes(&picture).unwrap();
-    assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
-    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
-    assert_eq!((number(16), number(20)), (2 * size("width"), 2 * size("height")));
-    assert_eq!(png, png::bytes(&picture).unwrap());
-
-    // As much ink as letters have: a picture without its texts is another one.
-    let mut mute = odd();
-    mute.lines[3].label = " ".repeat(mute.lines[3].label.len());
-    assert!(png.len() > png::bytes(&mute).unwrap().len() + 1_000);
 }
 
 #[test]
