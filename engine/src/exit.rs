@@ -5,7 +5,7 @@ use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 
-use crate::store;
+use rondo_store as store;
 
 /// How the process ends. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,9 +7,10 @@ use rondo_core::{Error, resolved_roles};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::types::InputFault;
+use rondo_store as store;
 
 use crate::exit::Exit;
-use crate::{store, trust};
+use crate::trust;
 
 /// The failure of a verb.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use crate::config::{self, Layer};
 use crate::picture::{Format, Hooks, draw};
 
-pub use crate::store::fuzz::{anchor, key, log, value};
 pub use crate::upkeep::fuzz::import;
 pub use crate::web::fuzz::body;
 use rondo_core::graph::Graph;
@@ -49,33 +48,6 @@ mod tests {
     #[test]
     fn settings() {
         rondo_fuzz::run("settings", &[], super::settings);
-    }
-
-    #[test]
-    fn stored_values() {
-        rondo_fuzz::run("value", &[], super::value);
-    }
-
-    #[test]
-    fn keys() {
-        rondo_fuzz::run("key", &[], super::key);
-    }
-
-    #[test]
-    fn logs_and_manifests() {
-        rondo_fuzz::run(
-            "log",
-            &[
-                "tests/fixtures/stores/format-2/store/db/000088.log",
-                "tests/fixtures/stores/format-2/store/db/MANIFEST-000089",
-            ],
-            super::log,
-        );
-    }
-
-    #[test]
-    fn anchors() {
-        rondo_fuzz::run("anchor", &["tests/fixtures/stores/format-2/store/anchor"], super::anchor);
     }
 
     #[test]

@@ -108,7 +108,6 @@
 pub mod author;
 pub mod cli;
 pub mod config;
-mod durable_folder;
 mod exit;
 pub mod failure;
 pub mod files;
@@ -116,13 +115,13 @@ pub mod files;
 pub mod fuzz;
 pub mod host;
 pub mod picture;
-pub mod shared_store;
 mod shipped;
+// What tests of what stands above a store name of it.
 #[cfg(test)]
-mod simulation;
-pub mod store;
+#[expect(dead_code, reason = "shared with the store, which uses more of it")]
+#[path = "../core/src/store/tests/steps.rs"]
+mod steps;
 mod tell;
-mod temporary_folder;
 pub mod trust;
 pub mod upkeep;
 mod views;
@@ -135,3 +134,4 @@ pub use rondo_core::{
     hook, local, models, resolved_roles, shown_call, thread,
 };
 pub use rondo_hooks::registry;
+pub use rondo_store as store;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
+/// The crates that have rooms. `engine/store` is one room.
 const CRATES: [&str; 5] = ["protocol", "agent-kit", "engine/core", "engine/hooks", "engine"];
 
 /// Of each module of a crate, the other modules that it names and a file that does.

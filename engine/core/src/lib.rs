@@ -5,6 +5,10 @@
 //! [`hook`]s, and a [`store`] keeps the steps. What a store, a hook kind, a model or a tool is made of is not known here,
 //! nor are settings, terminals and servers.
 
+// For files of tests that other crates name too.
+#[cfg(test)]
+extern crate self as rondo_core;
+
 pub mod conversation;
 pub mod env;
 pub mod grant;

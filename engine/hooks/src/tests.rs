@@ -5,7 +5,6 @@ pub(crate) mod fixture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rondo_core as core;
 use rondo_core::hook::{BuildContext, HookResources, KeySpace, Node};
 use rondo_core::store::MemoryStore;
 use rondo_protocol::Value;

@@ -12,6 +12,8 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types;
+use rondo_store as store;
+use rondo_store::{Read, Row};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -28,7 +30,6 @@ use super::runner::{Task, TaskContext, show_task};
 use crate::host::answering::{
     self, FormName, MeantForm, check, declared, meant_form, not_waiting, other_kind, role, statuses, this_person,
 };
-use crate::store::{self, Read, Row};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
 

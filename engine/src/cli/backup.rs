@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rondo_store::check::Examination;
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -9,7 +10,6 @@ use super::failure::Failure;
 use super::output::Output;
 use super::upkeep_bar::UpkeepBar;
 use super::{JsonArgs, StoreArgs};
-use crate::store::check::Examination;
 use crate::tell::{plural, size};
 use crate::upkeep;
 

@@ -6,6 +6,8 @@ use rondo_core::Error;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::folder::disk_usage;
+use rondo_store::{Read, Row, StepStore, rows_after};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -17,8 +19,6 @@ use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
 use super::{JsonArgs, StoreArgs, gc, settings_files};
-use crate::store::folder::disk_usage;
-use crate::store::{Read, Row, StepStore, rows_after};
 use crate::tell::{plural, size, tell};
 use crate::upkeep::Collected;
 use crate::views::lines::thread_line;
@@ -133,7 +133,7 @@ struct DeletionLine {
     thread: ThreadId,
     name: String,
     label: Option<String>,
-    status: crate::store::Status,
+    status: rondo_store::Status,
     steps: u64,
     size_bytes: u64,
     deleted: bool,

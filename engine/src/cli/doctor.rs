@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
+use rondo_store as store;
+use rondo_store::folder::{self, FolderState};
 use serde::Serialize;
 
 use super::consent::{ConsentRequest, is_plain_http};
@@ -17,8 +19,6 @@ use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
 use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
-use crate::store;
-use crate::store::folder::{self, FolderState};
 use crate::tell::one_line;
 
 /// Show the settings in force and where each comes from

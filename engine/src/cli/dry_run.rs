@@ -21,6 +21,7 @@ use rondo_protocol::message::Message;
 use rondo_protocol::object::{Dollars, Head, Usage};
 use rondo_protocol::workflow::{Checked, Limits, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
+use rondo_store::MemoryStore;
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -31,7 +32,6 @@ use super::run_config::{RunSpec, price_of, run_config};
 use super::simulate::walk;
 use crate::author::simulate::Worst;
 use crate::config::{self, SCRIPTED_MODEL, Settings};
-use crate::store::MemoryStore;
 use crate::tell::plural;
 
 /// The kind of hook that is an outside program, which a dry run does not start.

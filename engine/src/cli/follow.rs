@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_store::Row;
 use tokio::runtime::Runtime;
 
 use super::exit::Exit;
@@ -15,7 +16,6 @@ use super::failure::Failure;
 use super::find_thread::no_threads;
 use super::signals::Signals;
 use super::store_access::{StoreView, view_store_again};
-use crate::store::Row;
 
 /// The time between two looks at the store.
 const INTERVAL: Duration = Duration::from_millis(500);

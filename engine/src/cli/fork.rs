@@ -9,6 +9,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Start;
+use rondo_store::{Read, Row};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -23,7 +24,6 @@ use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
 use super::{workflow, working_folder};
 use crate::host::continuing::Meant;
-use crate::store::{Read, Row};
 use crate::tell::plural;
 use crate::views::fork::fork_line;
 

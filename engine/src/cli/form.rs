@@ -10,11 +10,11 @@ use rondo_protocol::Value;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Role;
 use rondo_protocol::workflow::types::{self, Field};
+use rondo_store::temporary_folder::temporary_folder;
 
 use super::approval::asked;
 use super::person::answer_to;
 use crate::tell::{printable, tell};
-use crate::temporary_folder::temporary_folder;
 use crate::views::lines::who;
 
 /// Asks for the answer to a form; `None` if the person leaves it open.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rondo_protocol::id::ThreadId;
+use rondo_store::check::{Examination, Fault};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -10,7 +11,6 @@ use super::output::Output;
 use super::threads::age;
 use super::upkeep_bar::UpkeepBar;
 use super::{JsonArgs, StoreArgs, settings_files};
-use crate::store::check::{Examination, Fault};
 use crate::tell::{plural, size, tell};
 use crate::upkeep::{self, SavedExamination};
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_store::collect::Garbage;
+use rondo_store::folder::DiskUsage;
 use serde::Serialize;
 
 use super::deletion::{Deleted, DeletionArgs};
@@ -13,8 +15,6 @@ use super::output::Output;
 use super::prune::{self, PruneArgs};
 use super::store_access::OwnStore;
 use super::upkeep_bar::UpkeepBar;
-use crate::store::collect::Garbage;
-use crate::store::folder::DiskUsage;
 use crate::tell::{plural, size, tell};
 use crate::upkeep::{self, Collected};
 

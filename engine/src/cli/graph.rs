@@ -72,7 +72,10 @@ fn of_ending(file: &Path) -> Result<Format, Failure> {
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if PIXELS.contains(&ending.to_ascii_lowercase().as_str()) {
         let message = format!("{}: a picture is drawn as Mermaid, DOT, JSON or SVG", file.display());
-        let hint = format!("write `-o {}`, which browsers show and image programs convert", file.with_extension("svg").display());
+        let hint = format!(
+            "write `-o {}`, which browsers show and image programs convert",
+            file.with_extension("svg").display()
+        );
         return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(hint));
     }
     Ok(match ending {

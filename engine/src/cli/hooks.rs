@@ -18,6 +18,7 @@ use rondo_core::thread::Origin;
 use rondo_core::{Engine, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_store::Read;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -33,7 +34,6 @@ use super::{thread_row, working_folder};
 use crate::config::Flags;
 use crate::host::answers_from::read_script;
 use crate::host::consent::ConsentRequest;
-use crate::store::Read;
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";

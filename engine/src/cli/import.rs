@@ -4,6 +4,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
+use rondo_store::import::Imported;
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -13,7 +14,6 @@ use super::person::{consent_by, is_attended};
 use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, hooks, settings_files};
 use crate::files::open_plain;
-use crate::store::import::Imported;
 use crate::tell::plural;
 use crate::upkeep::{self, Staged};
 

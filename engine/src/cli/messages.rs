@@ -8,6 +8,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, Record, Transcript};
+use rondo_store::{Read, Row, StoredRecord, StoredStep};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -16,7 +17,6 @@ use super::in_flight;
 use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
 use super::{JsonArgs, StoreArgs};
-use crate::store::{Read, Row, StoredRecord, StoredStep};
 use crate::views::in_flight::visits as uncommitted_visits;
 use crate::views::lines::who;
 use crate::views::request::RequestLine;

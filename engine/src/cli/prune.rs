@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::read::duration_ms;
+use rondo_store::{Row, Status};
 
 use super::deletion::{Deleted, Deletion, DeletionArgs};
 use super::exit::Exit;
@@ -12,7 +13,6 @@ use super::failure::Failure;
 use super::output::Output;
 use super::thread_row::{name, origin, status};
 use super::threads;
-use crate::store::{Row, Status};
 use crate::tell::{plural, tell};
 
 /// Delete old threads with their steps and children

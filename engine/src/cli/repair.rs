@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo_store::repair::{Loss, LossKind, Repaired};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -9,7 +10,6 @@ use super::failure::Failure;
 use super::output::Output;
 use super::upkeep_bar::UpkeepBar;
 use super::{JsonArgs, StoreArgs};
-use crate::store::repair::{Loss, LossKind, Repaired};
 use crate::tell::{plural, tell};
 use crate::upkeep::{self, Repair};
 

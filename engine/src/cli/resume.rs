@@ -7,6 +7,7 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_core::{Resumed, RunConfig};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Read, Row};
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
@@ -28,7 +29,6 @@ use super::{JsonArgs, StoreArgs, working_folder};
 use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::limit_choice::limits;
-use crate::store::{Read, Row};
 use crate::tell::tell;
 
 /// What happens with tool calls in doubt.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_core::SystemEnv;
+use rondo_store::temporary_folder::temporary_folder;
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -25,7 +26,6 @@ use super::{JsonArgs, runtime, working_folder};
 use crate::config::{Secret, Settings, TOKEN_FILE};
 use crate::host::{Host, Opening};
 use crate::tell::tell;
-use crate::temporary_folder::temporary_folder;
 use crate::web::access::Token;
 use crate::web::{Parts, Server, listen};
 

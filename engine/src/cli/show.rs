@@ -10,6 +10,7 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
+use rondo_store::{Row, Status};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -23,7 +24,6 @@ use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
 use super::{JsonArgs, StoreArgs};
 use crate::host::answering::command_for;
-use crate::store::{Row, Status};
 use crate::tell::{plural, word};
 use crate::views::form::FormLine;
 use crate::views::in_flight::visits;

@@ -10,9 +10,9 @@ use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::Record;
 use rondo_protocol::workflow::Workflow;
+use rondo_store::{Read, StoredRecord};
 
 use super::failure::Failure;
-use crate::store::{Read, StoredRecord};
 
 /// How many steps are read at a time when the last ones are looked for.
 const PAGE: u64 = 256;

@@ -2,6 +2,7 @@
 
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Error, Row, Status, rows_after};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -9,7 +10,6 @@ use super::output::{Output, Style};
 use super::store_access::StoreView;
 use super::table::{Column, Table};
 use super::{JsonArgs, StoreArgs, thread_row};
-use crate::store::{Error, Row, Status, rows_after};
 use crate::tell::word;
 use crate::views::lines::{ThreadLine, thread_line};
 use crate::views::since::{Since, since};

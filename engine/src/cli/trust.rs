@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Hasher;
+use rondo_store::folder::{self, FolderState};
+use rondo_store::rows_after;
 use serde::Serialize;
 
 use super::consent::{Answer, ConsentRequest, Shown, Subject};
@@ -20,8 +22,6 @@ use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
-use crate::store::folder::{self, FolderState};
-use crate::store::rows_after;
 use crate::tell::{one_line, tell};
 use crate::trust::{Ask, Records};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_store::check::Progress;
 
 use super::output::Style;
-use crate::store::check::Progress;
 
 /// How often the bar is drawn at most.
 const REDRAWS_PER_SECOND: u8 = 8;

@@ -10,11 +10,12 @@ use rondo_protocol::event;
 use rondo_protocol::id::{FieldName, Status, ThreadId};
 use rondo_protocol::workflow::types::Field;
 use rondo_protocol::workflow::{Role, Workflow};
+use rondo_store as store;
+use rondo_store::{Read, Row};
 
 use super::find_thread::{no_threads, root};
 use super::thread_row::origin;
 use crate::failure::Failure;
-use crate::store::{self, Read, Row};
 use crate::tell::word;
 
 /// The form of a thread that somebody means.

@@ -10,10 +10,10 @@ use rondo_protocol::canonical;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Value, diagnostic::Code};
+use rondo_store::{Damage, Error, Read};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::store::{Damage, Error, Read};
 
 /// The version of the JSON of batches and their lines.
 pub const VERSION: u32 = 1;

@@ -11,6 +11,7 @@ use rondo_core::local::{RaisedLimit, RaisedLimits};
 use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, Workflow};
+use rondo_store::{Read, Row};
 
 use super::answers_from::{AnswersFrom, Played, read_script};
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
@@ -25,7 +26,6 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
 use crate::shipped;
-use crate::store::{Read, Row};
 
 /// What somebody chose for a thread that goes on.
 #[derive(Default)]

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
+use rondo_store::{Error, Parent, Read, Row, rows_after};
 
 use super::store_access::{DrivenThreads, StoreView};
 use super::thread_row::{name, status};
 use crate::failure::Failure;
-use crate::store::{Error, Parent, Read, Row, rows_after};
 use crate::tell::word;
 
 /// How many threads are listed for an ambiguous word.

@@ -32,9 +32,10 @@ use rondo_core::secret::Secret;
 use rondo_protocol::event::EventId;
 use rondo_protocol::id::ThreadId;
 
-pub use crate::shared_store::Opening;
-use crate::shared_store::{OwnThreads, SharedStore};
-use crate::store::{self, Row};
+use rondo_store as store;
+use rondo_store::Row;
+pub use rondo_store::shared_store::Opening;
+use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
 
 /// The resources of a process that runs threads.

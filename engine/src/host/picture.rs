@@ -24,11 +24,10 @@ pub fn draw(
     let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let mut children = Vec::new();
     add_children("", workflow, policy, &mut children)?;
-    picture::draw(&graph, &children, format, hooks).map_err(|error| match error {
-        picture::Error::TooLarge { .. } => Failure::new(Code::TooLarge, error.to_string())
+    picture::draw(&graph, &children, format, hooks).map_err(|error| {
+        Failure::new(Code::TooLarge, error.to_string())
             .with_exit(Exit::Invalid)
-            .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit"),
-        picture::Error::Pixels(_) => Failure::new(Code::InternalFault, error.to_string()),
+            .with_hint("`--format dot` and `--format mermaid` leave the places to other programs, and have no limit")
     })
 }
 

@@ -7,14 +7,15 @@ use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_store as store;
+use rondo_store::Read;
+use rondo_store::folder::{self, FolderState, Owner};
+use rondo_store::shared_store;
 
 use super::consent::{Answer, ConsentSource, real};
 use crate::config::Settings;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::shared_store;
-use crate::store::folder::{self, FolderState, Owner};
-use crate::store::{self, Read};
 use crate::tell::tell;
 use crate::trust;
 

@@ -2,9 +2,9 @@
 
 use rondo_core::thread::Origin;
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Row, Status};
 
 use super::store_access::DrivenThreads;
-use crate::store::{Row, Status};
 
 /// The name of its workflow.
 pub fn name(row: &Row) -> String {

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::mcp::Pin;
 use rondo_protocol::Digest;
+use rondo_store::durable_folder;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::{Ask, lasting};
-use crate::durable_folder;
 
 /// The format of the file. Format 1 had no settings; its agreements are asked for again.
 const VERSION: u32 = 2;

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::durable_folder;
+use rondo_store::durable_folder;
 
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]

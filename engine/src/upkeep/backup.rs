@@ -9,8 +9,9 @@ use super::fsck;
 use super::new_folder::{NewFolder, require_store};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::store::check::{Examination, Progress};
-use crate::store::{self, Damage, RocksReader, backup, holder};
+use rondo_store as store;
+use rondo_store::check::{Examination, Progress};
+use rondo_store::{Damage, RocksReader, backup, holder};
 
 /// How often a copy is made anew if a writer replaced files while they were read.
 const ATTEMPTS: u32 = 3;

@@ -7,15 +7,16 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::BatchId;
+use rondo_store as store;
+use rondo_store::check::{Checkpoint, Checkpoints, Examination, Fault, Progress, check_on};
+use rondo_store::durable_folder;
+use rondo_store::folder::{self, FolderState};
+use rondo_store::{Damage, Read, is_unwritten};
 use sha2::{Digest as _, Sha256};
 
-use crate::durable_folder;
 use crate::failure::Failure;
 use crate::host::batch::{Batch, Line};
 use crate::host::store_access::view_store_again;
-use crate::store::check::{Checkpoint, Checkpoints, Examination, Fault, Progress, check_on};
-use crate::store::folder::{self, FolderState};
-use crate::store::{self, Damage, Read, is_unwritten};
 
 /// How many lines of a batch are read at a time.
 const LINES: usize = 1000;
@@ -119,9 +120,13 @@ fn fault(failure: &Failure) -> Fault {
 }
 
 #[cfg(test)]
+#[path = "../../store/src/check/tests/stored.rs"]
+mod stored;
+
+#[cfg(test)]
 mod tests {
+    use super::stored::fixture;
     use super::*;
-    use crate::store::check::tests::fixture;
 
     #[test]
     fn an_interrupted_examination_is_taken_up_and_forgotten_when_it_has_ended() {

@@ -7,15 +7,16 @@ use std::path::Path;
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_store as store;
+use rondo_store::check::Progress;
+use rondo_store::collect::{self, Garbage};
+use rondo_store::folder::{DiskUsage, disk_usage};
+use rondo_store::{RocksReader, holder};
 
 use super::own::with_store;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::store_access::OwnStore;
-use crate::store::check::Progress;
-use crate::store::collect::{self, Garbage};
-use crate::store::folder::{DiskUsage, disk_usage};
-use crate::store::{self, RocksReader, holder};
 
 /// How often a store is read anew if a writer replaced files while they were read.
 const ATTEMPTS: u32 = 3;

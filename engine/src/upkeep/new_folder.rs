@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
+use rondo_store::folder::{self, FolderState};
+use rondo_store::is_unwritten;
 use tempfile::TempDir;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::store::folder::{self, FolderState};
-use crate::store::is_unwritten;
 
 /// A folder that has no name yet. Dropping it deletes it.
 pub(super) struct NewFolder {

@@ -2,10 +2,10 @@
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
+use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
 
 use crate::failure::Failure;
 use crate::host::store_access::OwnStore;
-use crate::shared_store::{Opening, OwnThreads, SharedStore};
 use crate::tell::tell;
 
 /// Opens a store, or joins the process that holds it, for `work`, and releases it afterwards.

@@ -10,14 +10,15 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Digest;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Policy, Workflow};
+use rondo_store as store;
+use rondo_store::check::{Examination, Progress};
+use rondo_store::repair::{Loss, Opaque, Repaired, repair as repair_store};
+use rondo_store::{Row, holder};
 
 use super::fsck;
 use super::new_folder::{NewFolder, require_store};
 use crate::failure::Failure;
 use crate::host::batch::Batch;
-use crate::store::check::{Examination, Progress};
-use crate::store::repair::{Loss, Opaque, Repaired, repair as repair_store};
-use crate::store::{self, Row, holder};
 
 /// What was made of a damaged store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use rondo_core::local::spent;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::KnownCost;
+use rondo_store::{Read, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,7 +12,6 @@ use crate::failure::Failure;
 use crate::host::batch::{Batch, Line};
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::status;
-use crate::store::{Read, Status};
 
 /// How many lines are read at a time.
 const PAGE: usize = 256;

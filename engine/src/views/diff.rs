@@ -8,13 +8,13 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, KnownCost, Usage};
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, Value};
+use rondo_store::{Read, Row, StoredStep};
 use serde::Serialize;
 
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
-use crate::store::{Read, Row, StoredStep};
 
 /// The most places of two definitions that are told.
 const MAX_PLACES: usize = 100;

@@ -3,12 +3,12 @@
 use rondo_core::local::{CallInFlight, VisitInFlight, in_flight};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{KnownCost, Usage};
+use rondo_store::{Read, Row, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::spending::{CostFields, Spending};
 use crate::failure::Failure;
-use crate::store::{Read, Row, Status};
 
 /// What the calls of such visits used; the totals of the thread leave them out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]

@@ -10,6 +10,7 @@ use rondo_protocol::object::{
     ToolNote, Transcript, Usage,
 };
 use rondo_protocol::{Digest, Value};
+use rondo_store::{Read, Row, Status, StoredRecord, StoredStep};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,7 +19,6 @@ use super::spending::CostFields;
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::{origin, status};
-use crate::store::{Read, Row, Status, StoredRecord, StoredStep};
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ThreadLine {

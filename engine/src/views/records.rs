@@ -6,11 +6,11 @@ use rondo_core::conversation::Bindings;
 use rondo_core::conversation::rebuild;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Step;
+use rondo_store::{Read, Row, StoredRecord};
 
 use super::lines::{RecordLine, record_line};
 use crate::failure::Failure;
 use crate::host::find_thread::child_threads;
-use crate::store::{Read, Row, StoredRecord};
 
 /// Passes the wanted steps of a thread within `seqs` to `each` in order until it returns `false`.
 pub fn records(

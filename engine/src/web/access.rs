@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
+use rondo_store::durable_folder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -27,7 +28,6 @@ use super::body::{self, Json};
 use super::places::Place;
 use super::problem::Problem;
 use crate::config::TOKEN_VARIABLE;
-use crate::durable_folder;
 use crate::failure::Failure;
 use crate::trust::owner::{self, User};
 

@@ -15,6 +15,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Start;
 use rondo_protocol::workflow::types;
 use rondo_protocol::{Digest, Value};
+use rondo_store::{Read, Row};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,7 +33,6 @@ use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::{RunSpec, run_config};
-use crate::store::{Read, Row};
 use crate::views::fork::fork_line;
 
 /// What happens with tool calls of which nobody knows whether they had their effect.

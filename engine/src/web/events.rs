@@ -14,13 +14,13 @@ use futures_util::stream::{self, Stream};
 use rondo_core::local::{SubscribeError, Subscription, unreadable};
 use rondo_protocol::event::{Event, EventId, What};
 use rondo_protocol::id::ThreadId;
+use rondo_store as store;
 use serde::Deserialize;
 
 use super::Server;
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
 use crate::host::find_thread::find_thread;
-use crate::store;
 
 /// How often a comment keeps an idle stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

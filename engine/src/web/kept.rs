@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::store::MemoryStore;
+    use rondo_store::MemoryStore;
 
     #[tokio::test]
     async fn the_values_of_the_oldest_threads_are_forgotten() {

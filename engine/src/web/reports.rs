@@ -73,7 +73,7 @@ pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Re
 }
 
 impl UsageReport {
-    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, crate::store::Error>) -> Result<Self, Failure> {
+    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, rondo_store::Error>) -> Result<Self, Failure> {
         let groups = sums(Some(by))?;
         let lines = groups.iter().map(|(key, sums)| raw(&UsageLine::new(Some(by), key.clone(), sums)));
         let all = sums(None)?.get(&None).copied().unwrap_or_default();

@@ -10,6 +10,7 @@ use rondo_core::conversation::rebuild::{self, Request};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Record;
+use rondo_store::{Read, Row, StoredRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,6 @@ use super::problem::Problem;
 use super::schema::{Line, RequestObject};
 use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
-use crate::store::{Read, Row, StoredRecord};
 use crate::views::in_flight::{VisitLine, visits};
 use crate::views::lines::RecordLine;
 use crate::views::records::records;

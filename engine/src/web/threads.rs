@@ -11,6 +11,7 @@ use rondo_protocol::Value;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Start;
+use rondo_store::{Base, Parent, Read, Row, Status, rows_after};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,6 @@ use crate::failure::Failure;
 use crate::host::find_thread::find_thread;
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::origin;
-use crate::store::{Base, Parent, Read, Row, Status, rows_after};
 use crate::tell::word;
 use crate::views::form::FormView;
 use crate::views::lines::{ThreadLine, thread_line};

@@ -24,7 +24,9 @@ fn texts(folder: &Path, found: &mut BTreeSet<String>) {
 fn every_variable_that_is_read_has_a_row() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = BTreeSet::new();
-    for part in ["protocol/src", "agent-kit/src", "engine/core/src", "engine/hooks/src", "engine/src"] {
+    for part in
+        ["protocol/src", "agent-kit/src", "engine/core/src", "engine/hooks/src", "engine/store/src", "engine/src"]
+    {
         texts(&crates.join(part), &mut sources);
     }
     let page = page("settings.md");

@@ -13,7 +13,6 @@ use rondo_protocol::object::AnsweredBy;
 use rondo_protocol::workflow::OnHookError;
 
 use super::*;
-use crate as core;
 use fixture::{calls, node, reply, send, text_of};
 
 /// What the hooks of the suite do.

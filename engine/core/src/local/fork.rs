@@ -601,7 +601,7 @@ fn base_of(store: &dyn Read, thread: &ThreadId, row: &Row, at: u64) -> Result<Ba
 mod tests {
     use super::*;
     use crate::env::SystemEnv;
-    use crate::store::tests::contract::{row, thread};
+    use crate::store::tests::steps::{row, thread};
     use crate::store::{MemoryStore, StepStore as _};
 
     #[tokio::test]

@@ -161,7 +161,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::tests::contract::Trunk;
+    use crate::store::tests::steps::Trunk;
     use crate::store::{MemoryStore, StepStore as _};
 
     #[tokio::test]

@@ -12,9 +12,9 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
+use rondo_store::{Read, Row};
 
 use super::{PrefixBreak, Prices, Shared, Visit};
-use crate::store::{Read, Row};
 
 /// How many messages after the first difference are searched for the cause.
 const LOOKED_AT: usize = 64;

@@ -27,8 +27,8 @@ use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
 
-use crate::store::{Read, Row};
 use requests::RoleRequests;
+use rondo_store::{Read, Row};
 
 pub use against::{VisitPair, against};
 pub use strategy::Cost;

@@ -26,6 +26,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
+use rondo_store::{MemoryStore, Read, Row, StoredRecord};
 
 use super::definition::Definition;
 use super::parts;
@@ -33,7 +34,6 @@ use super::scenario::{AnswerSource, Scenario};
 use super::snapshot::{Request, Requests, RouteStep, RunTrace};
 use super::tools::ToolFixtures;
 use crate::exit::Exit;
-use crate::store::{MemoryStore, Read, Row, StoredRecord};
 
 /// The hook kinds that calls bypass: one starts programs, the other waits.
 const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
@@ -189,7 +189,7 @@ impl RunSetup {
             }
         }
         let ended = handle.ended().await;
-        let damaged = |error: crate::store::Error| error.to_string();
+        let damaged = |error: rondo_store::Error| error.to_string();
         let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
         let mut reading = Committed {
             store: &store,

@@ -9,7 +9,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use tempfile::TempDir;
 
-use crate::temporary_folder::temporary_folder;
+use rondo_store::temporary_folder::temporary_folder;
 
 /// The most files and folders of a workspace.
 const MAX_ENTRIES: usize = 10_000;

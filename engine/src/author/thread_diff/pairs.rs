@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use rondo_protocol::object::Note;
+use rondo_store::{Error, Read, StoredStep};
 
 use super::parting::holds;
 use super::{Parting, Side};
-use crate::store::{Error, Read, StoredStep};
 
 /// A step with what is known of it beside its digest.
 pub type NotedStep = Box<(StoredStep, Note)>;

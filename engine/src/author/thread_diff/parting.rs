@@ -2,9 +2,9 @@
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::LanePath;
+use rondo_store::{Damage, Error, Read};
 
 use super::Side;
-use crate::store::{Damage, Error, Read};
 
 /// Where two threads part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

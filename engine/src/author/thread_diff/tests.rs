@@ -8,13 +8,13 @@ use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Note, Step};
-
-use super::*;
-use crate::store::tests::contract::{row, step, thread};
-use crate::store::{
+use rondo_store::{
     Base, Commit, Entries, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Read, Row, StepBytes, StepStore,
     StoredRecord, VisitIndex, VisitKey,
 };
+
+use super::*;
+use crate::steps::{row, step, thread};
 
 /// A thread in a store, step by step.
 struct Built<'s> {

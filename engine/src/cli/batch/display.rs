@@ -11,6 +11,7 @@ use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
 use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::StepStore;
 use serde::Serialize;
 
 use super::super::exit::Exit;
@@ -23,7 +24,6 @@ use super::super::spending::cost_text;
 use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
-use crate::store::StepStore;
 use crate::tell::{plural, tell};
 use crate::views::spending::Spending;
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use rondo_protocol::Value;
 use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{Status, ThreadId};
+use rondo_store::Read;
 use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
 use super::super::stored_batch::Line;
 use super::super::thread_row::origin;
-use crate::store::Read;
 use crate::tell::one_line;
 
 /// The most causes that are told apart.

@@ -7,6 +7,7 @@ use rondo_core::{Labels, NewThread};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::StepStore;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
@@ -16,7 +17,6 @@ use super::super::runner::{Task, TaskContext};
 use super::super::stored_batch::{Batch, Line};
 use super::super::thread_row;
 use crate::host::run_config::RunSpec;
-use crate::store::StepStore;
 
 /// How many lines are read from the store at a time.
 const PAGE: usize = 64;

@@ -15,6 +15,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::Workflow;
+use rondo_store::Read;
 use tokio_util::sync::CancellationToken;
 
 use self::display::Display;
@@ -32,7 +33,6 @@ use super::store_access::OwnStore;
 use super::stored_batch::{Batch, Line, Options, VERSION, find_batch};
 use crate::host::continuing::Begun;
 use crate::host::run_config::RunSpec;
-use crate::store::Read;
 use crate::tell::{plural, tell, tell_styled};
 
 /// The most lines of a batch.

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rondo_protocol::Value;
+use rondo_store::StoredStep;
 
 use super::super::output::Style;
 use super::super::show::block;
 use crate::author::thread_diff::words::{Part, words};
-use crate::store::StoredStep;
 use crate::tell::{one_line, plural, printable, word};
 use crate::views::diff::{DiffLine, KnownTotals, Sides, TotalsLine, WorkflowLine, names, tools_and_repairs};
 use crate::views::lines::{StepLine, ThreadLine, who};

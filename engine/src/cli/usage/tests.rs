@@ -9,11 +9,11 @@ use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{AnsweredBy, CancelledLane, HookAnswer, HookNote, Note, Observation, Step, Usage};
 use rondo_protocol::{Digest, Value, canonical};
+use rondo_store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
 
 use super::*;
 use crate::host::workflow;
-use crate::store::tests::contract;
-use crate::store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
+use crate::steps;
 
 /// 2026-11-01T00:00:00Z.
 const NOVEMBER_MS: u64 = 1_793_491_200_000;
@@ -42,8 +42,8 @@ struct Thread {
 impl Thread {
     fn new(store: &Arc<MemoryStore>, number: u8) -> Self {
         let origin = Origin { name: "demo".to_owned(), ..Origin::default() }.to_bytes().unwrap();
-        let row = Row { origin, ..contract::row(0, 0, None) };
-        Self { store: Arc::clone(store), id: contract::thread(number), row }
+        let row = Row { origin, ..steps::row(0, 0, None) };
+        Self { store: Arc::clone(store), id: steps::thread(number), row }
     }
 
     /// A fork after the last step.
@@ -51,7 +51,7 @@ impl Thread {
         let base = Some(Base { thread: self.id.clone(), seq: self.row.seq });
         Self {
             row: Row { base, version: 0, ..self.row.clone() },
-            id: contract::thread(number),
+            id: steps::thread(number),
             ..Self::new(&self.store, 0)
         }
     }
@@ -68,7 +68,7 @@ impl Thread {
         objects: Vec<(Kind, Digest, Vec<u8>)>,
     ) {
         let lane = LanePath::trunk();
-        let step = Step { role: role(name), observations, ..contract::step(self.row.head, "text", &lane) };
+        let step = Step { role: role(name), observations, ..steps::step(self.row.head, "text", &lane) };
         let (digest, bytes) = Digest::of(Kind::Step, &step).unwrap();
         let (seq, version) = (self.row.seq + 1, self.row.version + 1);
         self.row = Row { seq, version, head: Some(digest), ..self.row.clone() };

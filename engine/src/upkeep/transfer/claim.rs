@@ -9,10 +9,10 @@ use rondo_protocol::event::Outcome;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Note;
 use rondo_protocol::workflow::read::is_workflow_name;
+use rondo_store::staging::Staging;
+use rondo_store::{Read as _, Row, Status};
 
 use crate::failure::Failure;
-use crate::store::staging::Staging;
-use crate::store::{Read as _, Row, Status};
 
 /// How far the clocks of two machines may differ: an id says when its thread began.
 const CLOCKS_DIFFER_MS: u64 = 5 * 60 * 1000;

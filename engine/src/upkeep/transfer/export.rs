@@ -8,6 +8,8 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use rondo_protocol::object::Note;
+use rondo_store as store;
+use rondo_store::{Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
@@ -15,7 +17,6 @@ use super::line::{Line, ThreadLine, seal_message};
 use super::{FORMAT, MAX_LINE_BYTES};
 use crate::failure::Failure;
 use crate::host::batch;
-use crate::store::{self, Damage, Error, Read, Row, StoredRecord, note_json, references, rows_after};
 
 /// How many lanes or lines of a batch are read at a time.
 const PAGE: usize = 256;

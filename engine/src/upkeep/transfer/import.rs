@@ -11,6 +11,9 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, canonical};
+use rondo_store::import::{self, ImportError, Imported};
+use rondo_store::staging::{Refused, Staging};
+use rondo_store::{JournalRecord, LaneRow, Read, Row};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -24,9 +27,6 @@ use crate::failure::Failure;
 use crate::host::batch;
 use crate::host::store_access::OwnStore;
 use crate::host::thread_row;
-use crate::store::import::{self, ImportError, Imported};
-use crate::store::staging::{Refused, Staging};
-use crate::store::{JournalRecord, LaneRow, Read, Row};
 
 /// Verified threads and batches that can be taken into a store.
 pub struct Staged {
@@ -68,7 +68,7 @@ impl Staged {
 #[cfg(any(test, fuzzing))]
 impl Staged {
     /// What was staged, for reading.
-    pub(in super::super) fn store(&self) -> &dyn crate::store::Read {
+    pub(in super::super) fn store(&self) -> &dyn rondo_store::Read {
         self.staging.store()
     }
 }

@@ -5,7 +5,7 @@ use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::store::{Base, Parent, Raised, Status};
+use rondo_store::{Base, Parent, Raised, Status};
 
 /// One line: an object with one member, whose name says what the line holds.
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,9 +7,9 @@ mod yaml;
 use rondo_core::thread::Origin;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_store::Row;
 
 use crate::failure::Failure;
-use crate::store::Row;
 
 pub use told::Told;
 pub use yaml::yaml;

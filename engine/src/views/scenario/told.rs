@@ -15,10 +15,10 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Outcome, Record, Step, Transcript};
 use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow};
 use rondo_protocol::{Value, canonical};
+use rondo_store::{Read, Row, StoredRecord};
 
 use crate::failure::Failure;
 use crate::host::find_thread::child_threads;
-use crate::store::{Read, Row, StoredRecord};
 
 /// The most attempts that are repeated of one visit.
 const MAX_ATTEMPTS: usize = 100;

@@ -15,10 +15,10 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::object::{Note, Observation, Record};
 use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_store::{Error, Read, Row, StoredRecord, rows_after};
 
 use super::since::day;
 use crate::host::thread_row;
-use crate::store::{Error, Read, Row, StoredRecord, rows_after};
 
 use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};

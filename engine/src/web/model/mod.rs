@@ -25,6 +25,7 @@ use rondo_protocol::event::{CommittedSite, Outcome, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Policy;
 use rondo_protocol::{Digest, Value};
+use rondo_store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -38,7 +39,6 @@ use crate::host::answering::{self, FormName, MeantForm, check, command_for, mean
 use crate::host::continuing::{ContinueChoices, Meant};
 use crate::host::find_thread::{find_thread, no_threads};
 use crate::host::workflow;
-use crate::store::Status;
 use crate::tell::one_line;
 use speech::{Speakers, Speech};
 

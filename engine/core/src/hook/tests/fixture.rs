@@ -1,5 +1,4 @@
-//! Calls of each kind, and a path of hooks that they are sent through. The tests of hook kinds name this file too: for
-//! each, `super::core` is this crate as it sees it.
+//! Calls of each kind, and a path of hooks that they are sent through. The tests of hook kinds name this file too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +15,10 @@ use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Head, ModelReply, Parameters};
 use rondo_protocol::workflow::OnHookError;
 
-use super::core::env::SeededEnv;
-use super::core::hook::call_path::Answered;
-use super::core::hook::{CallPath, Context, Hook, KeySpace, NoPast, Node, Reports};
-use super::core::store::MemoryStore;
+use rondo_core::env::SeededEnv;
+use rondo_core::hook::call_path::Answered;
+use rondo_core::hook::{CallPath, Context, Hook, KeySpace, NoPast, Node, Reports};
+use rondo_core::store::MemoryStore;
 
 pub(crate) fn site() -> Site {
     Site {

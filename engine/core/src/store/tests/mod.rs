@@ -1,6 +1,7 @@
 //! The contract of every store, for the one in memory.
 
 pub(crate) mod contract;
+pub(crate) mod steps;
 
 use std::sync::Arc;
 

@@ -1,0 +1,21 @@
+//! The contract of every store, for RocksDB.
+
+#[path = "../../../core/src/store/tests/contract.rs"]
+pub(crate) mod contract;
+
+#[path = "../../../core/src/store/tests/steps.rs"]
+pub(crate) mod steps;
+
+use std::sync::Arc;
+
+use super::{Options, RocksStore};
+use contract::{Opened, suite};
+
+fn rocks() -> Opened {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, opened) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(opened.notices, Vec::<String>::new());
+    (Arc::new(store), Some(folder))
+}
+
+suite!(in_rocksdb, super::rocks);
