@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::read::{FileError, Files};
+use rondo_workflows::shipped;
 use rustix::fs::OFlags;
 
 use crate::failure::Failure;
-use crate::shipped;
 
 /// How long the writer of a pipe is waited for.
 const WRITER: Duration = Duration::from_secs(5);

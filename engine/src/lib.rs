@@ -115,7 +115,6 @@ pub mod files;
 pub mod fuzz;
 pub mod host;
 pub mod picture;
-mod shipped;
 // What tests of what stands above a store name of it.
 #[cfg(test)]
 #[expect(dead_code, reason = "shared with the store, which uses more of it")]

@@ -8,12 +8,12 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::Policy;
 use rondo_store::{Read, Row};
+use rondo_workflows::shipped;
 
 use super::fork::plan_text;
 use super::named_command::completed;
 use super::{thread_row, workflow};
 use crate::host::continuing::Begun;
-use crate::shipped;
 
 /// What to tell the person who resumes a thread whose file was changed since it began: the thread goes on under the
 /// definition that it keeps, and what a fork under the file would do. `None` if the file is as it was, or gone. Whoever

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::text::shell_argument;
+use rondo_workflows::shipped;
 
 use super::consent::{ConsentRequest, Shown, Subject};
 use super::exit::Exit;
@@ -14,7 +15,6 @@ use super::failure::Failure;
 use super::output::Output;
 use super::{files, settings_files, workflow, working_folder};
 use crate::config::Flags;
-use crate::shipped;
 use crate::tell::tell;
 
 /// Write a small workflow to start from; existing files are kept

@@ -18,6 +18,7 @@ use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
+use rondo_workflows::shipped;
 
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
@@ -25,7 +26,6 @@ pub use super::tooling::named;
 use crate::config::folder_of;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::failure::Failure;
-use crate::shipped;
 use crate::tell::{one_line, plural};
 use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 

@@ -12,6 +12,7 @@ use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_store::{Read, Row};
+use rondo_workflows::shipped;
 
 use super::answers_from::{AnswersFrom, Played, read_script};
 use super::consent::{ConsentRequest, ConsentSource, Subject, named};
@@ -25,7 +26,6 @@ use super::{thread_row, workflow};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
-use crate::shipped;
 
 /// What somebody chose for a thread that goes on.
 #[derive(Default)]

@@ -66,7 +66,7 @@ impl Host {
         };
         let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, own_threads)).await;
         let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
-        let engine = Engine::shared((Arc::new(shared.clone()), Arc::new(shared.clone())), running, env, registry);
+        let engine = Engine::shared(Arc::new(shared.clone()), running, env, registry);
         Ok((Self { engine, shared: Some(shared) }, notices))
     }
 

@@ -16,24 +16,7 @@ fn with_children(graph: &Graph, children: &[Child], format: Format, hooks: Hooks
     String::from_utf8(draw(graph, children, format, hooks).unwrap()).unwrap()
 }
 
-const LOOP: &str = r#"
-rondo: 1
-name: a-loop
-roles:
-  writer: { system: You write., output: { drafted: { score: integer }, unsure: {} } }
-  editor: { system: You edit., output: { approved: {}, revise: {} } }
-graph:
-  start: { to: writer, prompt: Write. }
-  writer:
-    drafted:
-      - { when: 'output.score < 3 and "x" == "x"', to: writer, prompt: Again., max: 2, on_max: { to: fail } }
-      - else: { to: editor, prompt: "{{ body }}" }
-    unsure: { to: editor, prompt: Help. }
-    on_error: { to: fail, reason: "{{ output.message }}" }
-  editor:
-    approved: { to: end }
-    revise: { to: back, prompt: Revise., max: 3, per: writer, on_max: { to: end } }
-"#;
+const LOOP: &str = include_str!("../../core/src/graph/tests/loop.yaml");
 
 #[test]
 fn a_graph_is_drawn_in_three_ways() {

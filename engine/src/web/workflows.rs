@@ -7,6 +7,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
+use rondo_workflows::shipped;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,7 +22,6 @@ use crate::host::consent::{ConsentRequest, ConsentSource, Subject};
 use crate::host::picture::draw;
 use crate::host::workflow::{self, Loaded, Named};
 use crate::picture;
-use crate::shipped;
 
 /// A workflow in a list.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -9,24 +9,7 @@ fn graph(text: &str) -> Graph {
     Graph::new(&checked.workflow, &checked.policy, hooks).unwrap()
 }
 
-const LOOP: &str = r#"
-rondo: 1
-name: a-loop
-roles:
-  writer: { system: You write., output: { drafted: { score: integer }, unsure: {} } }
-  editor: { system: You edit., output: { approved: {}, revise: {} } }
-graph:
-  start: { to: writer, prompt: Write. }
-  writer:
-    drafted:
-      - { when: 'output.score < 3 and "x" == "x"', to: writer, prompt: Again., max: 2, on_max: { to: fail } }
-      - else: { to: editor, prompt: "{{ body }}" }
-    unsure: { to: editor, prompt: Help. }
-    on_error: { to: fail, reason: "{{ output.message }}" }
-  editor:
-    approved: { to: end }
-    revise: { to: back, prompt: Revise., max: 3, per: writer, on_max: { to: end } }
-"#;
+const LOOP: &str = include_str!("tests/loop.yaml");
 
 #[test]
 fn edges_are_tried_in_declared_order_and_number_with_what_stands_behind_them() {

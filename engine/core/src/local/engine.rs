@@ -66,11 +66,13 @@ impl Engine {
 
     /// An engine over a store that other processes write too; they end threads of this one through `running`.
     pub fn shared(
-        (store, drivers): (Arc<dyn StepStore>, Arc<dyn ThreadDrivers>),
+        store: Arc<impl StepStore + ThreadDrivers + 'static>,
         running: Arc<Running>,
         env: Arc<dyn Env>,
         registry: Registry,
     ) -> Self {
+        let drivers: Arc<dyn ThreadDrivers> = Arc::clone(&store) as _;
+        let store: Arc<dyn StepStore> = store;
         let (hub, reply_memory) = (Hub::new(Arc::clone(&store)), ReplyMemory::default());
         let parts = Parts { store, env, registry, running, hub, reply_memory, drivers: Some(drivers) };
         Self { parts: Arc::new(parts), secret: Secret::default() }

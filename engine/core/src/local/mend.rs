@@ -7,6 +7,7 @@ use rondo_protocol::call::{Fault, FaultClass, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::shell_argument;
+use rondo_workflows::shipped;
 use serde::Serialize;
 
 use super::limits::number;
@@ -14,13 +15,6 @@ use crate::grant::Ceilings;
 use crate::graph::Graph;
 use crate::store::IF_DAMAGED;
 use crate::thread::Origin;
-
-/// How the files inside the binary begin.
-const SHIPPED: &str = "rondo:";
-
-fn is_shipped(file: &str) -> bool {
-    file.starts_with(SHIPPED)
-}
 
 /// All that a hint depends on, of one thread.
 pub(super) struct Mender {
@@ -94,8 +88,8 @@ impl Mender {
         let is_child = self.thread != self.root;
         let (before, file) = match self.origin.file.as_deref() {
             None => (String::new(), "FILE".to_owned()),
-            Some(file) if is_shipped(file) => {
-                let name = file.trim_start_matches(SHIPPED).trim_end_matches("/workflow.yaml");
+            Some(file) if shipped::is_one(file) => {
+                let name = file.trim_start_matches(shipped::SCHEME).trim_end_matches("/workflow.yaml");
                 (format!("copy the workflow with `rondo init --from {name} {name}`, "), format!("{name}/workflow.yaml"))
             }
             Some(file) => (String::new(), file.to_owned()),
@@ -116,7 +110,7 @@ impl Mender {
         let root = &self.root;
         match (script.as_deref(), recorded) {
             (None, Some(_)) => format!("`rondo resume {root} --recorded FILE` goes on with a recording that has it"),
-            (Some(file), _) if file != "-" && !is_shipped(file) => {
+            (Some(file), _) if file != "-" && !shipped::is_one(file) => {
                 format!("add the answer to {file}, then `rondo resume {root}` goes on")
             }
             _ => format!("`rondo resume {root} --script FILE` goes on with a longer script"),

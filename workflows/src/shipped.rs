@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use rondo_workflows::FILES;
+use crate::FILES;
 
 /// The prefix of their file names.
 pub const SCHEME: &str = "rondo:";
