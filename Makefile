@@ -42,7 +42,7 @@ demo: prepare
 test-page: prepare
 	@.ci/prepare page
 	cargo build $(WORKSPACE)
-	cd engine/src/web/page && npm ci --loglevel=error && npm run --silent check
+	cd engine/web/page && npm ci --loglevel=error && npm run --silent check
 	cd tests/page && npm ci --loglevel=error && RONDO="$(abspath $(TARGET))/debug/rondo" npm test --silent
 
 # The README's pictures of the page, from real runs; they are looked at and committed by hand.

@@ -42,7 +42,7 @@ def version():
 
 
 def linked():
-    """The crates whose code is in the binary, by their ids: what `rondo-engine` needs, without what only builds or tests."""
+    """The crates whose code is in the binary, by their ids: what `rondo-cli` needs, without what only builds or tests."""
     metadata = json.loads(said("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target()))
     packages = {package["id"]: package for package in metadata["packages"]}
     needed = {
@@ -50,7 +50,7 @@ def linked():
         for node in metadata["resolve"]["nodes"]
     }
     is_macro = lambda package: all("proc-macro" in target["kind"] for target in package["targets"] if "custom-build" not in target["kind"])
-    found, open_ids = {}, [next(id for id, package in packages.items() if package["name"] == "rondo-engine")]
+    found, open_ids = {}, [next(id for id, package in packages.items() if package["name"] == "rondo-cli")]
     while open_ids:
         id = open_ids.pop()
         if id not in found and not is_macro(packages[id]):

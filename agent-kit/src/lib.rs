@@ -3,6 +3,8 @@
 //! This crate knows nothing of graphs, stores, hooks or other agents. The loop acts only through
 //! [`effects::Effects`], which the engine implements.
 
+#![warn(missing_docs)]
+
 pub mod answer;
 mod bound;
 pub mod conversation;

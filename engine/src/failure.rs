@@ -9,8 +9,8 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::types::InputFault;
 use rondo_store as store;
 
-use crate::exit::Exit;
-use crate::trust;
+use rondo_core::exit::Exit;
+use rondo_settings::trust;
 
 /// The failure of a verb.
 #[derive(Debug, Clone, PartialEq)]

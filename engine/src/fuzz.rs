@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{self, Layer};
 use crate::picture::{Format, Hooks, draw};
 
 pub use crate::upkeep::fuzz::import;
-pub use crate::web::fuzz::body;
 use rondo_core::graph::Graph;
+use rondo_settings::Layer;
 
 /// A workflow that is checked has a graph, which is drawn in every way that is text.
 pub fn graph(input: &[u8]) {
@@ -29,7 +28,7 @@ pub fn graph(input: &[u8]) {
 pub fn settings(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for layer in [Layer::User, Layer::Project] {
-        let Err(faults) = config::read("rondo.toml", text, layer) else { continue };
+        let Err(faults) = rondo_settings::read("rondo.toml", text, layer) else { continue };
         assert!(!faults.is_empty(), "refused without a reason");
         for fault in faults {
             assert!(text.get(fault.span.range()).is_some(), "a fault stands outside of its file: {fault:?}");
@@ -54,10 +53,5 @@ mod tests {
     fn import_files() {
         // Each makes two databases.
         rondo_fuzz::run_times("import", &[], 200, super::import);
-    }
-
-    #[test]
-    fn bodies_of_requests() {
-        rondo_fuzz::run("body", &[], super::body);
     }
 }

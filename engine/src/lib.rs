@@ -17,9 +17,9 @@
 //! use futures_util::future::BoxFuture;
 //! use rondo_agent_kit::model::{Model, script::Script, scripted::Scripted};
 //! use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, ToolSet};
-//! use rondo_engine::grant::Grants;
-//! use rondo_engine::hook::{Context, Hook, HookKind, BuildContext, Next, Registry};
-//! use rondo_engine::{Ended, Engine, NewThread, RunConfig, SystemEnv, resolved_roles, models::Models, store::MemoryStore};
+//! use rondo::grant::Grants;
+//! use rondo::hook::{Context, Hook, HookKind, BuildContext, Next, Registry};
+//! use rondo::{Ended, Engine, NewThread, RunConfig, SystemEnv, resolved_roles, models::Models, store::MemoryStore};
 //! use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply};
 //! use rondo_protocol::event::What;
 //! use rondo_protocol::workflow::{self, HookUse, OnHookError};
@@ -105,32 +105,23 @@
 //! # }
 //! ```
 
-pub mod author;
-pub mod cli;
-pub mod config;
-mod exit;
 pub mod failure;
 pub mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod host;
 pub mod picture;
-// What tests of what stands above a store name of it.
-#[cfg(test)]
-#[expect(dead_code, reason = "shared with the store, which uses more of it")]
-#[path = "../core/src/store/tests/steps.rs"]
-mod steps;
-mod tell;
-pub mod trust;
+pub mod tell;
 pub mod upkeep;
-mod views;
-mod web;
+pub mod views;
 
-pub use exit::Exit;
+pub use rondo_author as author;
+pub use rondo_core::exit::{self, Exit};
 pub use rondo_core::{
     Answerer, Cancelled, Ended, Engine, Env, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid,
     RaisedLimit, RaisedLimits, Resumed, RunConfig, Stopper, SystemEnv, ThreadHandle, conversation, env, grant, graph,
     hook, local, models, resolved_roles, shown_call, thread,
 };
 pub use rondo_hooks::registry;
+pub use rondo_settings as settings;
 pub use rondo_store as store;

@@ -6,6 +6,8 @@
 //! It knows nothing of time, files, networks, threads of execution, stores or model providers. A function that needs a
 //! file takes its text.
 
+#![warn(missing_docs)]
+
 pub mod call;
 mod call_kind;
 pub mod canonical;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use rondo::settings::trust::secret;
 use rondo_core::secret::Secret;
-use rondo_engine::trust::secret;
 use rondo_protocol::Digest;
 use serde_json::{Value, json};
 

@@ -30,7 +30,7 @@ after(async () => {
 const middle = (figures) => figures.toSorted((a, b) => a - b)[Math.floor(figures.length / 2)];
 
 test(`the page has at most ${MAX_BYTES} bytes`, (context) => {
-  const folder = join(ROOT, "engine/src/web/page/built");
+  const folder = join(ROOT, "engine/web/page/built");
   const size = readdirSync(folder).reduce((sum, name) => sum + readFileSync(join(folder, name)).length, 0);
   context.diagnostic(`${size} bytes`);
   assert(size <= MAX_BYTES, `${size} bytes`);

@@ -10,9 +10,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rondo_engine::conversation::rebuild;
-use rondo_engine::store::{self, Options, Read, RocksReader, RocksStore};
-use rondo_engine::upkeep;
+use rondo::conversation::rebuild;
+use rondo::store::{self, Options, Read, RocksReader, RocksStore};
+use rondo::upkeep;
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Place;

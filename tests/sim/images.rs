@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use rondo_engine::conversation::rebuild;
-use rondo_engine::store::folder::{self, FolderState};
-use rondo_engine::store::{self, Options, Read, RocksReader, RocksStore};
+use rondo::conversation::rebuild;
+use rondo::store::folder::{self, FolderState};
+use rondo::store::{self, Options, Read, RocksReader, RocksStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

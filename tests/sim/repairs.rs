@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use rondo_engine::conversation::rebuild;
-use rondo_engine::local::spent;
-use rondo_engine::store::{Read, RocksReader};
-use rondo_engine::upkeep;
+use rondo::conversation::rebuild;
+use rondo::local::spent;
+use rondo::store::{Read, RocksReader};
+use rondo::upkeep;
 use rondo_protocol::id::ThreadId;
 
 use crate::binary::{Place, fixture};

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use rondo::conversation::rebuild;
+use rondo::hook::{HookProgram, HookResources};
+use rondo::store::{MemoryStore, Read};
+use rondo::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::process::{Access, ProcessSettings, Processes, WorkingDir};
-use rondo_engine::conversation::rebuild;
-use rondo_engine::hook::{HookProgram, HookResources};
-use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::id::ThreadId;

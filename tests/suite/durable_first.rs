@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo_engine::store::{
+use rondo::store::{
     Commit, Deletion, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord,
     VisitIndex,
 };
-use rondo_engine::{Engine, SystemEnv, registry};
+use rondo::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rondo_engine::local::{SubscribeError, Subscription};
-use rondo_engine::store::{MemoryStore, Read as _, Status};
-use rondo_engine::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv, registry};
+use rondo::local::{SubscribeError, Subscription};
+use rondo::store::{MemoryStore, Read as _, Status};
+use rondo::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
@@ -101,7 +101,7 @@ async fn a_thread_that_goes_on_tells_what_is_new_under_the_next_numbers() {
     let (stopped, _) = follow(handle).await;
     let model: Arc<dyn rondo_agent_kit::model::Model> = says_done();
     let run_config = |_: &_, _: &_| Ok::<_, Error>(rondo_tests::run_config(&checked.workflow, &model));
-    let Ok(rondo_engine::Resumed::Running(handle)) = engine.resume(&thread, run_config).await else {
+    let Ok(rondo::Resumed::Running(handle)) = engine.resume(&thread, run_config).await else {
         panic!("it has stopped")
     };
     let (resumed, _) = follow(handle).await;

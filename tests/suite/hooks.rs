@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rondo::conversation::rebuild;
+use rondo::hook::{BuildContext, Context, Hook, HookKind, Next, Registry};
+use rondo::store::{MemoryStore, Read};
+use rondo::{Engine, SystemEnv};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool;
-use rondo_engine::conversation::rebuild;
-use rondo_engine::hook::{BuildContext, Context, Hook, HookKind, Next, Registry};
-use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, SystemEnv};
 use rondo_protocol::Value;
 use rondo_protocol::call::{
     Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply,

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use rondo_engine::conversation::rebuild;
-use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, SystemEnv, registry};
+use rondo::conversation::rebuild;
+use rondo::store::{MemoryStore, Read};
+use rondo::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::message::{Message, Speaker};
@@ -143,8 +143,8 @@ async fn one_effect() {
     assert_eq!(*asked.lock().unwrap(), [("a".to_owned(), 0), ("a".to_owned(), 1)]);
 
     let second: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(Waits { asked: Arc::clone(&asked), waits_at: None });
-    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::run_config(workflow, &second));
-    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo::Error>(rondo_tests::run_config(workflow, &second));
+    let rondo::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     follow(handle).await;

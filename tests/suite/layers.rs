@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-/// The crates that have rooms. `engine/store` is one room.
-const CRATES: [&str; 5] = ["protocol", "agent-kit", "engine/core", "engine/hooks", "engine"];
+/// The crates that have rooms. Those of `engine/store`, `web` and `cli` are one.
+const CRATES: [&str; 7] =
+    ["protocol", "agent-kit", "engine/core", "engine/hooks", "engine/settings", "engine/author", "engine"];
 
 /// Of each module of a crate, the other modules that it names and a file that does.
 type Arrows = BTreeMap<String, BTreeMap<String, PathBuf>>;

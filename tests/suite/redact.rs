@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use rondo::conversation::rebuild;
+use rondo::store::{MemoryStore, Read};
+use rondo::{Engine, Error, NewThread, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_engine::conversation::rebuild;
-use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, Error, NewThread, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;
@@ -113,7 +113,7 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
         script: None,
         recorded: None,
         workspace: None,
-        labels: rondo_engine::Labels::default(),
+        labels: rondo::Labels::default(),
     };
     let handle = engine.start(new, run_config).await.unwrap();
     let thread = handle.thread.clone();
@@ -162,7 +162,7 @@ async fn a_pattern_that_cannot_be_used_is_refused_before_anything_is_stored() {
             script: None,
             recorded: None,
             workspace: None,
-            labels: rondo_engine::Labels::default(),
+            labels: rondo::Labels::default(),
         };
         let refused = engine.start(new, run_config).await.err().unwrap();
         assert!(

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rondo_engine::store::MemoryStore;
-use rondo_engine::{Ended, Engine, SystemEnv, registry};
+use rondo::store::MemoryStore;
+use rondo::{Ended, Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
@@ -209,8 +209,8 @@ async fn an_unrouted_fault_stops_the_thread_and_it_can_be_resumed() {
             "writer" => says("drafted", "first"),
             _ => says("approved", "fine"),
         }));
-    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::run_config(workflow, &good));
-    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo::Error>(rondo_tests::run_config(workflow, &good));
+    let rondo::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     let (_, ended) = follow(handle).await;
@@ -244,8 +244,8 @@ async fn a_thread_that_is_cancelled_has_ended_for_good() {
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Stopped(fault) if fault.class == FaultClass::Cancelled));
     engine.cancel(&thread).await.unwrap();
-    assert!(matches!(engine.cancel(&thread).await, Err(rondo_engine::Error::HasEnded { .. })));
-    let run_config = |_: &_, _: &_| -> Result<_, rondo_engine::Error> { panic!("not asked for") };
+    assert!(matches!(engine.cancel(&thread).await, Err(rondo::Error::HasEnded { .. })));
+    let run_config = |_: &_, _: &_| -> Result<_, rondo::Error> { panic!("not asked for") };
     let resumed = engine.resume(&thread, run_config).await.unwrap();
-    assert!(matches!(resumed, rondo_engine::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
+    assert!(matches!(resumed, rondo::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
 }

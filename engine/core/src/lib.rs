@@ -5,12 +5,16 @@
 //! [`hook`]s, and a [`store`] keeps the steps. What a store, a hook kind, a model or a tool is made of is not known here,
 //! nor are settings, terminals and servers.
 
+#![warn(missing_docs)]
+
 // For files of tests that other crates name too.
 #[cfg(test)]
 extern crate self as rondo_core;
 
 pub mod conversation;
+pub mod durable_folder;
 pub mod env;
+pub mod exit;
 pub mod grant;
 pub mod graph;
 pub mod hook;
@@ -20,6 +24,7 @@ pub mod resolved_roles;
 pub mod secret;
 pub mod shown_call;
 pub mod store;
+pub mod temporary_folder;
 pub mod thread;
 
 pub use env::{Env, SystemEnv};

@@ -7,12 +7,13 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::read::Files as _;
+use rondo_settings::files::FolderFiles;
 
 use super::known_keys::KnownKeys;
 use super::recording::Recording;
 use super::run_config::scripted_cast;
 use crate::failure::{Failure, Faulty};
-use crate::files::{FolderFiles, STDIN, absolute, read_argument, read_text};
+use crate::files::{STDIN, absolute, read_argument, read_text};
 
 /// The most bytes of a script; the reader's own limit is lower and has better messages.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;

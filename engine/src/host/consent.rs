@@ -18,16 +18,16 @@ use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::text::shell_argument;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
+use rondo_settings::folder_of;
+use rondo_settings::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
+use rondo_settings::{Grant, Settings, Stated, ToolSchema, keys};
 use rondo_workflows::shipped;
 
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
 pub use super::tooling::named;
-use crate::config::folder_of;
-use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::failure::Failure;
 use crate::tell::{one_line, plural};
-use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.
 const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
@@ -663,7 +663,7 @@ mod tests {
         std::fs::write(folder.path().join("server.py"), "one").unwrap();
         std::os::unix::fs::symlink("server.py", folder.path().join("link.py")).unwrap();
         let text = "[mcp.a]\ncommand = \"python3\"\nargs = [\"link.py\", \"--config=server.py\", \"/etc/passwd\"]\n";
-        let stated = crate::config::read("rondo.toml", text, crate::config::Layer::Project).unwrap();
+        let stated = rondo_settings::read("rondo.toml", text, rondo_settings::Layer::Project).unwrap();
         let before = named_files(&stated, folder.path());
         assert_eq!(before.keys().collect::<Vec<_>>(), ["link.py", "server.py"]);
         assert!(named_in("cd x && ./run.sh").contains(&"./run.sh") && named_in("-fbuild.mk").contains(&"build.mk"));

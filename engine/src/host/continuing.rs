@@ -11,6 +11,7 @@ use rondo_core::local::{RaisedLimit, RaisedLimits};
 use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, Workflow};
+use rondo_settings::Settings;
 use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
@@ -23,7 +24,6 @@ use super::settings_files::SettingsFiles;
 use super::starting::of_plain_http;
 use super::tooling::hold;
 use super::{thread_row, workflow};
-use crate::config::Settings;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
+use rondo_settings::folder_of;
+use rondo_settings::{Secret, Settings};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::consent;
-use crate::config::folder_of;
-use crate::config::{Secret, Settings};
 use crate::failure::Failure;
 
 /// How long a person may take to unlock a key store.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rondo_agent_kit::redact::{MIN_SECRET_BYTES, Redactor};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_settings::{Flags, Secret};
 
 use super::run_config::redactor;
 use super::settings_files::{settings, settings_of_user};
-use crate::config::{Flags, Secret};
 use crate::failure::{Failure, Faulty};
 
 /// The operator's keys.

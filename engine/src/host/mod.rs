@@ -1,26 +1,26 @@
 //! The host: the resources that a process has once and shares between its threads.
 
-pub(crate) mod answering;
-pub(crate) mod answers_from;
-pub(crate) mod batch;
-pub(crate) mod consent;
-pub(crate) mod continuing;
-pub(crate) mod find_thread;
-pub(crate) mod key_command;
-pub(crate) mod known_keys;
-pub(crate) mod labels;
-pub(crate) mod limit_choice;
-pub(crate) mod model_choice;
-pub(crate) mod picture;
-pub(crate) mod process;
-pub(crate) mod recording;
-pub(crate) mod run_config;
-pub(crate) mod settings_files;
-pub(crate) mod starting;
-pub(crate) mod store_access;
-pub(crate) mod thread_row;
-pub(crate) mod tooling;
-pub(crate) mod workflow;
+pub mod answering;
+pub mod answers_from;
+pub mod batch;
+pub mod consent;
+pub mod continuing;
+pub mod find_thread;
+pub mod key_command;
+pub mod known_keys;
+pub mod labels;
+pub mod limit_choice;
+pub mod model_choice;
+pub mod picture;
+pub mod process;
+pub mod recording;
+pub mod run_config;
+pub mod settings_files;
+pub mod starting;
+pub mod store_access;
+pub mod thread_row;
+pub mod tooling;
+pub mod workflow;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Host {
     }
 
     /// The threads that run in any process that uses the store.
-    pub(crate) fn driven(&self) -> DrivenThreads {
+    pub fn driven(&self) -> DrivenThreads {
         let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
         driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
     }

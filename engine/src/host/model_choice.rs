@@ -5,8 +5,8 @@
 
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_settings::{Model, Origin, Settings, Sourced};
 
-use crate::config::{Model, Origin, Settings, Sourced};
 use crate::failure::Failure;
 
 const FLAG: &str = "--model";

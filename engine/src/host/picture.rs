@@ -1,11 +1,11 @@
 //! The picture of a workflow's graph, with the hooks that the settings impose and with its child workflows.
 
+use rondo_core::exit::Exit;
 use rondo_core::graph::Graph;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo_settings::Settings;
 
-use crate::config::Settings;
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::picture;
 

@@ -24,10 +24,10 @@ use rondo_core::{RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
+use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 
 use super::recording::Recording;
 use super::tooling::{self, NoServer};
-use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
 
 /// The resources that the settings describe, built once and shared by every thread of the process. Providers, tools
@@ -281,7 +281,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
             },
         };
         // A script costs nothing, and a recording costs what was recorded.
-        let listed = runtime.is_none().then(|| config::list_price(&resolved.model)).flatten();
+        let listed = runtime.is_none().then(|| rondo_settings::list_price(&resolved.model)).flatten();
         let price = resolved.price.or(listed);
         let is_price_claimed = price.as_ref().is_some_and(|price| price.is_claim);
         let price = price.as_ref().map(price_of);
@@ -317,7 +317,7 @@ fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Opt
 }
 
 /// The operator's price of a model.
-pub fn price_of(stated: &config::Price) -> Price {
+pub fn price_of(stated: &rondo_settings::Price) -> Price {
     Price {
         input: stated.input,
         cached_input: stated.cached_input,

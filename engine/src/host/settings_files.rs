@@ -5,16 +5,17 @@ use std::sync::OnceLock;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
+use rondo_settings::files::read_bounded;
+use rondo_settings::folder_of;
+use rondo_settings::trust::owner::{self, Unsafe, User};
+use rondo_settings::trust::{Ask, Kind};
+use rondo_settings::{Files, Flags, Layer, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
 
 use super::consent::{self, NamedFiles, named_files};
 use super::process::working_folder;
-use crate::config::folder_of;
-use crate::config::{self, Files, Flags, Layer, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
 use crate::failure::{Failure, Faulty};
-use crate::files::{read_bounded, read_text};
+use crate::files::read_text;
 use crate::tell::tell;
-use crate::trust::owner::{self, Unsafe, User};
-use crate::trust::{Ask, Kind};
 
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_TOKEN_FILE_BYTES: usize = 1 << 10;
@@ -50,8 +51,8 @@ pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
 
 /// Reads the settings files for a folder.
 pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
-    let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
-    let project = config::find_project(&folder, home.as_deref());
+    let home = rondo_settings::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
+    let project = rondo_settings::find_project(&folder, home.as_deref());
     read_files(folder, project, flags)
 }
 
@@ -66,13 +67,13 @@ pub fn of_user_for(folder: PathBuf) -> Result<SettingsFiles, Failure> {
 }
 
 fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Result<SettingsFiles, Failure> {
-    let user = config::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
+    let user = rondo_settings::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
     let shown = |file: &Path| file.strip_prefix(&folder).unwrap_or(file).to_string_lossy().into_owned();
     let read = |file: PathBuf, layer: Layer| {
         let faults = owner::faults(&file, User::own());
         let text = read_text(&file, MAX_FILE_BYTES)?;
         let name = shown(&file);
-        let stated = config::read(&name, &text, layer);
+        let stated = rondo_settings::read(&name, &text, layer);
         let stated = stated.map_err(|faults| Faulty { faults, sources: [(name, text)].into() })?;
         Ok::<_, Failure>(SettingsFile { path: file, stated, faults })
     };
@@ -95,7 +96,7 @@ fn set(words: &[String]) -> Result<Stated, Failure> {
         let value = if is_value { value.to_owned() } else { Value::from(value).to_text() };
         text.extend([key.replace('\n', " ").as_str(), " = ", &value, "\n"]);
     }
-    let stated = config::read(SET, &text, Layer::CommandLine);
+    let stated = rondo_settings::read(SET, &text, Layer::CommandLine);
     let stated = stated.map_err(|faults| Faulty { faults, sources: [(SET.to_owned(), text)].into() })?;
     let Stated { mcp, tools, hooks, imposed, .. } = &stated;
     if mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty() {
@@ -160,7 +161,7 @@ impl SettingsFiles {
         let stated = layers::set(layers::merged(user, project.unwrap_or_default()), self.set.clone());
         let path = |file: &Option<SettingsFile>| file.as_ref().map(|file| file.path.clone());
         let files = Files { project: path(&self.project), user: path(&self.user) };
-        let resolved = config::resolve(&self.folder, &files, stated, &self.flags, &variable);
+        let resolved = rondo_settings::resolve(&self.folder, &files, stated, &self.flags, &variable);
         let mut settings = resolved.map_err(|faults| {
             let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             Failure::new(Code::SettingsVariable, message)

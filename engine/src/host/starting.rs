@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rondo_core::grant::Grants;
 use rondo_core::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
 use rondo_protocol::Value;
+use rondo_settings::Settings;
 
 use super::answers_from::{AnswersFrom, Played};
 use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
@@ -16,7 +17,6 @@ use super::run_config::{Approvers, Resources, RunSpec, speaking};
 use super::settings_files::SettingsFiles;
 use super::tooling;
 use super::workflow::Loaded;
-use crate::config::Settings;
 use crate::failure::Failure;
 use crate::files::absolute;
 
@@ -135,7 +135,7 @@ pub fn of_plain_http(settings: &Settings) -> Vec<String> {
         .providers
         .iter()
         .filter(|(_, provider)| provider.is_usable() && is_plain_http(&provider.base_url.value));
-    let notice = |(name, provider): (&String, &crate::config::Provider)| {
+    let notice = |(name, provider): (&String, &rondo_settings::Provider)| {
         let from = &provider.base_url.from;
         format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them")
     };

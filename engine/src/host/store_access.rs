@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::exit::Exit;
 use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use rondo_settings::Settings;
+use rondo_settings::trust;
 use rondo_store as store;
 use rondo_store::Read;
 use rondo_store::folder::{self, FolderState, Owner};
 use rondo_store::shared_store;
 
 use super::consent::{Answer, ConsentSource, real};
-use crate::config::Settings;
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::tell::tell;
-use crate::trust;
 
 pub struct StoreView {
     pub store: Box<dyn Read>,

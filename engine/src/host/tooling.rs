@@ -14,19 +14,19 @@ use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::sandbox::{CREDENTIALS, key_files, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, ProgramSettings, Shell, Tool, ToolSet, Typed, file_tools, unchecked};
+use rondo_core::exit::Exit;
 use rondo_core::grant::{Grants, Rule};
 use rondo_core::hook::HookProgram;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
+use rondo_settings::program;
+use rondo_settings::trust::{Records, server_key};
+use rondo_settings::{Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 
 use super::{consent, workflow};
-use crate::config::program;
-use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
-use crate::trust::{Records, server_key};
 
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
@@ -38,7 +38,7 @@ pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
 /// The programs that are hooks, each with its sandbox: its own `sandbox`, else that of tools, but with access to the
 /// files of hooks, which no tool may replace.
 pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
-    let program = |(name, hook): (&String, &config::HookProgram)| {
+    let program = |(name, hook): (&String, &rondo_settings::HookProgram)| {
         let processes = match &hook.sandbox {
             Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), &hook.argv, sandbox, settings)?),
             None => confined(settings, hidden(settings, &[]))?,
@@ -222,7 +222,7 @@ pub fn left_out(name: &str, server: &Server) -> Vec<String> {
     server.left_out().iter().map(|tool| format!("server {name}: a tool cannot be offered: {tool}")).collect()
 }
 
-fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, Failure> {
+fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s rondo_settings::Mcp, Failure> {
     settings.mcp.get(name).ok_or_else(|| {
         let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]")).with_hint(if known.is_empty() {
@@ -253,7 +253,7 @@ fn records(settings: &Settings) -> Result<Records, Failure> {
 /// Each server of the settings, with the state of its pinned tools and those that no model is offered.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
     let records = records(settings)?;
-    let of_server = |(name, mcp): (&String, &config::Mcp)| {
+    let of_server = |(name, mcp): (&String, &rondo_settings::Mcp)| {
         let pinned = records.pins(&key(name, mcp)).map_or_else(
             || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
             |pins| {
@@ -273,7 +273,7 @@ pub fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
     })
 }
 
-async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Server, Failure> {
+async fn start(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -> Result<Server, Failure> {
     let server = server_settings(name, mcp, settings)?;
     Server::start(server).await.map_err(|error| server_failure(error.code, error.message))
 }
@@ -282,7 +282,7 @@ fn server_failure(code: Code, message: String) -> Failure {
     Failure::new(code, message).with_exit(Exit::InputOutput)
 }
 
-fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
+fn server_settings(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
     let kept = |name: &String, value: &String| redact::Secret { name: name.clone(), value: value.clone() };
     let secret = |name: &String| {
         settings.secrets.iter().find(|secret| secret.name == *name).map(|secret| kept(name, &secret.value))
@@ -327,7 +327,12 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
 }
 
 /// The sandbox of one program, with the paths that its table names, and its own script to read.
-fn sandboxed(of: &str, argv: &[String], sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
+fn sandboxed(
+    of: &str,
+    argv: &[String],
+    sandbox: &rondo_settings::Sandbox,
+    settings: &Settings,
+) -> Result<Processes, Failure> {
     let own: Vec<PathBuf> = scripts(argv.iter(), &settings.workspace).collect();
     let granted = (Some(sandbox.read.as_slice()), Some(sandbox.write.as_slice()));
     let mut process_settings = process_settings(settings, hidden(settings, &own), granted)?;
@@ -343,7 +348,12 @@ fn sandboxed(of: &str, argv: &[String], sandbox: &config::Sandbox, settings: &Se
 }
 
 /// Checks the tools of a server against the agreed ones; those of a new server are pinned.
-fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<Option<String>, Failure> {
+fn pinned(
+    name: &str,
+    mcp: &rondo_settings::Mcp,
+    server: &Server,
+    settings: &Settings,
+) -> Result<Option<String>, Failure> {
     if settings.trust.is_none() {
         let notice = "without HOME there is no place for trust records, so a change is not noticed";
         return Ok(Some(format!("server {name}: {notice}")));
@@ -403,7 +413,7 @@ pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
     Records::update(settings.trust.as_deref(), |records| records.pin(key, pins, left_out)).map_err(Failure::from)
 }
 
-fn key(name: &str, mcp: &config::Mcp) -> String {
+fn key(name: &str, mcp: &rondo_settings::Mcp) -> String {
     server_key(name, &mcp.words(), mcp.url.as_deref())
 }
 
@@ -411,7 +421,7 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
 pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
     let of_text = |text: String| Digest::sha256(text.as_bytes());
     // An edited program gives other results.
-    let of_program = |tool: &config::Tool| {
+    let of_program = |tool: &rondo_settings::Tool| {
         let files = files_among(tool.argv.iter(), &settings.workspace).map(|file| {
             let shown = settings.shown.get(&*file.to_string_lossy());
             shown.map_or_else(|| digest(&file), |(_, digest)| digest.clone())
@@ -424,7 +434,7 @@ pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
 
 fn program(
     name: &str,
-    tool: &config::Tool,
+    tool: &rondo_settings::Tool,
     (settings, processes): (&Settings, &Arc<Processes>),
 ) -> Result<Program, Failure> {
     let schema = match &tool.schema {
@@ -576,7 +586,7 @@ fn hidden(settings: &Settings, own: &[PathBuf]) -> Vec<PathBuf> {
     let Settings { file, user_file, secret_file, .. } = settings;
     let fixed = [Some(settings.store.value.clone()), file.clone(), user_file.clone(), secret_file.clone(), trust, this];
     let fixed = fixed.into_iter().flatten();
-    let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
+    let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(rondo_settings::FILE_NAME)]);
     let home = settings.environment.get("HOME");
     let listed = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
     // Paths without a grant need not be hidden: the less is masked, the more of the system programs keep.

@@ -5,12 +5,13 @@ use std::path::{Component, Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{self, Checked};
+use rondo_settings::files::FolderFiles;
+use rondo_settings::folder_of;
 use rondo_workflows::shipped;
 
 use super::known_keys::KnownKeys;
-use crate::config::folder_of;
 use crate::failure::{Failure, Faulty};
-use crate::files::{FolderFiles, read_text};
+use crate::files::read_text;
 
 /// The names of a workflow's file in its folder, in order of preference.
 const FILE_NAMES: [&str; 2] = ["workflow.yaml", "workflow.json"];

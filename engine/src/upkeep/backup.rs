@@ -7,8 +7,8 @@ use rondo_protocol::diagnostic::Code;
 
 use super::fsck;
 use super::new_folder::{NewFolder, require_store};
-use crate::exit::Exit;
 use crate::failure::Failure;
+use rondo_core::exit::Exit;
 use rondo_store as store;
 use rondo_store::check::{Examination, Progress};
 use rondo_store::{Damage, RocksReader, backup, holder};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use rondo_core::durable_folder;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::BatchId;
 use rondo_store as store;
 use rondo_store::check::{Checkpoint, Checkpoints, Examination, Fault, Progress, check_on};
-use rondo_store::durable_folder;
 use rondo_store::folder::{self, FolderState};
 use rondo_store::{Damage, Read, is_unwritten};
 use sha2::{Digest as _, Sha256};

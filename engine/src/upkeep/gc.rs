@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::exit::Exit;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use rondo_store as store;
@@ -14,7 +15,6 @@ use rondo_store::folder::{DiskUsage, disk_usage};
 use rondo_store::{RocksReader, holder};
 
 use super::own::with_store;
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::store_access::OwnStore;
 

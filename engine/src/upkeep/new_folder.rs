@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::Code;
 use rondo_store::folder::{self, FolderState};
 use rondo_store::is_unwritten;
 use tempfile::TempDir;
 
-use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// A folder that has no name yet. Dropping it deletes it.

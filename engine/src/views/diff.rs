@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rondo_author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
 use rondo_core::conversation::rebuild::{self, Beginning};
 use rondo_core::resolved_roles;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -12,7 +13,6 @@ use rondo_store::{Read, Row, StoredStep};
 use serde::Serialize;
 
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
-use crate::author::thread_diff::{NotedStep, Pair, Parting, Side, pairs, parting};
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
 

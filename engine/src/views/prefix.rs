@@ -6,7 +6,7 @@ use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::History;
 use serde::Serialize;
 
-use crate::author::prefix::{Cost, RoleSum, Shared, Visit};
+use rondo_author::prefix::{Cost, RoleSum, Shared, Visit};
 
 /// The line of a visit.
 #[derive(Debug, Serialize)]

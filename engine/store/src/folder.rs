@@ -11,11 +11,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
+use rondo_core::durable_folder;
 use rustix::fs::OFlags;
 
 use super::Error;
 use super::recovery::{DAMAGED, DATABASE};
-use crate::durable_folder;
 
 /// The file that identifies the owner.
 pub(super) const OWNER: &str = "owner";

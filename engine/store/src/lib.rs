@@ -8,7 +8,6 @@ pub mod backup;
 mod blocking;
 pub mod check;
 pub mod collect;
-pub mod durable_folder;
 pub mod folder;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -24,7 +23,6 @@ pub mod shared_store;
 #[cfg(test)]
 mod simulation;
 pub mod staging;
-pub mod temporary_folder;
 pub(crate) mod write;
 mod writer;
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use rocksdb::{
     Cache, ColumnFamily, DB, DBRecoveryMode, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
 };
+use rondo_core::temporary_folder::temporary_folder;
 use rondo_protocol::event::Durability;
 use tempfile::TempDir;
 
@@ -35,7 +36,6 @@ use super::write::{Write, WriteStore};
 use super::writer::WriteTables;
 use super::writer::{Failure, Target, Writer};
 use super::{Error, frames, import};
-use crate::temporary_folder::temporary_folder;
 
 mod compaction;
 mod new_store;

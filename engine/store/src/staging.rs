@@ -8,6 +8,7 @@
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
+use rondo_core::temporary_folder::temporary_folder;
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
@@ -24,7 +25,6 @@ use super::tables::{Change, Tables};
 use super::{
     Error, JournalRecord, LaneRow, MAX_NAME_BYTES, NewStep, Read as _, Row, VisitIndex, VisitKey, references, write,
 };
-use crate::temporary_folder::temporary_folder;
 
 /// Why a part was not added.
 #[derive(Debug, thiserror::Error)]

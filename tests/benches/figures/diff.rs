@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo_engine::author::thread_diff::{Side, pairs, parting};
-use rondo_engine::store::{Read as _, RocksReader};
+use rondo::author::thread_diff::{Side, pairs, parting};
+use rondo::store::{Read as _, RocksReader};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;

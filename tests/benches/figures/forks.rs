@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo_engine::local::ForkRequest;
-use rondo_engine::store::{Read as _, RocksReader, Status};
+use rondo::local::ForkRequest;
+use rondo::store::{Read as _, RocksReader, Status};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rondo::store::check::check;
 use rondo_agent_kit::model::Model;
-use rondo_engine::store::check::check;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
 use rondo_tests::FnModel;

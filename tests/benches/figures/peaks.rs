@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rondo_engine::store::{Commit, Row, StepStore};
+use rondo::store::{Commit, Row, StepStore};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rondo::store::StepStore;
+use rondo::{Engine, SystemEnv, registry};
 use rondo_agent_kit::model::Model;
-use rondo_engine::store::StepStore;
-use rondo_engine::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::workflow::Checked;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::client::Server;
 use super::place;
 
-const ROUTES: &str = include_str!("../../../engine/src/web/mod.rs");
+const ROUTES: &str = include_str!("../../../engine/web/src/lib.rs");
 
 /// The methods and paths of the sources' routes.
 fn routes() -> BTreeSet<(String, String)> {

@@ -3,18 +3,19 @@
 //! A role is compacted only between two visits of one lane, and never at a join: the record takes the place of the
 //! visit's predecessor, of which there must be one.
 
-use super::lane::LanePhase;
-use super::machine::{Halt, Machine, lost, no_form, no_lane};
-use super::message::{Action, Answered, Commit, CompactOffer, NewEpoch, Notice, Object, PastStep, Visit, VisitEnd};
-use super::recall::StepLookup;
-use super::route::{Compacting, Dispatch};
-use super::task::Task;
 use rondo_agent_kit::conversation::{Round, StepLocation};
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::event::CommittedSite;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Compaction, CompactionKind, Note, Record};
 use rondo_protocol::workflow::{Compact, History};
+
+use super::lane::LanePhase;
+use super::machine::{Halt, Machine, lost, no_form, no_lane};
+use super::message::{Action, Answered, Commit, CompactOffer, NewEpoch, Notice, Object, PastStep, Visit, VisitEnd};
+use super::recall::StepLookup;
+use super::route::{Compacting, Dispatch};
+use super::task::Task;
 
 impl Machine {
     /// How a role is compacted, and its visits in a lane that would leave.

@@ -1,5 +1,14 @@
 //! Decides what follows a lane's last step: the edge taken, the role visited, and the route of a fault.
 
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, ReachedLimit};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{self, Outcome, Target};
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
+use rondo_protocol::workflow::FailedLanes;
+use rondo_protocol::workflow::source_map::key;
+
 use super::fan::Fan;
 use super::form::{self, OpenForm};
 use super::lane::{Lane, LaneError, LanePhase};
@@ -9,14 +18,6 @@ use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
 use super::scope::{DecisionInput, LaneScope};
 use super::task::Task;
 use crate::graph::{Edge, FanOut, To};
-use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, ReachedLimit};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{self, Outcome, Target};
-use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
-use rondo_protocol::workflow::FailedLanes;
-use rondo_protocol::workflow::source_map::key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -1,5 +1,10 @@
 //! Replays committed steps in a machine.
 
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::id::LanePath;
+use rondo_protocol::object::{Record, Step};
+
 use super::decide::Consequences;
 use super::fan::FanOutcome;
 use super::lane::{Lane, LanePhase};
@@ -8,10 +13,6 @@ use super::machine::{Halt, Machine};
 use super::message::{Definition, InFlight, PastStep, ReachedBy};
 use super::recall::StepLookup;
 use super::scope::DecisionInput;
-use rondo_protocol::Digest;
-use rondo_protocol::call::{Fault, FaultClass};
-use rondo_protocol::id::LanePath;
-use rondo_protocol::object::{Record, Step};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

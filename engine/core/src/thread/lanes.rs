@@ -1,14 +1,5 @@
 //! Fan-outs: opens, ends and cancels lanes, and visits their join.
 
-use super::decide::{Consequences, Next};
-use super::fan::{self, Fan, FanOutcome};
-use super::lane::{Item, Lane, LaneError, LanePhase};
-use super::machine::{Halt, Machine, no_lane};
-use super::message::{Action, Answered, InFlight};
-use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
-use super::scope::{DecisionInput, LaneScope};
-use super::task::Task;
-use crate::graph::{Edge, FanOut, Graph};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -18,6 +9,16 @@ use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Template, ValueTemplate};
 use rondo_protocol::workflow::{self};
+
+use super::decide::{Consequences, Next};
+use super::fan::{self, Fan, FanOutcome};
+use super::lane::{Item, Lane, LaneError, LanePhase};
+use super::machine::{Halt, Machine, no_lane};
+use super::message::{Action, Answered, InFlight};
+use super::route::{self, Compacting, Dispatch, EdgeTexts, Undecided};
+use super::scope::{DecisionInput, LaneScope};
+use super::task::Task;
+use crate::graph::{Edge, FanOut, Graph};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

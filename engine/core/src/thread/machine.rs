@@ -7,6 +7,16 @@
 //! *order free*: with `need: all` and no failed lane the steps do not depend on the order in which visits end. Fault
 //! routing, limits, money and the contents of a join are decided here and nowhere else.
 
+use rondo_agent_kit::conversation::Episode;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::{self, LaneEnd, Outcome};
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::object::{CancelledLane, Followed, Note, Step, StepKind};
+use rondo_protocol::workflow::RoleLimits;
+use rondo_protocol::{Digest, Value};
+
 use super::budget::{Budget, CallEstimate, Reservation};
 use super::clock::Clock;
 use super::decide::Consequences;
@@ -19,15 +29,6 @@ use super::route::{Compacting, Dispatch, Joins, Undecided};
 use super::scope::DecisionInput;
 use super::task::Task;
 use crate::graph::EdgeId;
-use rondo_agent_kit::conversation::Episode;
-use rondo_protocol::call::{Fault, FaultClass};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{self, LaneEnd, Outcome};
-use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::object::{CancelledLane, Followed, Note, Step, StepKind};
-use rondo_protocol::workflow::RoleLimits;
-use rondo_protocol::{Digest, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

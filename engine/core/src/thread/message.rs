@@ -1,8 +1,5 @@
 //! The inputs and outputs of a machine.
 
-use super::origin::Ending;
-use super::task::Task;
-use crate::graph::Graph;
 use rondo_agent_kit::conversation::{Episode, StepLocation};
 use rondo_protocol::call::Fault;
 use rondo_protocol::digest::Kind;
@@ -11,6 +8,10 @@ use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Step, Usage};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
+
+use super::origin::Ending;
+use super::task::Task;
+use crate::graph::Graph;
 use std::sync::Arc;
 
 /// Kind, digest, canonical bytes.

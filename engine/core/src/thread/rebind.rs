@@ -1,15 +1,16 @@
 //! Rebinds: from here on, a thread follows another definition.
 
-use super::lane::{EdgeCount, LanePhase};
-use super::machine::{Machine, Pending, no_form};
-use super::message::{Action, Commit, Definition, Input, NewEpoch, PastStep};
-use super::recall::StepLookup;
-use crate::graph::{EdgeId, Graph};
 use rondo_agent_kit::conversation::{Round, StepLocation};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{Note, Rebind, RebindKind, Record};
+
+use super::lane::{EdgeCount, LanePhase};
+use super::machine::{Machine, Pending, no_form};
+use super::message::{Action, Commit, Definition, Input, NewEpoch, PastStep};
+use super::recall::StepLookup;
+use crate::graph::{EdgeId, Graph};
 use std::collections::BTreeMap;
 
 impl Machine {

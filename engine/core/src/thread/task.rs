@@ -1,14 +1,15 @@
 //! What a visit has to do, and the answers of roles that need no call: rules, expressions and rotations.
 
-use super::message::Answered;
-use super::route::{EdgeTexts, Undecided};
-use crate::graph::{Edge, Entry, Graph, Rule, To};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Expr, RenderError};
+
+use super::message::Answered;
+use super::route::{EdgeTexts, Undecided};
+use crate::graph::{Edge, Entry, Graph, Rule, To};
 use std::sync::Arc;
 
 /// What a visit has to do with its prompt.

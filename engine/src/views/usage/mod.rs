@@ -8,7 +8,6 @@ mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::ValueEnum;
 use rondo_core::conversation::rebuild;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
@@ -24,13 +23,26 @@ use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
 
 /// What a sum is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     Workflow,
     Role,
     Model,
     Day,
+}
+
+impl By {
+    pub const ALL: [Self; 4] = [Self::Workflow, Self::Role, Self::Model, Self::Day];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+            Self::Role => "role",
+            Self::Model => "model",
+            Self::Day => "day",
+        }
+    }
 }
 
 /// By key; a key is `None` for steps that have none.

@@ -2,6 +2,9 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, ThreadId};
+
 use super::super::codec;
 use super::super::keys::{self, Family};
 use super::super::manifest::Position;
@@ -10,8 +13,6 @@ use super::super::tests::steps::{Trunk, answers, thread};
 use super::super::{Commit, JournalRecord};
 use super::simulated::Contents;
 use super::*;
-use rondo_protocol::event::Durability;
-use rondo_protocol::id::{LanePath, ThreadId};
 
 /// In-memory tables that fail on request, and delay writes while their gate is shut.
 #[derive(Default)]

@@ -18,14 +18,14 @@ const CHECKS: [(&str, Check); 16] = [
     ("script", rondo_agent_kit::fuzz::script),
     ("recording", rondo_agent_kit::fuzz::recording),
     ("tool_arguments", rondo_agent_kit::fuzz::tool_arguments),
-    ("graph", rondo_engine::fuzz::graph),
-    ("settings", rondo_engine::fuzz::settings),
+    ("graph", rondo::fuzz::graph),
+    ("settings", rondo::fuzz::settings),
     ("value", rondo_store::fuzz::value),
     ("key", rondo_store::fuzz::key),
     ("log", rondo_store::fuzz::log),
     ("anchor", rondo_store::fuzz::anchor),
-    ("import", rondo_engine::fuzz::import),
-    ("body", rondo_engine::fuzz::body),
+    ("import", rondo::fuzz::import),
+    ("body", rondo_web::fuzz::body),
 ];
 
 static CHECK: LazyLock<Check> = LazyLock::new(|| {

@@ -1,0 +1,546 @@
+//! Runs one scenario on an in-memory store with a stopped clock, and reads back what the run committed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use rondo_agent_kit::conversation::{self, Position};
+use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::recorded::Recorded;
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_agent_kit::prefix;
+use rondo_core::conversation::Steps;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::SeededEnv;
+use rondo_core::exit::Exit;
+use rondo_core::grant::Grants;
+use rondo_core::hook::{HookResources, Registry};
+use rondo_core::local::Ended;
+use rondo_core::models::{Models, ResolvedModel, ServedBy};
+use rondo_core::resolved_roles;
+use rondo_core::store::{MemoryStore, Read, Row, StoredRecord};
+use rondo_core::thread::{self, Input, Machine, PastStep};
+use rondo_core::{Engine, NewThread, RunConfig};
+use rondo_protocol::Value;
+use rondo_protocol::call::Fault;
+use rondo_protocol::event::{Visit, What};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
+use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
+
+use super::definition::Definition;
+use super::parts;
+use super::scenario::{AnswerSource, Scenario};
+use super::snapshot::{Request, Requests, RouteStep, RunTrace};
+use super::tools::ToolFixtures;
+
+/// The hook kinds that calls bypass: one starts programs, the other waits.
+const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
+/// The id of a model that neither the workflow nor a recording names.
+const SCRIPTED: &str = "scripted";
+/// The seed for ids, so that they are the same in each run.
+const SEED: u64 = 5;
+/// The most steps of a scenario, with those of children, so that every test ends.
+const MAX_STEPS: usize = 10_000;
+
+#[derive(Debug)]
+pub struct RunResult {
+    pub trace: RunTrace,
+    /// Its steps, oldest first; lanes in declared order.
+    pub steps: Vec<Step>,
+    pub requests: BTreeMap<RoleName, Requests>,
+    pub fault: Option<Fault>,
+    /// The exit code that `rondo run` would have.
+    pub exit: u8,
+    pub tool_calls: BTreeMap<String, u64>,
+    /// As far as a recording has it.
+    pub cost: KnownCost,
+    pub input: Value,
+    /// Tool calls that the scenario does not answer.
+    pub unanswered: Vec<String>,
+    pub notices: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Step {
+    seq: u64,
+    pub role: RoleName,
+    pub lane: LanePath,
+    /// For each part of the lane's path the step that opened its first round.
+    first_opened_by: Vec<u64>,
+    /// The number of the role's visit in the lane, from 1.
+    pub visit: u64,
+    pub status: String,
+    pub output: Value,
+    pub body: String,
+    /// The answer as it entered the thread.
+    pub answer: String,
+    pub edge: EdgeTaken,
+}
+
+/// The models and tools of a run.
+pub struct RunSetup {
+    models: Models,
+    script: Option<Arc<Scripted>>,
+    fixtures: ToolFixtures,
+}
+
+impl RunSetup {
+    /// Prepares what `scenario` needs.
+    ///
+    /// # Errors
+    /// As text: what cannot be prepared.
+    pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
+        let fixtures = ToolFixtures::new(definition, scenario, folder)?;
+        let workflow = &definition.checked.workflow;
+        let script = match &scenario.answers {
+            AnswerSource::Script(script) => {
+                Some(Arc::new(Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()))))
+            }
+            AnswerSource::Recorded(_) => None,
+        };
+        let models = models(workflow, &scenario.answers, script.as_ref());
+        Ok(Self { models, script, fixtures })
+    }
+
+    /// The tool descriptions, as parts of the definition.
+    pub fn parts(&self) -> &parts::Parts {
+        &self.fixtures.parts
+    }
+
+    /// The possible heads of each role's requests, without a run: for its model, then for each fallback.
+    ///
+    /// # Errors
+    /// If a role cannot be resolved.
+    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, resolved_roles::Error> {
+        let workflow = &definition.checked.workflow;
+        let policy = &definition.checked.policy;
+        let toolboxes = resolved_roles::toolboxes(workflow, &self.fixtures.set, &Grants::everything());
+        let resolved_roles =
+            resolved_roles::resolve(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
+        let heads = |(role, runtime): (RoleName, resolved_roles::RoleRuntime)| {
+            (role, runtime.heads.into_iter().map(|runtime| runtime.head).collect())
+        };
+        Ok(resolved_roles.model_roles.into_iter().map(heads).collect())
+    }
+
+    /// The configuration of a run of `workflow` and of its children.
+    fn run_config(&self, workflow: &Workflow, answers: &AnswerSource, script: Option<Arc<Scripted>>) -> RunConfig {
+        let children = workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
+            RoleKind::Workflow(child) => {
+                let script = script.as_ref().map(|script| Arc::new(script.within(name.as_str())));
+                Some((name.clone(), self.run_config(&child.workflow, answers, script)))
+            }
+            _ => None,
+        });
+        RunConfig {
+            children: children.collect(),
+            models: models(workflow, answers, script.as_ref()),
+            tools: self.fixtures.set.clone(),
+            grants: Grants::everything(),
+            script,
+            hook_resources: HookResources { files: self.fixtures.files.clone(), ..HookResources::default() },
+            ..RunConfig::default()
+        }
+    }
+
+    /// Runs the scenario to its end.
+    ///
+    /// # Errors
+    /// As text: the definition cannot be run, or what it committed cannot be read.
+    pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<RunResult, String> {
+        let (workflow, policy) = (definition.checked.workflow.clone(), without_waiting(&definition.checked.policy));
+        let store = Arc::new(MemoryStore::new());
+        // Kinds keep state between runs, so each scenario has its own.
+        let kinds = rondo_hooks::registry()
+            .kinds()
+            .filter(|kind| !PASSED_THROUGH.contains(&kind.name()))
+            .cloned()
+            .collect::<Vec<_>>();
+        let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
+        let graph = engine.graph(&workflow, &policy, &[]).map_err(|error| error.to_string())?;
+        let notices = notices(&workflow, &policy);
+        let run_config = self.run_config(&workflow, &scenario.answers, self.script.clone());
+        let input = scenario.input.clone();
+        let new = NewThread {
+            workflow,
+            policy,
+            input,
+            file: None,
+            script: None,
+            recorded: None,
+            workspace: None,
+            labels: rondo_core::Labels::default(),
+        };
+        let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
+        let thread = handle.thread.clone();
+        let (mut said, mut steps) = (Vec::new(), 0_usize);
+        while let Some(event) = handle.events.recv().await {
+            steps += usize::from(matches!(event.what, What::StepCommitted { .. }));
+            if steps > MAX_STEPS {
+                handle.stopper.stop_at_once();
+                let what = format!("the scenario took more than {MAX_STEPS} steps, those of children included");
+                return Err(format!("{what}, which is the most in a test, whatever `limits` says"));
+            }
+            // A child's lines are its own.
+            if let (What::Said { visit, text }, None) = (event.what, event.parent) {
+                said.push((visit, text));
+            }
+        }
+        let ended = handle.ended().await;
+        let damaged = |error: rondo_core::store::Error| error.to_string();
+        let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
+        let mut reading = Committed {
+            store: &store,
+            thread: &thread,
+            row: &row,
+            beginning: rebuild::beginning(&*store, &row).map_err(|error| error.to_string())?,
+            steps: Vec::new(),
+            route: Vec::new(),
+            end: None,
+            tool_calls: BTreeMap::new(),
+            cost: KnownCost::default(),
+        };
+        reading.steps(&graph)?;
+        let requests = reading.requests()?;
+        // Lines are in the order of the steps that they follow.
+        let place = |visit: &Visit| {
+            let is_its = |step: &Step| (&step.role, &step.lane, step.visit) == (&visit.role, &visit.lane, visit.visit);
+            reading.steps.iter().position(is_its).map_or(0, |at| at + 1)
+        };
+        said.sort_by_key(|(visit, _)| place(visit));
+        let said = said.into_iter().map(|(_, text)| text).collect();
+        let Committed { steps, route, end, tool_calls, cost, beginning, .. } = reading;
+        let exit = Exit::of_ended(&ended).code();
+        let mut trace = RunTrace { route, said, ..RunTrace::default() };
+        let fault = match ended {
+            Ended::Finished(ending) => {
+                let thread::Ending { outcome, reason, result, .. } = ending;
+                (trace.end, trace.reason, trace.result) = (end, reason, Arc::unwrap_or_clone(result));
+                outcome.name().clone_into(&mut trace.outcome);
+                None
+            }
+            Ended::Stopped(fault) => {
+                "stopped".clone_into(&mut trace.outcome);
+                trace.code = Some(fault.code.to_string());
+                Some(fault)
+            }
+            Ended::Waiting(_) => {
+                "waiting".clone_into(&mut trace.outcome);
+                None
+            }
+        };
+        Ok(RunResult {
+            trace,
+            steps,
+            requests,
+            fault,
+            exit,
+            tool_calls,
+            cost,
+            input: beginning.start.input,
+            unanswered: self.fixtures.unanswered(),
+            notices: notices.into_iter().chain(self.fixtures.left_over()).collect(),
+        })
+    }
+}
+
+/// The models of a workflow's roles, answered by the script or the recording of a scenario.
+fn models(workflow: &Workflow, answers: &AnswerSource, script: Option<&Arc<Scripted>>) -> Models {
+    let cassette = match answers {
+        AnswerSource::Recorded(cassette) => Some(cassette),
+        AnswerSource::Script(_) => None,
+    };
+    let used = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
+    let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
+    let resolved = names.into_iter().filter_map(|name| {
+        let written = workflow.models.get(name).and_then(|model| model.model.clone());
+        let recorded = cassette.and_then(|cassette| cassette.model(name)).map(str::to_owned);
+        let provider: Arc<dyn Model> = match (cassette, script) {
+            (Some(cassette), _) => Arc::new(Recorded::new(Arc::clone(cassette))),
+            (None, script) => Arc::new(Scripted::clone(script?)),
+        };
+        let model = ResolvedModel {
+            id: recorded.or(written).unwrap_or_else(|| SCRIPTED.to_owned()),
+            provider,
+            price: None,
+            is_price_claimed: false,
+            served_by: ServedBy::default(),
+            response_format: cassette.and_then(|cassette| cassette.response_format(name)).unwrap_or_default(),
+        };
+        Some((name.to_owned(), model))
+    });
+    Models(resolved.collect())
+}
+
+/// The policy without waits and time limits.
+fn without_waiting(policy: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    policy.limits.wall_time_ms = None;
+    for role in policy.roles.values_mut() {
+        role.timeout_ms = None;
+        role.retry.backoff_ms = 0;
+    }
+    policy
+}
+
+/// A note for each skipped hook.
+fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
+    let uses = policy.hooks.iter().chain(&workflow.hooks).filter(|hook| hook.kind == "command");
+    let name = |hook: &rondo_protocol::workflow::HookUse| {
+        hook.settings.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    uses.map(|hook| format!("calls pass the program of the hook command ({}), which is not run in a test", name(hook)))
+        .collect()
+}
+
+/// Reads what a run committed.
+struct Committed<'s> {
+    store: &'s MemoryStore,
+    thread: &'s ThreadId,
+    row: &'s Row,
+    beginning: rebuild::Beginning,
+    steps: Vec<Step>,
+    route: Vec<RouteStep>,
+    end: Option<String>,
+    tool_calls: BTreeMap<String, u64>,
+    cost: KnownCost,
+}
+
+impl Committed<'_> {
+    /// Reads the steps, and follows them with a machine to find the edge that entered each.
+    fn steps(&mut self, graph: &Arc<rondo_core::graph::Graph>) -> Result<(), String> {
+        let past = Steps::new(self.store, self.thread.clone(), self.row.start, &self.beginning.workflow);
+        let past = past.map_err(|error| error.to_string())?;
+        let input = Arc::new(self.beginning.start.input.clone());
+        let limits = graph.policy().limits.clone();
+        let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
+        let mut machine = Machine::new(definition, self.row.version);
+        let Self { tool_calls, cost, .. } = self;
+        let mut unread = None;
+        let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
+        let mut each = |stored: StoredRecord, note: Note| {
+            let known = match past.keep(&stored, &note) {
+                Ok(known) => known,
+                Err(error) => {
+                    unread = Some(error.to_string());
+                    return false;
+                }
+            };
+            let body = known.episode.map(|episode| episode.body.clone()).unwrap_or_default();
+            let followed = PastStep { seq: stored.seq, digest: stored.digest, body: body.clone(), note: note.clone() };
+            let StoredRecord { seq, visit, record, .. } = stored;
+            let Record::Step(step) = record else {
+                *cost += note.cost();
+                return machine.follow_record(&record, followed, &thread::Definitions::new(), &past).is_ok();
+            };
+            // A step always follows from those before it; the store verified that they are what was committed.
+            let came = machine.follow(&step, followed, &past).ok().flatten();
+            // Steps are in causal order and lanes in declared order, not in order of arrival.
+            let turn = known.place.position();
+            let first_opened_by = came.as_ref().map(|came| came.first_opened_by.clone()).unwrap_or_default();
+            let edge = came.map_or_else(String::new, |came| came.part.to_string());
+            for tool in &note.tools {
+                *tool_calls.entry(tool.tool.clone()).or_default() += 1;
+            }
+            *cost += note.cost();
+            note.cancelled.iter().for_each(|lost| *cost += lost.cost());
+            let place = RouteStep { step: format!("{}.{}", step.lane.role_in_lane(&step.role), step.status), edge };
+            let step = Step {
+                seq,
+                role: step.role.clone(),
+                lane: step.lane.clone(),
+                first_opened_by,
+                visit,
+                status: step.status.to_string(),
+                output: step.output.clone(),
+                body,
+                answer: step.answer.clone(),
+                edge: step.edge.clone(),
+            };
+            told.push((turn, step, place));
+            true
+        };
+        if self.row.seq > 0 {
+            self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
+        } else {
+            machine.on(Input::Begin { at_ms: 0 }, 0, &past);
+        }
+        if let Some(error) = unread {
+            return Err(error);
+        }
+        told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        (self.steps, self.route) = told.into_iter().map(|(_, step, place)| (step, place)).unzip();
+        self.end = machine.end().map(ToString::to_string);
+        Ok(())
+    }
+
+    fn requests(&self) -> Result<BTreeMap<RoleName, Requests>, String> {
+        let mut by_role: BTreeMap<RoleName, Vec<(usize, Request)>> = BTreeMap::new();
+        let places: BTreeMap<u64, usize> = self.steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
+        let mut unproven = None;
+        let labels = Labels::of(&self.beginning.workflow, &self.steps);
+        let mut each = |request: rebuild::Request| {
+            if !request.is_proven() {
+                let rebuild::Request { role, lane, visit, .. } = &request;
+                let seat = lane.role_in_lane(role);
+                unproven = Some(format!("a request of {seat}, visit {visit}, cannot be rebuilt as it was sent"));
+                return false;
+            }
+            let sent = by_role.entry(request.role.clone()).or_default();
+            let before = sent.iter().rev().map(|(_, before)| before).find(|before| before.lane == request.lane);
+            let told = labels.tell(&request);
+            let head = match before.filter(|before| *before.head == request.head) {
+                Some(before) => Arc::clone(&before.head),
+                None => Arc::new(request.head),
+            };
+            let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
+            let messages = request.messages.into_iter().zip(told).enumerate().map(|(at, (message, label))| {
+                // A message that a request continues with is held once.
+                let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
+                (shared.unwrap_or_else(|| Arc::new(message)), label)
+            });
+            let place = places.get(&request.seq).copied().unwrap_or(usize::MAX);
+            let (lane, visit) = (request.lane, request.visit);
+            let request = Request { lane, visit, head, messages: messages.collect() };
+            sent.push((place, request));
+            true
+        };
+        if self.row.seq > 0 {
+            rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
+                .map_err(|error| error.to_string())?;
+        }
+        let in_order = |(role, mut sent): (RoleName, Vec<(usize, Request)>)| {
+            sent.sort_by_key(|(place, _)| *place);
+            (role, Requests { sent: sent.into_iter().map(|(_, request)| request).collect() })
+        };
+        unproven.map_or_else(|| Ok(by_role.into_iter().map(in_order).collect()), Err)
+    }
+}
+
+/// The label of a message that returns a broken answer.
+pub const REPAIR: &str = "repair";
+
+/// Labels user messages with the edge of their prompt, and with whether a summary follows.
+struct Labels<'s> {
+    steps: &'s [Step],
+    fresh: BTreeSet<&'s RoleName>,
+}
+
+impl<'s> Labels<'s> {
+    fn of(workflow: &'s Workflow, steps: &'s [Step]) -> Self {
+        let is_fresh = |kind: &RoleKind| kind.model().is_some_and(|model| model.history == History::None);
+        let fresh = workflow.roles.iter().filter(|(_, role)| is_fresh(&role.kind)).map(|(name, _)| name).collect();
+        Self { steps, fresh }
+    }
+
+    /// The edges that entered the visits a request may hold: those of the enclosing lanes from before its lane first
+    /// opened, then its own.
+    fn openings(&self, request: &rebuild::Request) -> Vec<&'s EdgeTaken> {
+        let of_lane = |lane: &LanePath| {
+            let lane = lane.clone();
+            self.steps.iter().filter(move |step| step.role == request.role && step.lane == lane)
+        };
+        let mut around: Vec<LanePath> = request.lane.outward().skip(1).collect();
+        around.reverse();
+        let own: Vec<&Step> = of_lane(&request.lane).filter(|step| step.visit <= request.visit).collect();
+        let opened_by = own.first().map(|step| step.first_opened_by.as_slice()).unwrap_or_default();
+        let before = around.iter().zip(opened_by);
+        let before = before.flat_map(|(lane, until)| of_lane(lane).filter(|step| step.seq <= *until));
+        before.chain(own.iter().copied()).map(|step| &step.edge).collect()
+    }
+
+    /// The label of each message of a request.
+    fn tell(&self, request: &rebuild::Request) -> Vec<String> {
+        let all = self.openings(request);
+        let first = if self.fresh.contains(&request.role) { all.len().saturating_sub(1) } else { 0 };
+        let mut openings = all.get(first..).unwrap_or_default().iter().copied().peekable();
+        let label = |message: &Message| match message.role() {
+            Speaker::Assistant | Speaker::Tool => String::new(),
+            Speaker::User => {
+                let label = openings.peek().and_then(|edge| opening(edge, &message.text()));
+                openings.next_if(|_| label.is_some());
+                label.unwrap_or_else(|| REPAIR.to_owned())
+            }
+        };
+        request.messages.iter().map(label).collect()
+    }
+}
+
+/// The label of `text`, if it opens a visit by that edge.
+fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
+    let name = match &edge.status {
+        Some(status) => format!("{}.{status}", edge.from),
+        None => edge.from.clone(),
+    };
+    if conversation::opening(&edge.prompt, "").text() == text {
+        return Some(name);
+    }
+    let with_summary = conversation::opening(&edge.prompt, "x");
+    let with_summary = with_summary.text();
+    let before = with_summary.strip_suffix('x').unwrap_or(&with_summary);
+    (text.len() > before.len() && text.starts_with(before)).then(|| format!("{name}, then what happened"))
+}
+
+impl RunResult {
+    /// The values that assertions can read.
+    pub fn facts(&self) -> Value {
+        let RunTrace { route, outcome, reason, result, said, .. } = &self.trace;
+        let texts = |texts: &mut dyn Iterator<Item = &str>| Value::List(texts.map(Value::from).collect());
+        Value::from_iter([
+            ("outcome", Value::from(outcome.as_str())),
+            ("exit", Value::from(u64::from(self.exit))),
+            ("reason", reason.as_deref().map_or(Value::Null, Value::from)),
+            ("result", result.clone()),
+            ("route", texts(&mut route.iter().map(|stop| stop.step.as_str()))),
+            ("said", texts(&mut said.iter().map(String::as_str))),
+            ("input", self.input.clone()),
+            ("steps", self.visited()),
+        ])
+    }
+
+    fn visited(&self) -> Value {
+        let mut roles: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for Step { role, lane, status, output, body, edge, .. } in &self.steps {
+            let step = Value::from_iter([
+                ("status", Value::from(status.as_str())),
+                ("output", output.clone()),
+                ("body", Value::from(body.as_str())),
+                ("prompt", Value::from(edge.prompt.as_str())),
+            ]);
+            if !lane.is_trunk() {
+                roles.entry(lane.role_in_lane(role)).or_default().push(step.clone());
+            }
+            roles.entry(role.to_string()).or_default().push(step);
+        }
+        let role = |(role, all): (String, Vec<Value>)| {
+            let visits = u64::try_from(all.len()).unwrap_or(u64::MAX);
+            let mut told = match all.last() {
+                Some(Value::Object(latest)) => latest.clone(),
+                _ => BTreeMap::new(),
+            };
+            told.insert("visits".to_owned(), visits.into());
+            told.insert("all".to_owned(), Value::List(all));
+            (role, Value::Object(told))
+        };
+        roles.into_iter().map(role).collect()
+    }
+
+    /// Estimated tokens of all requests.
+    pub fn prompt_tokens(&self) -> u64 {
+        let sent = self.requests.values().flat_map(|requests| &requests.sent);
+        let bytes = sent.map(|request| {
+            let messages: u64 = request.messages.iter().map(|(message, _)| prefix::bytes_of_message(message)).sum();
+            prefix::bytes_of_head(&request.head) + messages
+        });
+        prefix::tokens(bytes.sum())
+    }
+
+    /// The visited roles, and the places where an edge was chosen.
+    pub fn reached(&self) -> (BTreeSet<RoleName>, BTreeSet<String>) {
+        let visited = self.steps.iter().map(|step| step.role.clone()).collect();
+        let left = self.steps.iter().map(|step| format!("graph.{}.{}", step.role, step.status));
+        (visited, left.chain(["graph.start".to_owned()]).collect())
+    }
+}

@@ -1,0 +1,219 @@
+//! The scenarios next to a workflow file and their accepted snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_settings::files::{FolderFiles, read_bounded};
+use rondo_settings::folder_of;
+
+use super::definition::Definition;
+use super::report::{Report, ScenarioResult};
+use super::run;
+
+/// The folder of scenarios beside a workflow file.
+pub const FOLDER: &str = "tests";
+/// The folder of snapshots in the folder of scenarios.
+pub const SNAPSHOTS: &str = "snapshots";
+/// The extension of an accepted snapshot.
+pub const ACCEPTED: &str = ".snap";
+/// The suffix of a snapshot that is not reviewed yet.
+const NEW: &str = ".new";
+
+/// The extensions of scenarios.
+const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
+/// The most scenarios of one workflow.
+const MAX_SCENARIOS: usize = 10_000;
+/// The most entries of a folder that are read.
+const MAX_FILES: usize = 200_000;
+/// The most bytes of one snapshot.
+const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
+/// The most bytes of one scenario; the reader's own limit is lower and has better messages.
+const MAX_SCENARIO_BYTES: usize = 4 << 20;
+
+/// The scenarios of a workflow and their accepted snapshots, as read.
+#[derive(Debug)]
+pub struct Suite {
+    /// The files that scenarios name, by path relative to the workflow's folder.
+    pub(super) files: FolderFiles,
+    pub(super) folder: PathBuf,
+    pub(super) scenarios: Vec<ScenarioFile>,
+    /// By file name; the error for one that cannot be read.
+    snapshots: BTreeMap<String, Result<String, String>>,
+    pending: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ScenarioFile {
+    pub name: String,
+    /// Its displayed name.
+    pub file: String,
+    /// Relative to the workflow's folder.
+    pub path: String,
+    pub text: Result<String, Diagnostic>,
+}
+
+/// Options for running a suite.
+#[derive(Clone, Default)]
+pub struct Options<'a> {
+    /// Only scenarios whose name contains this word.
+    pub filter: Option<String>,
+    /// Only the scenario of this name.
+    pub only: Option<String>,
+    /// How many scenarios run at the same time; `None` means the number of processors.
+    pub workers: Option<usize>,
+    /// Called after each scenario, in no particular order.
+    pub progress: Option<&'a (dyn Fn(&ScenarioResult) + Sync)>,
+}
+
+/// A folder that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{folder}: {what}")]
+pub struct Unreadable {
+    /// The folder.
+    pub folder: String,
+    /// The reason.
+    pub what: String,
+}
+
+impl Suite {
+    /// Reads the scenarios and snapshots next to the workflow file `file`. A workflow may have none.
+    ///
+    /// # Errors
+    /// If a folder exists and cannot be listed. A file that cannot be read is a fault in the report.
+    pub fn read(file: &Path) -> Result<Self, Unreadable> {
+        let folder = folder_of(file);
+        let tests = folder.join(FOLDER);
+        let mut scenarios = Vec::new();
+        for name in names(&tests)?.into_iter().filter(|name| ending(name).is_some()).take(MAX_SCENARIOS) {
+            let path = tests.join(&name);
+            let file = shown(&path);
+            let at_start = |code, message: String| Diagnostic::at(code, &file, "", Span::default(), message);
+            let text = read_bounded(&path, MAX_SCENARIO_BYTES)
+                .map_err(|error| at_start(Code::FileUnreadable, format!("the scenario cannot be read: {error}")));
+            let called = ending(&name).and_then(|end| name.strip_suffix(end)).unwrap_or(&name);
+            let text = if !is_usable(called) {
+                let message = format!("`{}` is not a name for a scenario", called.escape_debug());
+                Err(at_start(Code::ScenarioName, message)
+                    .with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"))
+            } else if scenarios.iter().any(|other: &ScenarioFile| other.name == called) {
+                Err(at_start(Code::ScenarioName, format!("there is another scenario `{called}`")))
+            } else {
+                text
+            };
+            let path = format!("{FOLDER}/{name}");
+            scenarios.push(ScenarioFile { name: called.to_owned(), file, path, text });
+        }
+        let folder_of_snapshots = tests.join(SNAPSHOTS);
+        let (mut snapshots, mut pending) = (BTreeMap::new(), BTreeSet::new());
+        for name in names(&folder_of_snapshots)? {
+            if let Some(name) = name.strip_suffix(NEW).filter(|name| name.ends_with(ACCEPTED)) {
+                pending.insert(name.to_owned());
+            } else if name.ends_with(ACCEPTED) {
+                let text = read_bounded(&folder_of_snapshots.join(&name), MAX_SNAPSHOT_BYTES);
+                snapshots.insert(name, text.map_err(|error| error.to_string()));
+            }
+        }
+        let files = FolderFiles::new(folder);
+        Ok(Self { files, folder: folder.to_path_buf(), scenarios, snapshots, pending })
+    }
+
+    /// Whether a scenario may have this name.
+    pub fn takes_name(name: &str) -> bool {
+        is_usable(name)
+    }
+
+    /// The number of scenarios.
+    pub fn len(&self) -> usize {
+        self.scenarios.len()
+    }
+
+    /// Whether there are no scenarios.
+    pub fn is_empty(&self) -> bool {
+        self.scenarios.is_empty()
+    }
+
+    /// The names of the scenarios, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.scenarios.iter().map(|scenario| scenario.name.as_str())
+    }
+
+    /// The folder of the snapshots.
+    pub fn snapshots_folder(&self) -> PathBuf {
+        self.folder.join(FOLDER).join(SNAPSHOTS)
+    }
+
+    /// The accepted snapshots by file name; the error for one that cannot be read.
+    pub(super) fn snapshots(&self) -> &BTreeMap<String, Result<String, String>> {
+        &self.snapshots
+    }
+
+    /// The names of the snapshots that are not reviewed yet, without their suffix.
+    pub fn pending(&self) -> impl Iterator<Item = &str> {
+        self.pending.iter().map(String::as_str)
+    }
+
+    /// The displayed name of a file in the folder of snapshots.
+    pub(super) fn shown_snapshot(&self, name: &str) -> String {
+        shown(&self.snapshots_folder().join(name))
+    }
+
+    /// The displayed name of the workflow's folder, empty or with a `/` at its end.
+    pub(super) fn shown_folder(&self) -> String {
+        let folder = shown(&self.folder);
+        if folder.is_empty() { folder } else { format!("{folder}/") }
+    }
+
+    /// Runs the scenarios on `definition` and compares the results with the accepted snapshots. Writes nothing.
+    pub fn run(&self, definition: &Definition, options: &Options<'_>) -> Report {
+        run::run(self, definition, options)
+    }
+}
+
+/// A path as a person would write it.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// The names in a folder, sorted; empty if there is no such folder.
+fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
+    let unreadable =
+        |error: std::io::Error| Unreadable { folder: folder.display().to_string(), what: error.to_string() };
+    // Output must stay within the workflow's folder, wherever that came from.
+    if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        let what = "it is a link, which is not followed: put the folder itself there".to_owned();
+        return Err(Unreadable { folder: folder.display().to_string(), what });
+    }
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound) => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries.take(MAX_FILES) {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if (ending(&name).is_some() || name.contains(ACCEPTED)) && entry.file_type().is_ok_and(|kind| kind.is_symlink())
+        {
+            let what = "it is a link, which is not followed: put the file itself there".to_owned();
+            return Err(Unreadable { folder: entry.path().display().to_string(), what });
+        }
+        names.push(name);
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn ending(name: &str) -> Option<&'static str> {
+    ENDINGS.into_iter().find(|end| name.len() > end.len() && name.ends_with(end) && !name.starts_with('.'))
+}
+
+/// Whether a scenario of this name gives each of its snapshots a unique file name.
+fn is_usable(name: &str) -> bool {
+    const LONGEST: usize = 100;
+    name.len() <= LONGEST
+        && !name.contains("__")
+        && !name.ends_with('_')
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}

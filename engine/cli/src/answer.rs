@@ -1,0 +1,206 @@
+//! `rondo answer`: fills in a form that a thread waits for, and continues the thread. An attended run asks in place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rondo::host::answering::{
+    self, FormName, MeantForm, check, declared, meant_form, not_waiting, other_kind, role, statuses, this_person,
+};
+use rondo_agent_kit::model::recorded::Recorder;
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
+use rondo_core::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
+use rondo_protocol::Digest;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::Role;
+use rondo_protocol::workflow::types;
+use rondo_store as store;
+use rondo_store::{Read, Row};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::files::read_text;
+use super::find_thread::{Candidates, find_thread, no_threads};
+use super::form;
+use super::output::Output;
+use super::person::is_attended;
+use super::progress::suspended;
+use super::resume::{ContinueArgs, Continued, prepare};
+use super::run::configured;
+use super::run_config::RunSpec;
+use super::runner::{Task, TaskContext, show_task};
+
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Answer a form that a thread waits for, and continue the thread
+#[derive(Debug, clap::Args)]
+pub struct AnswerArgs {
+    /// The role whose form it is, if several are open
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
+    /// The lane of the form, if several are open
+    #[arg(long, value_name = "LANE")]
+    lane: Option<String>,
+    /// The form by its digest, which `show` tells: an answer to what is no longer open is refused
+    #[arg(long, value_name = "DIGEST", value_parser = digest)]
+    form: Option<Digest>,
+    /// The status of the answer; without one, a terminal asks
+    #[arg(long, value_name = "STATUS")]
+    status: Option<String>,
+    /// A field of the answer: text, or JSON where its type asks for it
+    #[arg(long = "field", value_name = "KEY=VALUE", requires = "status")]
+    fields: Vec<String>,
+    /// The text of the answer; `@file` takes a file's content
+    #[arg(long, value_name = "TEXT", requires = "status")]
+    body: Option<String>,
+    /// Let the tool call be made that waits for approval
+    #[arg(long, conflicts_with_all = ["status", "refuse"])]
+    approve: bool,
+    /// Do not let the tool call be made
+    #[arg(long, conflicts_with = "status")]
+    refuse: bool,
+    /// Why not; the role that asked for the call reads it
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    why: Option<String>,
+    #[command(flatten)]
+    pub(super) run: ContinueArgs,
+}
+
+pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let mut meant = None;
+    let find = |store: &dyn Read| {
+        let (thread, row) = match &args.run.thread {
+            Some(word) => find_thread(store, word)?,
+            None => find_waiting(store)?,
+        };
+        let named = FormName { role: args.role.as_deref(), lane: args.lane.as_deref(), digest: args.form };
+        let (form, row) = meant_form(store, (thread, row), named)?;
+        let root = form.root.clone();
+        meant = Some(form);
+        Ok((root, row))
+    };
+    let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
+    let MeantForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
+    let role = role(&workflow, &open.visit)?;
+    let (is_approval, can_ask) = (open.is_approval(), is_attended() && !output.is_json());
+    let said = match (&args.status, args.approve || args.refuse) {
+        (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
+        (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
+        // Without the form's name, nothing says that this person has seen the call.
+        (_, true) if can_ask && args.approve && args.form.is_none() && is_dangerous(&open) => {
+            match form::ask(&open, role) {
+                Some(said) => said,
+                None => return Ok(Exit::Waiting),
+            }
+        }
+        (_, true) => PersonSaid::Approval { is_allowed: args.approve, why: args.why.clone().unwrap_or_default() },
+        (Some(status), _) => PersonSaid::Form(given(role, status, args)?),
+        (None, _) if can_ask => match form::ask(&open, role) {
+            Some(said) => said,
+            None => return Ok(Exit::Waiting),
+        },
+        (None, _) if is_approval => return Err(other_kind(&open, is_approval)),
+        (None, _) => {
+            let message = "the command does not say what the answer is: `--status` is missing";
+            return Err(Failure::new(Code::AnswerUnclear, message).with_hint(statuses(role)));
+        }
+    };
+    let answer = answering::answer(said, digest, open, this_person());
+    check(&workflow, &answer)?;
+    let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
+    show_task(task, store, durability, &args.run.view(), output)
+}
+
+async fn answer_thread(
+    context: TaskContext,
+    thread: ThreadId,
+    answer: PersonAnswer,
+    run_spec: RunSpec,
+) -> Result<Exit, Failure> {
+    let handle = answered(&context, &thread, answer, &run_spec, None).await?;
+    follow_and_ask(&context, handle, &run_spec, None).await
+}
+
+async fn answered(
+    context: &TaskContext,
+    thread: &ThreadId,
+    answer: PersonAnswer,
+    run_spec: &RunSpec,
+    recorder: Option<&Arc<Recorder>>,
+) -> Result<ThreadHandle, Failure> {
+    let (workflow, _) = context.engine.definition(thread)?;
+    let mut run_config = context.unless_stopped(configured(&workflow, run_spec)).await?;
+    run_config.recorder = recorder.cloned();
+    match context.engine.answer(thread, answer, |_, _| Ok::<_, Failure>(run_config)).await? {
+        Resumed::Running(handle) => Ok(handle),
+        Resumed::Ended { ending, .. } => Err(not_waiting(thread, ending.outcome.name())),
+    }
+}
+
+/// Shows a run to its end. At an attended terminal it asks for the forms that the thread waits for, one by one.
+pub(super) async fn follow_and_ask(
+    context: &TaskContext,
+    mut handle: ThreadHandle,
+    run_spec: &RunSpec,
+    recorder: Option<&Arc<Recorder>>,
+) -> Result<Exit, Failure> {
+    loop {
+        let thread = handle.thread.clone();
+        let ended = context.follow(handle).await;
+        // Only an attended run has approvers.
+        let Ended::Waiting(forms) = &ended else { return Ok(Exit::of_ended(&ended)) };
+        let open = forms.first().cloned().filter(|_| run_spec.approvers.is_some());
+        let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
+        let digest = open.digest(&thread);
+        let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
+        let asked = tokio::task::spawn_blocking(move || {
+            let role = role(&workflow, &open.visit)?.clone();
+            let filled = suspended(|| form::ask(&open, &role));
+            let answer = filled.map(|said| answering::answer(said, digest, open, this_person()));
+            answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
+        });
+        let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        let Some(answer) = asked? else { return Ok(Exit::of_ended(&ended)) };
+        handle = answered(context, &thread, answer, run_spec, recorder).await?;
+    }
+}
+
+/// The only thread that waits for a person.
+fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
+    let waiting = Candidates::among(store, |_, row| row.status == store::Status::Waiting && row.parent.is_none())?;
+    waiting.only().map_err(|waiting| match waiting.count {
+        0 => Failure::new(Code::NotWaiting, "no thread waits for a person"),
+        count => Failure::new(Code::AnswerUnclear, format!("{count} threads wait for a person; which one?"))
+            .with_hint("`rondo threads --waiting` lists them"),
+    })
+}
+
+/// The answer that the command line gives.
+fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
+    let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
+    let (status, declared) = declared(role, status)?;
+    let mut fields = Vec::new();
+    for word in &args.fields {
+        let (name, text) = word.split_once('=').ok_or_else(|| invalid(format!("--field {word}: write key=value")))?;
+        let found = declared.iter().find(|(known, _)| known.as_str() == name);
+        let (_, field) = found.ok_or_else(|| invalid(format!("the status `{status}` has no field `{name}`")))?;
+        let text = text_of(text)?;
+        let value = types::parse_input_text(name, field, &text).map_err(|fault| invalid(fault.message))?;
+        fields.push((name.to_owned(), value));
+    }
+    let body = args.body.as_deref().map_or(Ok(String::new()), text_of)?;
+    Ok(FilledForm { status: status.clone(), fields: fields.into_iter().collect(), body })
+}
+
+fn digest(word: &str) -> Result<Digest, &'static str> {
+    Digest::from_hex(word).ok_or("a form's digest has 64 hex digits; `rondo show` tells it")
+}
+
+fn is_dangerous(open: &OpenForm) -> bool {
+    ShownCall::of_form(&open.form).is_some_and(|call| call.word.is_some())
+}
+
+fn text_of(word: &str) -> Result<String, Failure> {
+    word.strip_prefix('@').map_or_else(|| Ok(word.to_owned()), |file| read_text(Path::new(file), MAX_BODY_BYTES))
+}

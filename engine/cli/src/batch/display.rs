@@ -1,0 +1,318 @@
+//! What a batch shows: results on stdout, one line of progress and a closing table on stderr.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rondo::tell::{plural, tell};
+use rondo::views::spending::Spending;
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Durability, Event, Outcome, What};
+use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::StepStore;
+use serde::Serialize;
+
+use super::super::exit::Exit;
+use super::super::failure::Failure;
+use super::super::named_command::completed;
+use super::super::output::{Output, Style};
+use super::super::result::View;
+use super::super::runner::Update;
+use super::super::spending::cost_text;
+use super::super::stored_batch::{Batch, Line};
+use super::ends::{End, LineError, LineResult, Tally};
+use super::lines::Numbers;
+
+/// How often the line of progress is drawn.
+pub(super) const TICK: Duration = Duration::from_millis(200);
+
+/// The first event of a batch.
+#[derive(Debug, Serialize)]
+struct Started<'a> {
+    event: &'static str,
+    id: Option<()>,
+    thread: Option<ThreadId>,
+    parent: Option<ThreadId>,
+    durability: Durability,
+    at_ms: u64,
+    line: Option<u32>,
+    batch: &'a BatchId,
+    lines: u32,
+}
+
+/// An event of a thread, with the line that it belongs to.
+#[derive(Debug, Serialize)]
+struct OfLine<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    line: u32,
+}
+
+/// Shows a batch from the events of its threads and from the store.
+pub(super) struct Display<'a> {
+    id: BatchId,
+    lines: u32,
+    is_unordered: bool,
+    store: Arc<dyn StepStore>,
+    output: &'a mut Output,
+    /// Where results go, if not to stdout.
+    file: Option<Output>,
+    is_quiet: bool,
+    /// Whether a script or a recording answers, which costs nothing.
+    is_played: bool,
+    bar: Option<ProgressBar>,
+    since: Instant,
+    /// The lines whose results are still to be written, in order.
+    upcoming: Peekable<Numbers>,
+    /// Lines that have ended before an earlier one has.
+    ends: BTreeMap<u32, End>,
+    /// By line that runs: the last fault of its thread.
+    running: BTreeMap<u32, Option<LineError>>,
+    finished: BTreeMap<u32, Outcome>,
+    tally: Tally,
+    /// What the calls of this process took.
+    spent: Spending,
+}
+
+/// Tokens and money of the calls of this process, in words; free calls are those of a script.
+fn spent_words(spent: Spending, is_free: bool) -> Option<String> {
+    let usage = spent.usage?;
+    let tokens = usage.prompt_tokens.saturating_add(usage.output_tokens);
+    let cost = match cost_text(spent.cost) {
+        None if !is_free => Some("price unknown".to_owned()),
+        cost => cost,
+    };
+    let cost = cost.map_or_else(String::new, |cost| format!(", {cost}"));
+    (tokens > 0).then(|| format!("{tokens} tokens{cost}"))
+}
+
+impl<'a> Display<'a> {
+    pub(super) fn new(
+        id: &BatchId,
+        batch: &Batch,
+        (store, is_played): (Arc<dyn StepStore>, bool),
+        (view, output): (&View, &'a mut Output),
+    ) -> Result<Self, Failure> {
+        let is_quiet = view.is_quiet;
+        let is_shown = Style::stderr().is_terminal && !is_quiet;
+        let file = view.result.file().map(|path| {
+            let failed = |error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
+            File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(failed)
+        });
+        let bar = is_shown.then(|| {
+            let bar = ProgressBar::new_spinner();
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar
+        });
+        Ok(Self {
+            id: id.clone(),
+            lines: batch.lines,
+            is_unordered: batch.options.is_unordered,
+            upcoming: Numbers::new(Arc::clone(&store), id.clone()).peekable(),
+            store,
+            output,
+            file: file.transpose()?,
+            is_quiet,
+            is_played,
+            bar,
+            since: Instant::now(),
+            ends: BTreeMap::new(),
+            running: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            tally: Tally::default(),
+            spent: Spending::default(),
+        })
+    }
+
+    pub(super) fn started(&mut self) -> Result<(), Failure> {
+        if self.output.is_json() {
+            return self.output.line(&Started {
+                event: "batch_started",
+                id: None,
+                thread: None,
+                parent: None,
+                durability: self.store.durability(),
+                at_ms: SystemEnv::default().now_ms(),
+                line: None,
+                batch: &self.id,
+                lines: self.lines,
+            });
+        }
+        if !self.is_quiet {
+            tell(&format!("batch {}  {}\n", self.id, plural(self.lines.into(), "line")));
+        }
+        Ok(())
+    }
+
+    /// Shows an update of a line; returns whether it leaves no doubt that all lines will be done.
+    pub(super) fn update(&mut self, line: u32, update: Update) -> Result<bool, Failure> {
+        match update {
+            Update::Event(event) => {
+                self.event(line, &event);
+                if self.output.is_json() {
+                    self.output.line(&OfLine { event: &event, line })?;
+                }
+                Ok(true)
+            }
+            Update::Said(said) => self.output.said(&said).map(|()| true),
+            Update::Ended(outcome) => {
+                let fault = self.running.remove(&line).flatten();
+                let end = match (outcome, self.finished.remove(&line)) {
+                    (Ok(_), Some(outcome)) => End::Ended(outcome),
+                    (Ok(exit), None) => End::Stopped { exit, error: fault.unwrap_or_else(|| no_fault(exit)) },
+                    // What holds for the whole batch is not the fault of a line.
+                    (Err(failure), _) if line == 0 => return Err(failure),
+                    (Err(failure), _) => End::Stopped { exit: failure.exit(), error: told(&failure) },
+                };
+                let is_done = end == End::Ended(Outcome::Done);
+                self.tally.add(line, &end);
+                self.write(line, end)?;
+                Ok(is_done)
+            }
+        }
+    }
+
+    fn event(&mut self, line: u32, event: &Event) {
+        let is_root = event.parent.is_none();
+        let fault = self.running.entry(line).or_default();
+        match &event.what {
+            What::Error { code, message, .. } if is_root => {
+                *fault = Some(LineError { code: code.clone(), message: message.clone() });
+            }
+            What::ThreadFinished { outcome, .. } if is_root => {
+                self.finished.insert(line, *outcome);
+            }
+            What::CallSettled { usage, cost_usd, .. } => {
+                self.spent += Spending::of_call(*usage, *cost_usd);
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes the results whose turn has come.
+    fn write(&mut self, line: u32, end: End) -> Result<(), Failure> {
+        if self.is_unordered {
+            let page = Line::page(&*self.store, &self.id, line, 1)?;
+            return page.first().map_or(Ok(()), |stored| self.write_one(stored, &end));
+        }
+        self.ends.insert(line, end);
+        loop {
+            let next = match self.upcoming.peek() {
+                Some(Ok((number, _))) => self.ends.remove(number),
+                Some(Err(_)) => None,
+                None => return Ok(()),
+            };
+            match next {
+                Some(end) => {
+                    let Some(Ok(stored)) = self.upcoming.next() else { return Ok(()) };
+                    self.write_one(&stored, &end)?;
+                }
+                None => return self.upcoming.next_if(Result::is_err).map_or(Ok(()), |failed| failed.map(drop)),
+            }
+        }
+    }
+
+    fn write_one(&mut self, (number, line): &(u32, Line), end: &End) -> Result<(), Failure> {
+        let end = match (end, line) {
+            (End::Stopped { exit, .. }, Line::Invalid { code, message }) => {
+                let error = LineError { code: code.clone(), message: message.clone() };
+                &End::Stopped { exit: *exit, error }
+            }
+            _ => end,
+        };
+        let read = LineResult::read(&*self.store, (*number, line), end)?;
+        if let Some(cause) = read.cause() {
+            self.tally.count_cause(*number, cause);
+        }
+        let Self { bar, output, file, .. } = self;
+        let mut write = || {
+            if output.is_json() {
+                output.line(&read.as_event())?;
+            }
+            match file {
+                Some(file) => file.line(&read),
+                None if output.is_json() => Ok(()),
+                None => output.line(&read),
+            }
+        };
+        match bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Draws the line of progress.
+    pub(super) fn tick(&self) {
+        let Some(bar) = &self.bar else { return };
+        let mut words = vec![format!("{} of {} done", self.tally.done, self.lines)];
+        words.extend(self.tally.others());
+        words.push(format!("{} running", self.running.len()));
+        words.extend(spent_words(self.spent, self.is_played));
+        words.extend(self.left().map(|left| format!("{} left", words_of(left))));
+        bar.set_message(words.join(", "));
+        bar.tick();
+    }
+
+    /// The time left if the other lines take as long as those that have ended.
+    fn left(&self) -> Option<Duration> {
+        let ended = self.tally.ended();
+        let rest = self.lines.saturating_sub(ended);
+        (ended > 0 && rest > 0).then(|| self.since.elapsed().mul_f64(f64::from(rest) / f64::from(ended)))
+    }
+
+    /// Shows the closing table; returns the exit.
+    pub(super) fn finish(self) -> Exit {
+        let exit = self.tally.exit(self.lines);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        if self.is_quiet || self.output.is_json() {
+            return exit;
+        }
+        let unbegun = self.lines.saturating_sub(self.tally.ended());
+        let mut words = vec![format!("{} done", self.tally.done)];
+        words.extend(self.tally.others());
+        words.extend((unbegun > 0).then(|| format!("{unbegun} not begun")));
+        words.extend(spent_words(self.spent, self.is_played));
+        let total = plural(self.lines.into(), "line");
+        tell(&format!("{total} in {}: {}\n{}", words_of(self.since.elapsed()), words.join(", "), self.tally.table()));
+        if unbegun > 0 || self.tally.stopped > 0 {
+            tell(&completed(&format!("`rondo resume --batch {}` goes on with what has not ended\n", self.id)));
+        }
+        exit
+    }
+}
+
+/// Why a line stopped without a fault.
+fn no_fault(exit: Exit) -> LineError {
+    let (code, message) = match exit {
+        Exit::Waiting => ("waiting", "it waits for a person; `rondo answer` answers it"),
+        _ => ("stopped", "the run was stopped"),
+    };
+    LineError { code: code.to_owned(), message: message.to_owned() }
+}
+
+fn told(failure: &Failure) -> LineError {
+    match failure {
+        Failure::Fault(fault) => LineError { code: fault.code.to_string(), message: fault.message.clone() },
+        Failure::Diagnostics(faulty) => LineError {
+            code: faulty.faults.first().map_or_else(String::new, |fault| fault.code.to_string()),
+            message: failure.to_string(),
+        },
+    }
+}
+
+/// A duration for people: `12s`, `3m 20s`, `2h 5m`.
+fn words_of(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}

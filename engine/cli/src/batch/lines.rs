@@ -1,0 +1,109 @@
+//! The work on each line of a batch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rondo::host::run_config::RunSpec;
+use rondo_core::{Labels, NewThread};
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::StepStore;
+
+use super::super::exit::Exit;
+use super::super::failure::Failure;
+use super::super::resume::resume_thread;
+use super::super::run::configured;
+use super::super::runner::{Task, TaskContext};
+use super::super::stored_batch::{Batch, Line};
+use super::super::thread_row;
+
+/// How many lines are read from the store at a time.
+const PAGE: usize = 64;
+
+/// What the lines of a batch have in common.
+pub(super) struct Common {
+    pub(super) id: BatchId,
+    pub(super) batch: Batch,
+    pub(super) run_spec: RunSpec,
+}
+
+/// The numbers of a batch's lines with their contents, read when they are needed.
+pub(super) struct Numbers {
+    store: Arc<dyn StepStore>,
+    batch: BatchId,
+    page: VecDeque<(u32, Line)>,
+    next: Option<u32>,
+}
+
+impl Numbers {
+    pub(super) fn new(store: Arc<dyn StepStore>, batch: BatchId) -> Self {
+        Self { store, batch, page: VecDeque::new(), next: Some(1) }
+    }
+}
+
+impl Iterator for Numbers {
+    type Item = Result<(u32, Line), Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.page.is_empty() {
+            match Line::page(&*self.store, &self.batch, self.next?, PAGE) {
+                Ok(page) => {
+                    self.next = page.last().filter(|_| page.len() == PAGE).and_then(|(line, _)| line.checked_add(1));
+                    self.page = page.into();
+                }
+                Err(failure) => {
+                    self.next = None;
+                    return Some(Err(failure));
+                }
+            }
+        }
+        self.page.pop_front().map(Ok)
+    }
+}
+
+/// A task for each line.
+pub(super) fn tasks(numbers: Numbers, common: Arc<Common>) -> impl Iterator<Item = (u32, Task)> + Send + 'static {
+    numbers.map(move |line| {
+        let common = Arc::clone(&common);
+        let (number, line) = match line {
+            Ok((number, line)) => (number, Ok(line)),
+            // The batch itself cannot be read.
+            Err(failure) => (0, Err(failure)),
+        };
+        let task: Task = Box::new(move |context| Box::pin(async move { run(context, line?, common).await }));
+        (number, task)
+    })
+}
+
+async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Exit, Failure> {
+    let (thread, input) = match line {
+        Line::Valid { thread, input } => (thread, input),
+        Line::Invalid { message, .. } => return Err(Failure::new(Code::InvalidInput, message)),
+    };
+    match context.engine.store().row(&thread)? {
+        Some(row) if thread_row::origin(&row).is_some_and(|origin| origin.imported.is_some()) => {
+            let what = format!("thread {thread} was imported, and this line did not begin it");
+            Err(Failure::new(Code::NotTrusted, what).with_hint("`rondo rm` deletes it, and the line begins anew"))
+        }
+        Some(_) => resume_thread(context, thread, common.run_spec.clone()).await,
+        None => begin(context, thread, input, common).await,
+    }
+}
+
+async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc<Common>) -> Result<Exit, Failure> {
+    let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = &common.batch;
+    let run_config = context.unless_stopped(configured(workflow, &common.run_spec)).await?;
+    let new = NewThread {
+        workflow: workflow.clone(),
+        policy: policy.clone(),
+        input,
+        file: file.clone(),
+        script: script.clone(),
+        recorded: recorded.clone(),
+        workspace: workspace.clone(),
+        labels: Labels { label: None, tags: tags.clone() },
+    };
+    let handle = context.engine.start_drawn(new, run_config, thread).await?;
+    Ok(Exit::of_ended(&context.follow(handle).await))
+}

@@ -1,0 +1,47 @@
+//! `rondo cancel`: ends a thread for good.
+
+use rondo::tell::tell;
+use rondo_core::Cancelled;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::find_thread_in;
+use super::output::Output;
+use super::person::{consent_by, is_attended};
+use super::runner::{Task, run_task};
+use super::settings_files;
+use super::store_access::{existing_store_at, own_store};
+use super::{JsonArgs, StoreArgs};
+
+/// End a thread for good; it cannot be resumed
+#[derive(Debug, clap::Args)]
+pub struct CancelArgs {
+    /// A thread's id, the beginning of one, or `last`
+    thread: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.in_force()?;
+    let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
+    let id = thread.clone();
+    let task: Task = Box::new(move |context| {
+        Box::pin(async move {
+            if let Cancelled::Ended { ending, head } = context.engine.cancel(&id).await? {
+                context.ended(id, ending, head).await;
+            }
+            Ok(Exit::Done)
+        })
+    });
+    let exit = run_task(task, store, settings.durability.value, output)?;
+    if exit == Exit::Done && !output.is_json() {
+        tell(&format!("thread {thread} is cancelled\n"));
+    }
+    Ok(exit)
+}

@@ -1,0 +1,67 @@
+//! A workflow file that differs from what a stopped thread began with.
+
+use std::path::Path;
+
+use rondo::host::continuing::Begun;
+use rondo_core::local::{Edited, ForkRequest, plan_fork};
+use rondo_protocol::call::FaultClass;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::text::shell_argument;
+use rondo_protocol::workflow::Policy;
+use rondo_store::{Read, Row};
+use rondo_workflows::shipped;
+
+use super::fork::plan_text;
+use super::named_command::completed;
+use super::{thread_row, workflow};
+
+/// What to tell the person who resumes a thread whose file was changed since it began: the thread goes on under the
+/// definition that it keeps, and what a fork under the file would do. `None` if the file is as it was, or gone. Whoever
+/// raises a limit has decided about limits, and hears nothing of those in the file.
+pub(super) fn notice(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    begun: &Begun,
+    raises_limit: bool,
+) -> Option<String> {
+    let file = begun.file.as_deref().filter(|file| !shipped::is_one(file))?;
+    if !Path::new(file).exists() {
+        return None;
+    }
+    let goes_on = format!("{file} was changed since this thread began, and the thread goes on as it was");
+    let Ok(now) = workflow::read(file.into()) else {
+        return Some(format!(
+            "{goes_on}; the file has faults now, which `rondo validate {}` names\n",
+            shell_argument(file)
+        ));
+    };
+    let (workflow, policy) = (now.checked.workflow, now.checked.policy);
+    // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
+    let stopped_at_limit =
+        thread_row::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
+    let limits = if stopped_at_limit && !raises_limit { policy.limits.clone() } else { begun.policy.limits.clone() };
+    let policy_but_limits = Policy { limits, ..policy.clone() };
+    if workflow == begun.workflow && policy_but_limits == begun.policy {
+        return None;
+    }
+    // The thread's own limits may come from `--limit`, so the file need not have changed.
+    let only_limits =
+        workflow == begun.workflow && Policy { limits: begun.policy.limits.clone(), ..policy.clone() } == begun.policy;
+    let goes_on = if only_limits {
+        format!("{file} has other limits than this thread, which goes on with its own")
+    } else {
+        goes_on
+    };
+    let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
+    let request = ForkRequest { at: None, edited: Some(edited), answer: None };
+    let fork = format!("`rondo fork {thread} --with {}`", shell_argument(file));
+    let fork = completed(&fork);
+    Some(match plan_fork(store, thread, &request) {
+        Ok(plan) => {
+            let plan = plan_text(thread, row, &plan, false).trim_end().replace('\n', "\n  ");
+            format!("{goes_on}; with {fork},\n  {plan}\n")
+        }
+        Err(error) => format!("{goes_on}; {fork} is not possible: {error}\n"),
+    })
+}

@@ -1,0 +1,337 @@
+//! Deleting threads: which go together, what is deleted, and the question before it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rondo::tell::{plural, size, tell};
+use rondo::upkeep::Collected;
+use rondo::views::lines::thread_line;
+use rondo_core::Error;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{BatchId, ThreadId};
+use rondo_store::folder::disk_usage;
+use rondo_store::{Read, Row, StepStore, rows_after};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::person::{answer_to, consent_by, is_attended};
+use super::runner::{Session, with_session};
+use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
+use super::stored_batch::Line;
+use super::threads::{Cells, begun_ms, cells, listed};
+use super::{JsonArgs, StoreArgs, gc, settings_files};
+
+/// How many threads are shown before the question.
+const MAX_SHOWN: usize = 20;
+
+/// About how many threads are deleted at once. A thread and its children are never parted.
+const CHUNK: usize = 1000;
+
+/// A collection of garbage reads the whole store: it follows a deletion of at least this part of all steps (1 of 10), or
+/// in a small store.
+const LARGE_SHARE: u64 = 10;
+
+/// A store up to this size is small.
+const SMALL_BYTES: u64 = 64 << 20;
+
+/// How many lines of a batch are read at a time.
+const LINES: usize = 256;
+
+/// How a deletion is confirmed.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DeletionArgs {
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Delete without a question
+    #[arg(short, long, conflicts_with = "dry_run")]
+    yes: bool,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+impl DeletionArgs {
+    /// The store for writing, and how durable writes are.
+    ///
+    /// # Errors
+    /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
+    pub(super) fn own_store(&self, output: &Output) -> Result<(OwnStore, Durability), Failure> {
+        let files = settings_files::read(&self.store.flags())?;
+        files.refuse_unsafe()?;
+        let settings = files.in_force()?;
+        let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+        Ok((store, settings.durability.value))
+    }
+}
+
+/// What was deleted, or would be.
+#[derive(Debug, Default)]
+pub struct Deleted {
+    pub threads: BTreeSet<ThreadId>,
+    /// The store that was written; `None` if nothing was deleted.
+    pub store: Option<(OwnStore, Durability)>,
+    /// Whether a collection of garbage costs little beside the deletion.
+    is_large: bool,
+}
+
+impl Deleted {
+    /// Gives the space back, where that costs little beside the deletion.
+    ///
+    /// # Errors
+    /// [`Code::StoreDamaged`] if the store is found damaged.
+    pub fn give_back(self, output: &Output) -> Result<Exit, Failure> {
+        let Some((store, durability)) = self.store else {
+            if !output.is_json() {
+                tell("nothing was deleted\n");
+            }
+            return Ok(Exit::Done);
+        };
+        let is_worth_it = self.is_large || disk_usage(&store.folder)?.bytes <= SMALL_BYTES;
+        let told = match is_worth_it.then(|| gc::collect(store, durability)) {
+            None => "deleted; `rondo gc` gives their space back\n".to_owned(),
+            Some(Ok(Collected { garbage, before, after })) => format!(
+                "deleted, with {} that no other thread needs; the store took {} and takes {}\n",
+                plural(garbage.count(), "object"),
+                size(before.bytes),
+                size(after.bytes)
+            ),
+            Some(Err(failure)) if failure.exit() == Exit::Damaged => return Err(failure),
+            // The threads are gone for good, which is what was asked for.
+            Some(Err(failure)) => format!("deleted; `rondo gc` gives their space back, which failed now: {failure}\n"),
+        };
+        if !output.is_json() {
+            tell(&told);
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The threads of a store that are to be deleted, and what else has to be known of all.
+pub struct Deletion {
+    pub view: StoreView,
+    pub threads: BTreeSet<ThreadId>,
+    /// The threads that need others: forks and children.
+    needs: BTreeMap<ThreadId, Needs>,
+    /// The steps of all threads.
+    steps: u64,
+}
+
+/// What a thread needs.
+struct Needs {
+    base: Option<ThreadId>,
+    parent: Option<ThreadId>,
+}
+
+/// The line of a thread that is deleted, or would be.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "deletion")]
+struct DeletionLine {
+    thread: ThreadId,
+    name: String,
+    label: Option<String>,
+    status: rondo_store::Status,
+    steps: u64,
+    size_bytes: u64,
+    deleted: bool,
+}
+
+impl Deletion {
+    /// The deletion of the threads that are like that.
+    pub fn of(view: StoreView, is_chosen: impl Fn(&DrivenThreads, &ThreadId, &Row) -> bool) -> Result<Self, Failure> {
+        let (mut threads, mut needs, mut steps) = (BTreeSet::new(), BTreeMap::new(), 0_u64);
+        for row in rows_after(view.store.as_ref(), None) {
+            let (thread, row) = row?;
+            steps = steps.saturating_add(row.seq.saturating_sub(row.shared()));
+            if is_chosen(&view.driven, &thread, &row) {
+                threads.insert(thread.clone());
+            }
+            if row.base.is_some() || row.parent.is_some() {
+                let (base, parent) = (row.base.map(|base| base.thread), row.parent.map(|parent| parent.thread));
+                needs.insert(thread, Needs { base, parent });
+            }
+        }
+        Ok(Self { view, threads, needs, steps })
+    }
+
+    /// The thread whose visit started a thread.
+    pub fn parent(&self, thread: &ThreadId) -> Option<&ThreadId> {
+        self.needs.get(thread)?.parent.as_ref()
+    }
+
+    /// Adds the children of the threads and all below them, and with `with_forks` the forks.
+    pub fn add_what_needs_them(&mut self, with_forks: bool) {
+        self.threads = self.with_what_needs(self.threads.clone(), with_forks);
+    }
+
+    /// These threads, the children below them, and with `with_forks` the forks.
+    pub fn with_what_needs(&self, mut threads: BTreeSet<ThreadId>, with_forks: bool) -> BTreeSet<ThreadId> {
+        loop {
+            let before = threads.len();
+            for (thread, Needs { base, parent }) in &self.needs {
+                let base = base.as_ref().filter(|_| with_forks);
+                if parent.iter().chain(base).any(|needed| threads.contains(needed)) {
+                    threads.insert(thread.clone());
+                }
+            }
+            if threads.len() == before {
+                return threads;
+            }
+        }
+    }
+
+    /// The threads that stay and were forked from one of the threads, each with that thread.
+    pub fn forks(&self) -> Vec<(&ThreadId, &ThreadId)> {
+        let stays = self.needs.iter().filter(|(thread, _)| !self.threads.contains(*thread));
+        let found = stays.filter_map(|(fork, needs)| self.threads.get(needs.base.as_ref()?).map(|base| (fork, base)));
+        found.collect()
+    }
+
+    /// Shows what is to be deleted, asks, and deletes it. `None` if that is declined.
+    ///
+    /// # Errors
+    /// [`Code::NotConfirmed`] where nobody can be asked, [`Code::StoreBusy`] if a thread is running.
+    pub fn carry_out(self, args: &DeletionArgs, now_ms: u64, output: &mut Output) -> Result<Option<Deleted>, Failure> {
+        if let DrivenThreads::These(driven) = &self.view.driven
+            && let Some(thread) = self.threads.intersection(driven).next()
+        {
+            return Err(running(thread));
+        }
+        let (mut lines, mut newest) = (Vec::new(), VecDeque::new());
+        let (mut count, mut all_steps, mut all_bytes) = (0_u64, 0_u64, 0_u64);
+        for thread in &self.threads {
+            let Some(row) = self.view.store.row(thread)? else { continue };
+            let line = thread_line(self.view.store.as_ref(), &self.view.driven, thread, &row)?;
+            let (steps, size_bytes) = own(self.view.store.as_ref(), thread)?;
+            (count, all_steps, all_bytes) = (count + 1, all_steps + steps, all_bytes + size_bytes);
+            if output.is_json() {
+                let (thread, name, label, status) = (line.thread, line.name, line.label, line.status);
+                lines.push(DeletionLine { thread, name, label, status, steps, size_bytes, deleted: false });
+                continue;
+            }
+            newest.push_back(cells(&line, now_ms.saturating_sub(begun_ms(&row, now_ms))));
+            if newest.len() > MAX_SHOWN {
+                newest.pop_front();
+            }
+        }
+        let all = format!("{} with {} ({})", plural(count, "thread"), plural(all_steps, "step"), size(all_bytes));
+        if !output.is_json() {
+            show(&newest, count, output)?;
+            output.text(&format!("{all}\n"))?;
+        }
+        if !args.dry_run && !args.yes {
+            if output.is_json() || !is_attended() {
+                return Err(Failure::new(Code::NotConfirmed, format!("nobody confirmed to delete {all}"))
+                    .with_hint("look at it with --dry-run, or add --yes to delete it"));
+            }
+            if !matches!(answer_to("delete them for good? [y/N] ").to_lowercase().as_str(), "y" | "yes") {
+                tell("nothing was deleted\n");
+                return Ok(None);
+            }
+        }
+        let is_large = all_steps.saturating_mul(LARGE_SHARE) >= self.steps;
+        let threads = self.threads.clone();
+        let store = if args.dry_run { None } else { Some(self.delete(args, output)?) };
+        let deleted = Deleted { threads, store, is_large };
+        for line in lines {
+            output.line(&DeletionLine { deleted: deleted.store.is_some(), ..line })?;
+        }
+        Ok(Some(deleted))
+    }
+
+    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
+        let (store, durability) = args.own_store(output)?;
+        let chunks = self.chunks();
+        drop(self);
+        with_session(store.clone(), durability, async |Session { engine, .. }| {
+            let all = chunks.iter().flatten().collect();
+            let mut lines = lines_of(&**engine.store(), &all)?;
+            for threads in chunks {
+                let lines = threads.iter().flat_map(|thread| lines.remove(thread).unwrap_or_default()).collect();
+                engine.delete(&threads, lines).await.map_err(|error| match error {
+                    Error::Running { thread } => running(&thread),
+                    other => other.into(),
+                })?;
+            }
+            Ok(Exit::Done)
+        })?;
+        Ok((store, durability))
+    }
+
+    /// The threads in the order of their deletion: a fork before its base, a child together with its parent.
+    fn chunks(&self) -> Vec<BTreeSet<ThreadId>> {
+        let mut trees: BTreeMap<&ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
+        let mut roots: BTreeMap<&ThreadId, &ThreadId> = BTreeMap::new();
+        // Oldest first: the root of a parent is known before its children come.
+        for thread in &self.threads {
+            let root = self.parent(thread).and_then(|parent| roots.get(parent).copied()).unwrap_or(thread);
+            roots.insert(thread, root);
+            trees.entry(root).or_default().insert(thread.clone());
+        }
+        let mut chunks: Vec<BTreeSet<ThreadId>> = Vec::new();
+        for (_, mut tree) in trees.into_iter().rev() {
+            match chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+                Some(chunk) => chunk.append(&mut tree),
+                None => chunks.push(tree),
+            }
+        }
+        chunks
+    }
+}
+
+fn running(thread: &ThreadId) -> Failure {
+    Failure::new(Code::StoreBusy, format!("thread {thread} is running, so nothing was deleted"))
+        .with_hint(format!("wait until it has ended, or end it with `rondo cancel {thread}`"))
+}
+
+/// The steps that are stored under a thread itself, and their size in bytes.
+fn own(store: &dyn Read, thread: &ThreadId) -> Result<(u64, u64), Failure> {
+    let (mut steps, mut bytes) = (0, 0_u64);
+    store.own_records(thread, 0..=u64::MAX, &mut |stored| {
+        steps += 1;
+        bytes = bytes.saturating_add(u64::try_from(stored.bytes.len()).unwrap_or(u64::MAX));
+        Ok(true)
+    })?;
+    Ok((steps, bytes))
+}
+
+/// Shows the newest threads as a table, newest first, and how many there are besides.
+fn show(newest: &VecDeque<Cells>, count: u64, output: &mut Output) -> Result<(), Failure> {
+    listed(|| newest.iter().rev().cloned().map(Ok), usize::MAX, &mut |text| output.text(text))?;
+    match count.saturating_sub(u64::try_from(newest.len()).unwrap_or(u64::MAX)) {
+        0 => Ok(()),
+        more => output.text(&format!("and {more} older ones\n")),
+    }
+}
+
+/// A line of a batch that has changed.
+type ChangedLine = (BatchId, u32, Vec<u8>);
+
+/// The lines of batches whose threads are deleted, by thread. Each says so from now on: resuming the batch must not run
+/// it again.
+fn lines_of(
+    store: &dyn StepStore,
+    threads: &BTreeSet<&ThreadId>,
+) -> Result<BTreeMap<ThreadId, Vec<ChangedLine>>, Failure> {
+    let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for batch in store.batches(None, usize::MAX)? {
+        let mut next = Some(1);
+        while let Some(from) = next {
+            let page = Line::page(store, &batch, from, LINES)?;
+            next = page.last().filter(|_| page.len() == LINES).and_then(|(last, _)| last.checked_add(1));
+            for (number, line) in page {
+                if let Line::Valid { thread, .. } = line
+                    && threads.contains(&thread)
+                {
+                    let message = format!("its thread {thread} was deleted");
+                    let line = Line::Invalid { code: Code::ThreadUnknown.to_string(), message };
+                    lines.entry(thread).or_default().push((batch.clone(), number, line.to_bytes()?));
+                }
+            }
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,56 @@
+//! `rondo diff`: where two threads part, and how their texts and costs differ after that.
+
+use rondo::views::diff::Comparison;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::{find_thread, find_thread_in};
+use super::output::{Output, Style};
+use super::{JsonArgs, StoreArgs};
+
+mod text;
+
+use text::DiffText;
+
+/// Show where two threads part, and how their steps and costs differ after that
+#[derive(Debug, clap::Args)]
+pub struct DiffArgs {
+    /// A thread's id, the beginning of one, or `last`
+    a: String,
+    /// The thread to compare it with
+    b: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.a)?;
+    let store = view.store.as_ref();
+    let (other, other_row) = find_thread(store, &args.b)?;
+    let compared = Comparison::new(store, &view.driven, (&thread, &row), (&other, &other_row))?;
+    let head = compared.head();
+    let mut report = DiffText::new(Style::stdout());
+    if output.is_json() {
+        output.line(&head)?;
+    } else {
+        let last = compared.last_common()?;
+        output.write(report.head(&head, last.as_ref(), compared.threads()).as_bytes())?;
+    }
+    compared.pairs(&mut |pair| {
+        if output.is_json() {
+            pair.line().map_or(Ok(()), |line| output.line(&line))?;
+        } else {
+            output.write(report.pair(pair.a.as_ref(), pair.b.as_ref(), &pair.changed).as_bytes())?;
+        }
+        Ok(!output.is_closed())
+    })?;
+    let totals = compared.totals();
+    if output.is_json() {
+        output.line(&totals)?;
+    } else {
+        output.write(report.end(&totals).as_bytes())?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,182 @@
+//! `rondo fork`: a new thread that shares the first steps of another one and goes on from there.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use rondo::host::continuing::Meant;
+use rondo::tell::plural;
+use rondo::views::fork::fork_line;
+use rondo_core::conversation::rebuild;
+use rondo_core::local::{Edited, ForkPlan, ForkRequest, plan_fork};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Start;
+use rondo_store::{Read, Row};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::files::{absolute, read_text};
+use super::find_thread::{find_current, no_threads};
+use super::input::changed_input;
+use super::output::Output;
+use super::resume::{ContinueArgs, Continued, prepare_for, resume_thread};
+use super::run::configured;
+use super::run_config::RunSpec;
+use super::runner::{Task, TaskContext, show_task};
+use super::spending::cost_text;
+use super::{workflow, working_folder};
+
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// Go on from a step of a thread in a new one, with another file, input or answer
+#[derive(Debug, clap::Args)]
+pub struct ForkArgs {
+    /// The last step to share: its number, the beginning of its digest, or `last` [default: the last one that stays as
+    /// it is]
+    #[arg(long, value_name = "STEP")]
+    at: Option<String>,
+    /// Go on under this workflow
+    #[arg(long, value_name = "FILE")]
+    with: Option<String>,
+    /// An input to change
+    #[arg(short, long = "input", value_name = "KEY=VALUE")]
+    input: Vec<String>,
+    /// Take the text of this file as the answer of the step that `--at` names, or of the last one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["with", "input"])]
+    answer: Option<PathBuf>,
+    /// Say what would be shared, changed and run again, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    pub(super) run: ContinueArgs,
+}
+
+pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    let loaded = args.with.as_deref().map(|name| workflow::load(name, &here)).transpose()?;
+    let word = args.run.thread.as_deref();
+    let answer = args.answer.as_deref().map(|file| read_text(file, MAX_ANSWER_BYTES)).transpose()?;
+    let request_of = |store: &dyn Read, thread: &ThreadId, row: &Row| -> Result<ForkRequest, Failure> {
+        let at = args.at.as_deref().map(|at| step(store, thread, row, at)).transpose()?;
+        let file = loaded.as_ref().map(|loaded| absolute(&loaded.path, &here));
+        let edited = match (&loaded, args.input.is_empty()) {
+            (None, true) => None,
+            (Some(loaded), _) => {
+                let (workflow, policy) = (loaded.checked.workflow.clone(), loaded.checked.policy.clone());
+                Some((workflow, policy))
+            }
+            (None, false) => Some((rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?)),
+        };
+        let edited = match edited {
+            None => None,
+            Some((workflow, policy)) => {
+                let input = rebuild::object::<Start>(store, Kind::Start, row.start)?.input;
+                let input = changed_input(&args.input, &workflow, input)?;
+                Some(Edited { workflow, policy, input: Some(input), file })
+            }
+        };
+        Ok(ForkRequest { at, edited, answer: answer.clone() })
+    };
+    if args.dry_run {
+        let view = args.run.store.existing()?;
+        let (thread, row) = find_current(view.store.as_ref(), word)?;
+        let request = request_of(view.store.as_ref(), &thread, &row)?;
+        let plan = plan_fork(view.store.as_ref(), &thread, &request)?;
+        output.show(&fork_line(&thread, &plan), || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
+        return Ok(Exit::Done);
+    }
+    let mut meant = None;
+    let find = |store: &dyn Read| {
+        let (thread, row) = find_current(store, word)?;
+        let request = request_of(store, &thread, &row)?;
+        let plan = plan_fork(store, &thread, &request)?;
+        meant = Some((request, plan));
+        Ok((thread, row))
+    };
+    let subject = Meant::Fork(loaded.as_ref());
+    let Continued { thread, run_spec, store, durability } = prepare_for(&args.run, subject, find, output)?;
+    let (request, plan) = meant.ok_or_else(no_threads)?;
+    let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
+    show_task(task, store, durability, &args.run.view(), output)
+}
+
+async fn fork_thread(
+    context: TaskContext,
+    thread: ThreadId,
+    request: ForkRequest,
+    plan: ForkPlan,
+    run_spec: RunSpec,
+) -> Result<Exit, Failure> {
+    let (_, origin) = context.engine.definition(&thread)?;
+    let Some(new) = request.of_its_own(plan.at, origin) else {
+        let fork = context.engine.fork(&thread, plan.at, &request).await?;
+        return resume_thread(context, fork, run_spec).await;
+    };
+    let run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
+    let handle = context.engine.start(new, run_config).await?;
+    super::answer::follow_and_ask(&context, handle, &run_spec, None).await
+}
+
+/// The number of the step that a word names.
+fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u64, Failure> {
+    let unclear = |what: String| Failure::new(Code::ForkUnclear, format!("--at {word}: {what}"));
+    let none = || unclear(format!("the thread has {}", plural(row.seq, "step")));
+    if word == "last" {
+        return Ok(row.seq);
+    }
+    if let Ok(seq) = word.parse::<u64>()
+        && word.len() < 8
+    {
+        return if (1..=row.seq).contains(&seq) { Ok(seq) } else { Err(none()) };
+    }
+    let (start, mut found) = (word.to_lowercase(), Vec::new());
+    store.scan(thread, 1..=row.seq, &mut |stored, _| {
+        if stored.digest.to_string().starts_with(&start) {
+            found.push(stored.seq);
+        }
+        found.len() < 2
+    })?;
+    match found.as_slice() {
+        [seq] => Ok(*seq),
+        [] => Err(unclear("no step of the thread has this digest, or begins with it".to_owned())),
+        _ => Err(unclear("more than one step begins so".to_owned())),
+    }
+}
+
+/// What a fork would share, change and run again, in words.
+pub(super) fn plan_text(thread: &ThreadId, row: &Row, plan: &ForkPlan, is_answered: bool) -> String {
+    let mut text = match plan.at {
+        0 => format!("nothing of thread {thread} would be shared\n"),
+        at if at == row.seq => format!("all {} of thread {thread} would be shared\n", plural(at, "step")),
+        at => format!("steps 1 to {at} of thread {thread} would be shared\n"),
+    };
+    match &plan.changed {
+        Some(step) => {
+            let who = step.visit.lane.role_in_lane(&step.visit.role);
+            let _ = writeln!(
+                text,
+                "step {} ({who}, visit {}) would have been different: {}",
+                step.seq, step.visit.visit, step.why
+            );
+        }
+        None if is_answered => {
+            let _ = writeln!(text, "step {} would have the given answer", plan.at + 1);
+        }
+        None => text.push_str("no step so far would have been different\n"),
+    }
+    let again = &plan.again;
+    if again.steps > 0 {
+        let tokens = again.usage.map_or_else(String::new, |usage| {
+            format!(", {} prompt and {} output tokens", usage.prompt_tokens, usage.output_tokens)
+        });
+        let cost = cost_text(again.cost).map_or_else(String::new, |cost| format!(", {cost}"));
+        let _ = writeln!(
+            text,
+            "{} would run again; the last time they took {}{tokens}{cost}",
+            plural(again.steps, "step"),
+            plural(again.model_calls, "model call")
+        );
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! `rondo fsck`: examines a store and names what is damaged.
+
+use std::path::Path;
+
+use rondo::tell::{plural, size, tell};
+use rondo::upkeep::{self, SavedExamination};
+use rondo_protocol::id::ThreadId;
+use rondo_store::check::{Examination, Fault};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::threads::age;
+use super::upkeep_bar::UpkeepBar;
+use super::{JsonArgs, StoreArgs, settings_files};
+
+/// How many threads a fault names in text; `--json` names all.
+const MAX_NAMED: usize = 5;
+
+/// Examine a store: read everything in it and name what is damaged
+#[derive(Debug, clap::Args)]
+pub struct FsckArgs {
+    /// Examine everything again, also what an interrupted examination has found whole
+    #[arg(long)]
+    restart: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings_files::settings(&args.store.flags())?;
+    let folder = settings.store.value;
+    let saved = settings.state_folder.map(|state| SavedExamination::of(&folder, &state));
+    match &saved {
+        Some(saved) if args.restart => saved.remove(),
+        Some(saved) if let Some(interrupted) = saved.age() => {
+            let ago = age(u64::try_from(interrupted.as_millis()).unwrap_or(u64::MAX));
+            tell(&format!(
+                "goes on from where an examination was interrupted {ago} ago, if nothing was written since; --restart \
+                 examines everything\n"
+            ));
+        }
+        _ => {}
+    }
+    let bar = UpkeepBar::new();
+    let examined = upkeep::fsck(&folder, saved.as_ref(), &mut |at| bar.show(at));
+    bar.finish();
+    let examination = examined?;
+    for notice in &examination.notices {
+        tell(&format!("store: {notice}\n"));
+    }
+    for fault in &examination.faults {
+        output.show(fault, || fault_text(fault, examination.whole_threads == examination.threads))?;
+    }
+    if !output.is_json() {
+        output.text(&sum(&folder, &examination))?;
+    }
+    Ok(if examination.faults.is_empty() { Exit::Done } else { Exit::Damaged })
+}
+
+fn fault_text(fault: &Fault, are_all_whole: bool) -> String {
+    let threads = match fault.threads.len() {
+        0 if are_all_whole => "all threads are whole".to_owned(),
+        0 => "it is not known to touch a thread".to_owned(),
+        _ => format!("it touches {}", named(fault.threads.iter())),
+    };
+    let object = fault.object.map(|object| object.to_string());
+    let object =
+        object.filter(|object| !fault.what.contains(object)).map_or_else(String::new, |object| format!(" ({object})"));
+    format!("{}: {}{object}\n  {threads}\n", fault.code, fault.what)
+}
+
+fn named<'a>(threads: impl ExactSizeIterator<Item = &'a ThreadId>) -> String {
+    let more = threads.len().saturating_sub(MAX_NAMED);
+    let named: Vec<&str> = threads.take(MAX_NAMED).map(ThreadId::as_str).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+/// What is proven, and what to do about the rest.
+fn sum(folder: &Path, examination: &Examination) -> String {
+    let Examination { faults, threads, whole_threads, steps, objects, bytes, .. } = examination;
+    let count = |faults: usize| plural(u64::try_from(faults).unwrap_or(u64::MAX), "fault");
+    let read = format!("{} and {} proven, {} read", plural(*steps, "step"), plural(*objects, "object"), size(*bytes));
+    let shown = folder.display();
+    if faults.is_empty() {
+        return format!("{shown} is whole: {}, {read}\n", plural(*threads, "thread"));
+    }
+    format!(
+        "{shown} is damaged: {}; {whole_threads} of {} whole, {read}\n  `rondo repair` makes a whole store from the rest\n",
+        count(faults.len()),
+        plural(*threads, "thread")
+    )
+}

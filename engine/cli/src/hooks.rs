@@ -1,0 +1,403 @@
+//! Adds the verbs of hook kinds to the command line, and their flags to `run` and `resume`. The registry lists them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command};
+use futures_util::future::BoxFuture;
+use rondo::host::answers_from::read_script;
+use rondo::host::consent::ConsentRequest;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::Env;
+use rondo_core::grant::Grants;
+use rondo_core::hook::{
+    Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
+};
+use rondo_core::local::RaisedLimits;
+use rondo_core::thread::Origin;
+use rondo_core::{Engine, SystemEnv};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_settings::Flags;
+use rondo_store::Read;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::find_thread;
+use super::output::Output;
+use super::person::{consent_by, is_attended};
+use super::recording::Recording;
+use super::run_config::{Resources, RunSpec, replaying};
+use super::runner::{Task, run_task};
+use super::settings_files;
+use super::store_access::{existing_store_at, own_store, secret};
+use super::{thread_row, working_folder};
+
+/// The argument that names an action's thread.
+const THREAD: &str = "thread";
+const STORE: &str = "store";
+const JSON: &str = "json";
+const TRUST: &str = "trust";
+
+/// The verbs that get the flags of kinds.
+const WITH_FLAGS: [&str; 4] = ["run", "resume", "answer", "fork"];
+
+/// The verb whose calls must all reach their ports.
+const REACHING: &str = "record";
+
+/// Adds the verbs and flags of the registry's hook kinds to the command line.
+pub fn mount(mut command: Command, registry: &Registry) -> Command {
+    for flag in registry.kinds().flat_map(|kind| kind.flags()) {
+        for verb in WITH_FLAGS {
+            let add = |command: Command| {
+                if command.get_arguments().any(|arg| arg.get_id() == flag.name) {
+                    return command;
+                }
+                let values = PossibleValuesParser::new(flag.values.iter().copied());
+                let arg = Arg::new(flag.name).long(flag.name).value_name("HOW").value_parser(values).help(flag.about);
+                command.arg(arg.default_value(flag.values.first().copied().unwrap_or_default()))
+            };
+            command = command.mut_subcommand(verb, add);
+        }
+    }
+    for verb in registry.kinds().flat_map(|kind| kind.subcommands()) {
+        if command.find_subcommand(verb.name).is_none() {
+            let new = Command::new(verb.name).about(verb.about).subcommand_required(true).arg_required_else_help(true);
+            command = command.subcommand(new);
+        }
+        for action in verb.actions {
+            command = command.mut_subcommand(verb.name, |verb| with_action(verb, &action));
+        }
+    }
+    command
+}
+
+/// Adds an action to a verb; an action of two kinds takes the arguments of both.
+fn with_action(mut verb: Command, action: &Action) -> Command {
+    if verb.find_subcommand(action.name).is_none() {
+        let json = Arg::new(JSON).long(JSON).action(clap::ArgAction::SetTrue).help("Write JSON Lines on stdout");
+        let store = Arg::new(STORE)
+            .long(STORE)
+            .value_name("DIR")
+            .help("The folder of the store [default: .rondo beside the nearest rondo.toml, else here]");
+        let mut command = Command::new(action.name).about(action.about).arg(store).arg(json);
+        if action.name == LEARNING {
+            let trust = Arg::new(TRUST).long(TRUST).action(clap::ArgAction::SetTrue);
+            command = command.arg(trust.help("Consent, for this run, to learn from what was imported"));
+        }
+        verb = verb.subcommand(command);
+    }
+    verb.mut_subcommand(action.name, |command| {
+        let add = |command: Command, argument: &Argument| {
+            if command.get_arguments().any(|arg| arg.get_id() == argument.name) {
+                return command;
+            }
+            let arg = Arg::new(argument.name).value_name(argument.value).help(argument.about);
+            command.arg(if argument.is_positional { arg.required(true) } else { arg.long(argument.name) })
+        };
+        action.arguments.iter().fold(command, add)
+    })
+}
+
+/// The flags of kinds given to `run` or `resume`, or those that make every call of `record` reach its port.
+pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, String> {
+    let flags = registry.kinds().flat_map(|kind| kind.flags());
+    match matches.subcommand() {
+        Some((verb, given)) if WITH_FLAGS.contains(&verb) => {
+            let value = |name: &str| given.get_one::<String>(name).cloned();
+            flags.filter_map(|flag| Some((flag.name.to_owned(), value(flag.name)?))).collect()
+        }
+        Some((REACHING, _)) => {
+            flags.filter_map(|flag| Some((flag.name.to_owned(), flag.reaching?.to_owned()))).collect()
+        }
+        _ => BTreeMap::new(),
+    }
+}
+
+/// A call of a hook kind's verb.
+pub struct Called {
+    verb: String,
+    action: String,
+    asked: subcommand::Arguments,
+    store: Option<std::path::PathBuf>,
+    /// Whether everything is consented to for this run.
+    trust: bool,
+    pub is_json: bool,
+}
+
+/// The called verb of a hook kind; `None` for a verb of rondo.
+pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
+    let (verb, given) = matches.subcommand()?;
+    let (action, given) = actions(registry, verb).next().and(given.subcommand())?;
+    let of_action = actions(registry, verb).filter(|(_, known)| known.name == action);
+    let names = of_action.flat_map(|(_, known)| known.arguments.iter().map(|argument| argument.name));
+    let value = |name: &str| Some((name.to_owned(), given.get_one::<String>(name)?.clone()));
+    Some(Called {
+        verb: verb.to_owned(),
+        action: action.to_owned(),
+        asked: names.filter_map(value).collect(),
+        store: given.get_one::<String>(STORE).map(Into::into),
+        trust: action == LEARNING && given.get_flag(TRUST),
+        is_json: given.get_flag(JSON),
+    })
+}
+
+/// The actions of a verb, with their kinds.
+fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
+    let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.subcommands().into_iter().map(move |verb| (kind, verb));
+    let verb = verb.to_owned();
+    registry
+        .kinds()
+        .flat_map(of_kind)
+        .filter(move |(_, known)| known.name == verb)
+        .flat_map(|(kind, known)| known.actions.into_iter().map(move |action| (kind, action)))
+}
+
+/// The action by which kinds learn the answers of a thread.
+const LEARNING: &str = "warm";
+
+/// Lets every kind that can learn the answers of a thread.
+pub fn learn(
+    thread: &ThreadId,
+    (store, trust): (&Path, bool),
+    registry: &Registry,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let verbs = registry.kinds().flat_map(|kind| kind.subcommands());
+    let learning = |verb: &Subcommand| verb.actions.iter().any(|action| action.name == LEARNING);
+    let verbs: BTreeSet<&str> = verbs.filter(learning).map(|verb| verb.name).collect();
+    for verb in verbs {
+        let called = Called {
+            verb: verb.to_owned(),
+            action: LEARNING.to_owned(),
+            asked: [(THREAD.to_owned(), thread.to_string())].into(),
+            store: Some(store.to_owned()),
+            trust,
+            is_json: output.is_json(),
+        };
+        run(called, registry, output)?;
+    }
+    Ok(())
+}
+
+pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
+    let trust = called.trust;
+    let files = settings_files::read(&Flags { store: called.store, ..Flags::default() })?;
+    let settings = files.in_force()?;
+    let (verb, action, mut asked) = (called.verb, called.action, called.asked);
+    let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
+    let store = settings.store.value.clone();
+    let view = existing_store_at(&store)?;
+    if !changes {
+        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings));
+        let context = |kind: &str| StoreContext {
+            space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
+            store: &*reader,
+            env: SystemEnv::default(),
+            replaying: None,
+        };
+        let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, context))?;
+        output.said(&said)?;
+        return Ok(Exit::Done);
+    }
+    let durability = settings.durability.value;
+    files.refuse_unsafe()?;
+    let by = consent_by(trust, !output.is_json() && is_attended());
+    let own = own_store(&settings, by)?;
+    let mut run_spec = None;
+    if let Some(word) = asked.get_mut(THREAD) {
+        let (id, row) = find_thread(view.store.as_ref(), word)?;
+        *word = id.to_string();
+        let Origin { script, recorded, imported, .. } = thread_row::origin(&row).unwrap_or_default();
+        // What is learned answers other threads.
+        ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
+        let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
+        let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
+        let script = script.map(read).transpose()?.map(|(script, _)| script);
+        let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
+        let (grants, flags) = (Grants::everything(), BTreeMap::new());
+        run_spec = Some(RunSpec {
+            resources: Arc::new(Resources::new(settings, grants)),
+            script,
+            recorded,
+            record: None,
+            in_doubt: None,
+            raised: RaisedLimits::default(),
+            approvers: None,
+            flags,
+        });
+    }
+    drop(view);
+    let task: Task = Box::new(move |context| {
+        Box::pin(async move {
+            let engine = &context.engine;
+            let subcommand_context = |kind: &str| StoreContext {
+                space: engine.space(kind),
+                store: &**engine.store(),
+                env: SystemEnv::default(),
+                replaying: run_spec.as_ref().map(|run_spec| Replaying { engine, run_spec, kind: kind.to_owned() }),
+            };
+            let said =
+                context.unless_stopped(say(engine.registry(), &verb, &action, &asked, subcommand_context)).await?;
+            context.said(said).await;
+            Ok(Exit::Done)
+        })
+    });
+    run_task(task, own, durability, output)
+}
+
+/// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks
+/// its thread has.
+async fn say<'a>(
+    registry: &Registry,
+    verb: &str,
+    action: &str,
+    asked: &subcommand::Arguments,
+    context: impl Fn(&str) -> StoreContext<'a>,
+) -> Result<SubcommandOutput, Failure> {
+    let mut all = SubcommandOutput::default();
+    let mut absent = Vec::new();
+    for (kind, action) in actions(registry, verb).filter(|(_, known)| known.name == action) {
+        let context = context(kind.name());
+        let is_of_step = action.arguments.iter().any(|argument| argument.name == subcommand::STEP.name);
+        if is_of_step && !has_hook(registry, kind.name(), asked, &context)? {
+            absent.push(kind.name());
+            continue;
+        }
+        let said = (action.run)(asked.clone(), &context).await;
+        let SubcommandOutput { text, lines } = said.map_err(refused)?;
+        all.text.push_str(&text);
+        all.lines.extend(lines);
+    }
+    if all == SubcommandOutput::default() && !absent.is_empty() {
+        all.text = format!("the thread has no hook of the kind {}\n", absent.join(" or "));
+    }
+    if all == SubcommandOutput::default() {
+        return Err(Failure::new(Code::HookVerb, "nothing there has that name"));
+    }
+    Ok(all)
+}
+
+fn refused(error: String) -> Failure {
+    Failure::new(Code::HookVerb, error)
+}
+
+/// Whether the thread of the step that `asked` names has a hook of a kind: its file, its policy or a role's settings
+/// have one, or the step notes one, as for a hook that the operator imposed.
+fn has_hook(
+    registry: &Registry,
+    kind: &str,
+    asked: &subcommand::Arguments,
+    context: &StoreContext<'_>,
+) -> Result<bool, Failure> {
+    let (thread, _, note) = subcommand::step(asked, context).map_err(refused)?;
+    if note.hooks.iter().any(|hook| subcommand::is_node_of(kind, &hook.node)) {
+        return Ok(true);
+    }
+    let Some(row) = context.store.row(&thread)? else { return Ok(false) };
+    let workflow = rebuild::beginning(context.store, &row)?.workflow;
+    let policy = rebuild::policy(context.store, &row)?;
+    Ok(registry.nodes(&workflow, &policy, &[]).iter().any(|node| node.hook.kind == kind))
+}
+
+/// Gives a verb access to the open store.
+struct StoreContext<'a> {
+    space: KeySpace,
+    store: &'a dyn Read,
+    env: SystemEnv,
+    replaying: Option<Replaying<'a>>,
+}
+
+/// Sends a thread's calls through a kind's hooks again.
+struct Replaying<'a> {
+    engine: &'a Engine,
+    run_spec: &'a RunSpec,
+    kind: String,
+}
+
+impl SubcommandContext for StoreContext<'_> {
+    fn space(&self) -> &KeySpace {
+        &self.space
+    }
+
+    fn store(&self) -> &dyn Read {
+        self.store
+    }
+
+    fn env(&self) -> &dyn Env {
+        &self.env
+    }
+
+    fn thread(&self, word: &str) -> Result<ThreadId, String> {
+        find_thread(self.store, word).map(|(id, _)| id).map_err(|failure| failure.to_string())
+    }
+
+    fn replay<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
+        Box::pin(async move {
+            let Some(Replaying { engine, run_spec, kind }) = &self.replaying else {
+                return Err("this verb names no thread".to_owned());
+            };
+            let (workflow, _) = engine.definition(thread).map_err(|error| error.to_string())?;
+            let run_config = replaying(&workflow, run_spec).map_err(|failure| failure.to_string())?;
+            engine.replay(thread, run_config, kind).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rondo_core::hook::{BuildContext, Flag, Hook};
+
+    struct Counting;
+
+    impl HookKind for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+
+        fn subcommands(&self) -> Vec<Subcommand> {
+            let arguments: &[Argument] = &[
+                Argument { name: "thread", value: "THREAD", about: "A thread", is_positional: true },
+                Argument { name: "role", value: "ROLE", about: "Of this role", is_positional: false },
+            ];
+            let run: subcommand::Run = Arc::new(|asked, _| {
+                Box::pin(async move { Ok(SubcommandOutput { text: format!("{}\n", asked.len()), lines: Vec::new() }) })
+            });
+            let action = Action { name: "up", about: "Count up", arguments, changes: false, run };
+            vec![Subcommand { name: "count", about: "Count what was counted", actions: vec![action] }]
+        }
+
+        fn flags(&self) -> Vec<Flag> {
+            vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts", reaching: Some("off") }]
+        }
+
+        fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+            Err("not built here".to_owned())
+        }
+    }
+
+    #[test]
+    fn what_a_registry_brings_along_stands_beside_the_rest() {
+        let registry = Registry::new([Arc::new(Counting) as Arc<dyn HookKind>]);
+        let command = || mount(<crate::CommandLine as clap::CommandFactory>::command(), &registry);
+        let matches = command().try_get_matches_from(["rondo", "count", "up", "last", "--role", "x"]).unwrap();
+        let called = called(&matches, &registry).unwrap();
+        assert_eq!((called.verb.as_str(), called.action.as_str(), called.asked.len()), ("count", "up", 2));
+        assert!(command().render_long_help().to_string().contains("Count what was counted"));
+
+        let matches = command().try_get_matches_from(["rondo", "run", "x", "--counted", "off"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "off");
+        let matches = command().try_get_matches_from(["rondo", "resume"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "on");
+        assert!(command().try_get_matches_from(["rondo", "run", "x", "--counted", "maybe"]).is_err());
+        let matches = command().try_get_matches_from(["rondo", "record", "x", "--to", "y"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "off");
+        assert!(command().try_get_matches_from(["rondo", "record", "x", "--to", "y", "--counted", "on"]).is_err());
+
+        let matches = command().try_get_matches_from(["rondo", "threads"]).unwrap();
+        assert!(super::called(&matches, &registry).is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! `rondo import`: takes exported threads into a store.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use rondo::tell::plural;
+use rondo::upkeep::{self, Staged};
+use rondo_protocol::diagnostic::Code;
+use rondo_settings::files::open_plain;
+use rondo_store::import::Imported;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::person::{consent_by, is_attended};
+use super::store_access::own_store;
+use super::{JsonArgs, StoreArgs, hooks, settings_files};
+
+/// How many bytes of the file are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Take exported threads into the store: all that a file holds, verified, or nothing
+#[derive(Debug, clap::Args)]
+pub struct ImportArgs {
+    /// A file that `rondo export` wrote, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Also keep the answers of the threads as their hooks would have, so that an equal run pays nothing for them
+    #[arg(long)]
+    warm: bool,
+    /// Consent, for this run, to what `--warm` would learn from threads of others, and to a store that is not known as yours
+    #[arg(long)]
+    trust: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "import")]
+struct ImportLine {
+    threads: u64,
+    present: u64,
+    steps: u64,
+    batches: u64,
+    /// Whether a store of the user wrote the file, by its seal.
+    own: bool,
+}
+
+pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.in_force()?;
+    let staged = staged(&args.file)?;
+    let folder = settings.store.value.clone();
+    let store = own_store(&settings, consent_by(args.trust, !output.is_json() && is_attended()))?;
+    let own = staged.is_sealed_by(&store.secret);
+    let Imported { threads, present, steps, batches } =
+        super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
+    output.show(&ImportLine { threads, present, steps, batches, own }, || {
+        let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
+        let already =
+            if present == 0 { String::new() } else { format!("; {} there already", plural(present, "thread")) };
+        let claims = if own || threads == 0 {
+            ""
+        } else {
+            "No store of yours wrote this file: only what the steps prove was taken, and to go on from them asks first.\n"
+        };
+        format!("imported {} with {}{batches}{already}\n{claims}", plural(threads, "thread"), plural(steps, "step"))
+    })?;
+    let registry = rondo::registry();
+    let mut learned = Ok(());
+    for thread in staged.threads.iter().filter(|_| args.warm) {
+        // One thread that cannot be learned, such as one whose script is gone, is no reason to leave out the others.
+        learned = learned.and(hooks::learn(thread, (&folder, args.trust), &registry, output));
+    }
+    learned.map(|()| Exit::Done)
+}
+
+fn staged(file: &Path) -> Result<Staged, Failure> {
+    if file == Path::new("-") {
+        return upkeep::stage(std::io::stdin().lock());
+    }
+    let opened = open_plain(file).map_err(|error| {
+        let failure = Failure::new(Code::FileRefused, format!("{}: {error}", file.display()));
+        failure.with_hint("`-` reads standard input, which may be a pipe")
+    })?;
+    upkeep::stage(BufReader::with_capacity(READ_BYTES, opened))
+}

@@ -1,0 +1,100 @@
+//! Visits whose step is not committed, in words for people.
+
+use std::fmt::Write as _;
+
+use rondo::tell::plural;
+use rondo::views::in_flight::{InFlightTotals, VisitLine};
+use rondo::views::lines::who;
+use rondo::views::spending::Spending;
+use rondo_core::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
+use rondo_core::shown_call::arguments;
+
+use super::spending::spending_text;
+
+use super::failure::Failure;
+use super::output::Output;
+use super::show::{beginning, block, seconds};
+
+/// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
+pub fn totals_text(totals: &InFlightTotals) -> String {
+    let spending = Spending { usage: totals.usage, cost: totals.cost };
+    format!("{}{}", calls_text(totals), spending_text(&spending))
+}
+
+/// The same in one column of a table, whose cells may lose their ends.
+pub fn totals_cell(totals: &InFlightTotals) -> String {
+    let cost = totals.cost.usd().map_or_else(String::new, |_| format!("{}, ", totals.cost));
+    cost + &calls_text(totals)
+}
+
+fn calls_text(totals: &InFlightTotals) -> String {
+    let refused = if totals.refused > 0 { format!(", {} refused", totals.refused) } else { String::new() };
+    let tools = match totals.tool_calls {
+        0 => String::new(),
+        calls => format!(", {}", plural(calls, "tool call")),
+    };
+    format!("{}{refused}{tools}", plural(totals.model_calls, "call"))
+}
+
+/// Prints these visits.
+pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mut Output) -> Result<(), Failure> {
+    visits.try_for_each(|visit| {
+        let line = VisitLine::of(visit);
+        output.show(&line, || visit_text(visit, line.totals.as_ref()))
+    })
+}
+
+fn visit_text(visit: &VisitInFlight, totals: Option<&InFlightTotals>) -> String {
+    let VisitInFlight { role, visit: number, lane, child, calls } = visit;
+    let mut text = String::from("\n  -. ");
+    match role {
+        Some(role) => text.push_str(&who(role, lane)),
+        None if lane.is_trunk() => text.push_str("a step"),
+        None => text.push_str(lane.as_str()),
+    }
+    if let Some(number) = number {
+        let _ = write!(text, ", visit {number}");
+    }
+    let figures = totals.map_or_else(String::new, |totals| format!(", {}", totals_text(totals)));
+    let _ = writeln!(text, ": not committed{figures}");
+    if let Some(child) = child {
+        let _ = writeln!(text, "     thread {child}");
+    }
+    for call in calls {
+        match call {
+            CallInFlight::Model(model) => model_text(&mut text, model),
+            CallInFlight::Tool(tool) => tool_text(&mut text, tool),
+        }
+    }
+    text
+}
+
+fn model_text(text: &mut String, model: &ModelInFlight) {
+    let spent = spending_text(&Spending::of_call(model.usage, model.cost_usd));
+    let refused = match (&model.refused, model.given_up) {
+        (None, _) => "",
+        (Some(_), false) => " refused",
+        (Some(_), true) => " refused, and the run stopped",
+    };
+    let _ = writeln!(text, "     answer{refused}{spent}");
+    block(text, "", &beginning(&model.reply.parts.text()));
+    for tool in model.reply.parts.tool_calls() {
+        block(text, &format!("asks for {}", tool.name), &arguments(&tool.arguments));
+    }
+    match &model.repair {
+        Some(repair) => block(text, "repair >", repair),
+        None => block(text, "because", model.refused.as_deref().unwrap_or_default()),
+    }
+}
+
+fn tool_text(text: &mut String, tool: &ToolInFlight) {
+    let ToolInFlight { name, text: output, failed, duration_ms, .. } = tool;
+    let name = name.as_deref().unwrap_or("call");
+    let Some(output) = output else {
+        let _ = writeln!(text, "     tool {name}: whether it had its effect is not known");
+        return;
+    };
+    let mark = if *failed { ", failed" } else { "" };
+    let lasted = duration_ms.map_or_else(String::new, |lasted| format!(", {}", seconds(lasted)));
+    block(text, &format!("tool {name}{mark}{lasted} >"), &beginning(output));
+}

@@ -1,0 +1,32 @@
+//! The options that name and tag a thread.
+
+use rondo::host::labels::labels;
+use rondo_core::Labels;
+use rondo_protocol::diagnostic::Code;
+
+use super::failure::Failure;
+
+/// The options that name and tag a thread.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct LabelArgs {
+    /// Name the thread; the name stands for its id as long as no other thread has it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Tag the thread, or all threads of a batch; can be given several times
+    #[arg(long = "tag", value_name = "WORD")]
+    tags: Vec<String>,
+}
+
+impl LabelArgs {
+    /// The checked name and tags.
+    ///
+    /// # Errors
+    /// [`Code::LabelRefused`].
+    pub fn labels(&self, is_batch: bool) -> Result<Labels, Failure> {
+        if is_batch && self.name.is_some() {
+            let failure = Failure::new(Code::LabelRefused, "--name names one thread, and this is a batch");
+            return Err(failure.with_hint("give its threads a --tag"));
+        }
+        labels(self.name.as_deref(), &self.tags)
+    }
+}

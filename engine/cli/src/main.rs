@@ -1,0 +1,5 @@
+//! The `rondo` binary.
+
+fn main() -> std::process::ExitCode {
+    rondo_cli::main()
+}

@@ -1,0 +1,143 @@
+//! A verb's output on stdout: JSON Lines or text, with each line written and flushed as a whole.
+//!
+//! A closed stdout (`rondo show | head`) is not a fault: later output is dropped, and a verb may stop early when
+//! [`Output::is_closed`]. Text for people never carries control characters of a model or a file.
+
+use std::io::{self, IsTerminal, Write};
+
+use rondo::tell::printable;
+use rondo_core::hook::SubcommandOutput;
+use rondo_protocol::diagnostic::Code;
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// The output of a verb.
+pub struct Output {
+    out: Box<dyn Write + Send>,
+    is_json: bool,
+    is_closed: bool,
+}
+
+impl Output {
+    pub fn stdout(is_json: bool) -> Self {
+        Self::to(Box::new(io::stdout()), is_json)
+    }
+
+    pub fn to(out: Box<dyn Write + Send>, is_json: bool) -> Self {
+        Self { out, is_json, is_closed: false }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Whether stdout is closed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    pub fn line<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
+        let mut bytes = serde_json::to_vec(value)
+            .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))?;
+        bytes.push(b'\n');
+        self.write(&bytes)
+    }
+
+    /// Writes a JSON line, or text for people.
+    pub fn show<T: Serialize + ?Sized>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.is_json { self.line(line) } else { self.text(&text()) }
+    }
+
+    /// Writes text for people; control characters that affect a terminal are replaced.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(printable(text).as_bytes())
+    }
+
+    /// Writes the output of a hook kind's verb.
+    pub fn said(&mut self, said: &SubcommandOutput) -> Result<(), Failure> {
+        if self.is_json { said.lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&said.text) }
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if self.is_closed {
+            return Ok(());
+        }
+        match self.out.write_all(bytes).and_then(|()| self.out.flush()) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.is_closed = true;
+                Err(Failure::new(Code::WriteFailed, format!("stdout: {error}")))
+            }
+        }
+    }
+}
+
+/// How text is formatted for a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether it is a terminal.
+    pub is_terminal: bool,
+    pub has_colour: bool,
+    pub width: usize,
+}
+
+impl Style {
+    pub const PLAIN: Self = Self { is_terminal: false, has_colour: false, width: 100 };
+
+    pub fn stderr() -> Self {
+        Self::of(io::stderr().is_terminal())
+    }
+
+    pub fn stdout() -> Self {
+        Self::of(io::stdout().is_terminal())
+    }
+
+    /// Honours `NO_COLOR` (<https://no-color.org>) and `TERM=dumb`.
+    fn of(is_terminal: bool) -> Self {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let has_colour = is_terminal && !is_set("NO_COLOR") && !is_dumb;
+        let is_terminal = is_terminal && !is_dumb;
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+        let size = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+        let width = size.filter(|width| *width > 0).or(columns).unwrap_or(100).clamp(40, 160);
+        Self { is_terminal, has_colour, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Gone(io::ErrorKind);
+
+    impl Write for Gone {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_fault() {
+        let mut output = Output::to(Box::new(Gone(io::ErrorKind::BrokenPipe)), true);
+        assert_eq!(output.line(&1), Ok(()));
+        assert!(output.is_closed());
+        assert_eq!(output.line(&2), Ok(()));
+    }
+
+    #[test]
+    fn a_full_disk_is_a_fault() {
+        let mut output = Output::to(Box::new(Gone(io::ErrorKind::StorageFull)), true);
+        let failure = output.text("x").unwrap_err();
+        assert_eq!(failure.exit(), super::super::exit::Exit::InputOutput);
+    }
+}

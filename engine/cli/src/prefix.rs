@@ -1,0 +1,248 @@
+//! `rondo prefix`: what each visit shares with its role's previous visit, where a prefix broke, and the cost.
+
+use std::fmt::Write as _;
+
+use rondo::tell::{plural, word};
+use rondo::views::lines::who;
+use rondo::views::prefix::{AgainstLine, role_line, strategy_line, visit_line};
+use rondo_agent_kit::prefix::tokens;
+use rondo_author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
+use rondo_core::conversation::rebuild;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::{Dollars, KnownCost, Usage};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::{find_thread, find_thread_in};
+use super::output::Output;
+use super::run_config::price_of;
+use super::settings_files::settings;
+use super::spending::cost_cell;
+use super::store_access::existing_store_at;
+use super::{JsonArgs, StoreArgs};
+
+/// How many broken prefixes are listed below the table; `--json` has them all.
+const SHOWN_BROKEN: usize = 20;
+
+/// Columns of the bar for a share.
+const BAR_COLUMNS: usize = 10;
+
+/// Columns for a role's name and lane.
+const NAME_COLUMNS: usize = 15;
+/// Columns for a role's name and lane if lanes are shown.
+const LANE_COLUMNS: usize = 24;
+
+/// Show what each visit shares with the one before, and where and at what cost a prefix broke
+#[derive(Debug, clap::Args)]
+pub struct PrefixArgs {
+    /// A thread's id, the beginning of one, or `last`
+    #[arg(default_value = "last")]
+    thread: String,
+    /// Compare each visit with the same visit of that thread, such as a run of the workflow before an edit
+    #[arg(long, value_name = "THREAD")]
+    against: Option<String>,
+    /// With --json, tell after the visits what each role and each history comes to
+    #[arg(long)]
+    histories: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Compares the requests of a thread.
+pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings(&args.store.flags())?;
+    let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
+    let store = view.store.as_ref();
+    let workflow = rebuild::beginning(store, &row)?.workflow;
+    let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+    let prices = prefix::prices(&workflow, &of_model);
+    let mut report = Report {
+        output,
+        against: None,
+        has_histories: args.histories,
+        columns: if workflow.has_fan_outs() { LANE_COLUMNS } else { NAME_COLUMNS },
+        broken: Vec::new(),
+        left_out: 0,
+        visits: 0,
+        outcome: Ok(()),
+    };
+    let Some(other) = &args.against else {
+        report.heading(&format!("{id}  {}\n", workflow.name))?;
+        let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
+        return report.end(&sums?);
+    };
+    let (other, other_row) = find_thread(store, other)?;
+    report.against = Some(&other);
+    report.heading(&format!("{id}  {}  against {other}\n", workflow.name))?;
+    let mut has_met = false;
+    prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |VisitPair { visit, has_counterpart }| {
+        has_met |= has_counterpart;
+        report.visit(&visit, has_counterpart)
+    })?;
+    let exit = report.end(&[])?;
+    if has_met {
+        return Ok(exit);
+    }
+    let message = format!("no visit of thread {id} is one of thread {other} too");
+    Err(Failure::new(Code::NothingToCompare, message).with_hint("name two threads of one workflow"))
+}
+
+/// Prints the visits as they come.
+struct Report<'a> {
+    output: &'a mut Output,
+    against: Option<&'a ThreadId>,
+    has_histories: bool,
+    /// The width of names.
+    columns: usize,
+    /// The broken prefixes, for people.
+    broken: Vec<String>,
+    left_out: u64,
+    visits: u64,
+    outcome: Result<(), Failure>,
+}
+
+impl Report<'_> {
+    fn heading(&mut self, text: &str) -> Result<(), Failure> {
+        if self.output.is_json() { Ok(()) } else { self.output.text(text) }
+    }
+
+    /// Prints what a visit shares. Returns whether the output is still open.
+    fn visit(&mut self, visit: &Visit, has_visit: bool) -> bool {
+        self.outcome = if self.output.is_json() {
+            let against = self.against.map(|thread| AgainstLine { thread, has_visit });
+            self.output.line(&visit_line(visit, against))
+        } else {
+            self.row(visit, has_visit)
+        };
+        self.visits += 1;
+        self.outcome.is_ok() && !self.output.is_closed()
+    }
+
+    fn row(&mut self, visit: &Visit, has_visit: bool) -> Result<(), Failure> {
+        if let Some(broke) = &visit.broke {
+            if self.broken.len() < SHOWN_BROKEN {
+                self.broken.push(broke_text(visit, broke));
+            } else {
+                self.left_out += 1;
+            }
+        }
+        let heading = if self.visits == 0 { heading(self.columns) } else { String::new() };
+        self.output.text(&(heading + &row_text(visit, has_visit, self.columns)))
+    }
+
+    fn end(self, sums: &[RoleSum]) -> Result<Exit, Failure> {
+        self.outcome?;
+        if self.output.is_json() {
+            for sum in sums.iter().filter(|_| self.has_histories) {
+                self.output.line(&role_line(sum))?;
+                sum.costs.iter().try_for_each(|cost| self.output.line(&strategy_line(sum, cost)))?;
+            }
+            return Ok(Exit::Done);
+        }
+        if self.visits == 0 {
+            self.output.text("no model was asked in this thread\n")?;
+        }
+        if !self.broken.is_empty() {
+            self.output.text("\nbroken prefixes\n")?;
+            self.broken.iter().try_for_each(|text| self.output.text(text))?;
+        }
+        if self.left_out > 0 {
+            self.output.text(&format!("  and {} more; --json has them all\n", self.left_out))?;
+        }
+        if !sums.is_empty() {
+            self.output.text("\nwhat each history would cost (* is chosen; a token is taken for 4 bytes)\n")?;
+            sums.iter().try_for_each(|sum| self.output.text(&sum_text(sum)))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn heading(columns: usize) -> String {
+    format!(
+        "\n{:<columns$} {:>5} {:>10}  {:<15} {:>8} {:>8} {:>9}\n",
+        "role", "visit", "bytes", "shared", "prompt", "served", "cost"
+    )
+}
+
+fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
+    let name = cut(&who(&visit.role, &visit.lane), columns);
+    let bytes = visit.shared.request_bytes;
+    let share = match (visit.shared.share(), has_visit) {
+        (_, false) => "not there".to_owned(),
+        (Some(share), true) => bar(share),
+        (None, true) => "not asked".to_owned(),
+    };
+    let counted = |of: fn(Usage) -> u64| visit.usage.map_or_else(|| "-".to_owned(), |usage| of(usage).to_string());
+    let (prompt, served) = (counted(|usage| usage.prompt_tokens), counted(|usage| usage.cached_tokens));
+    let broken = if visit.broke.is_some() { "  !" } else { "" };
+    format!(
+        "{name:<columns$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
+        visit.visit,
+        cost_cell(visit.cost)
+    )
+}
+
+/// A share as a bar and a percentage: `███████···  70%`.
+fn bar(share: f64) -> String {
+    let filled = (0..BAR_COLUMNS).filter(|column| share * 100.0 >= percent_of(*column)).count();
+    format!("{}{} {:>3.0}%", "█".repeat(filled), "·".repeat(BAR_COLUMNS - filled), (share * 100.0).floor())
+}
+
+/// The share at which a column of the bar is filled: its middle.
+fn percent_of(column: usize) -> f64 {
+    let column = u32::try_from(column).unwrap_or(u32::MAX);
+    (f64::from(column) + 0.5) * 10.0
+}
+
+fn broke_text(visit: &Visit, broke: &PrefixBreak) -> String {
+    let at = &broke.at;
+    let mut text = format!(
+        "  {}, visit {}: {}, byte {}: {}\n",
+        who(&visit.role, &visit.lane),
+        visit.visit,
+        at.block,
+        at.byte,
+        at.cause
+    );
+    if !at.detail.is_empty() {
+        let _ = writeln!(text, "      {}", at.detail);
+    }
+    if broke.lost_tokens > 0 {
+        let cost = broke.lost_usd.map_or_else(String::new, |lost| format!(", {} more", Dollars(lost)));
+        let _ = writeln!(text, "      about {} tokens could not be served{cost}", broke.lost_tokens);
+    }
+    text
+}
+
+fn sum_text(sum: &RoleSum) -> String {
+    let (visits, requests) = (sum.visits, sum.shared.requests);
+    let mut text = format!("  {}: {}, {}", sum.role, plural(visits, "visit"), plural(requests, "request"));
+    if sum.breaks > 0 {
+        let _ = write!(text, ", {} broken", sum.breaks);
+    }
+    text.push('\n');
+    for cost in &sum.costs {
+        let name = word(&cost.history);
+        let mark = if cost.history == sum.history { "*" } else { " " };
+        let (sent, served) = (tokens(cost.shared.request_bytes), tokens(cost.shared.shared_bytes));
+        let share = bar(cost.shared.share().unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "    {mark} {name:<10} {sent:>9} tokens, {served:>9} served  {share} {:>10}",
+            cost_cell(KnownCost::new(cost.cost_usd, 0))
+        );
+    }
+    text
+}
+
+/// The end of a name that fits its column: the end of a lane path is most informative.
+fn cut(name: &str, columns: usize) -> String {
+    let count = name.chars().count();
+    if count <= columns {
+        return name.to_owned();
+    }
+    ['…'].into_iter().chain(name.chars().skip(count + 1 - columns)).collect()
+}

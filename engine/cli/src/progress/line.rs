@@ -1,0 +1,68 @@
+//! A line for people in parts of different weight, which a terminal with colours shows by colour.
+
+use rondo::tell::printable;
+
+/// What a part of a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    /// Who acts.
+    Name,
+    /// Figures and numbers, which are read last.
+    Faint,
+    Good,
+    Bad,
+    /// What went wrong and goes on.
+    Warning,
+}
+
+impl Tone {
+    /// The parameters of the terminal's "select graphic rendition".
+    fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Name => "1",
+            Self::Faint => "2",
+            Self::Good => "1;32",
+            Self::Bad => "1;31",
+            Self::Warning => "33",
+        }
+    }
+}
+
+/// A line, or several.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line(Vec<(Tone, String)>);
+
+impl Line {
+    pub fn of(text: impl Into<String>) -> Self {
+        Self::default().and(Tone::Plain, text)
+    }
+
+    #[must_use]
+    pub fn and(mut self, tone: Tone, text: impl Into<String>) -> Self {
+        self.0.push((tone, text.into()));
+        self
+    }
+
+    /// This line with `text` in front of it.
+    #[must_use]
+    pub fn after(mut self, text: &str) -> Self {
+        self.0.insert(0, (Tone::Faint, text.to_owned()));
+        self
+    }
+
+    /// The text, with control characters replaced, and with colours if they are wanted.
+    pub fn text(&self, has_colour: bool) -> String {
+        let mut shown = String::new();
+        for (tone, text) in &self.0 {
+            let (code, text) = (tone.code(), printable(text));
+            if has_colour && !code.is_empty() && !text.is_empty() {
+                shown.extend(["\u{1b}[", code, "m", &text, "\u{1b}[0m"]);
+            } else {
+                shown.push_str(&text);
+            }
+        }
+        shown
+    }
+}

@@ -1,0 +1,38 @@
+//! `rondo record`: records the models' answers in a run, so that it can be replayed without them.
+
+use std::path::PathBuf;
+
+use rondo::tell::tell;
+use rondo_protocol::text::shell_argument;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::named_command::completed;
+use super::output::Output;
+use super::run::{RunArgs, start};
+use super::{recording, working_folder};
+
+/// Run a workflow and record what its models are asked and say
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+    /// The recording to write; it must not exist
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+}
+
+/// Runs a workflow and records it. Hooks that replay earlier answers pass every call, so that the recording contains
+/// all answers of the run.
+pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let to = recording::place(&args.to, &working_folder()?)?;
+    let exit = start(&args.run, Some(to), output)?;
+    if !output.is_json() && !args.run.quiet {
+        let file = args.to.to_string_lossy();
+        let (workflow, argument) = (shell_argument(&args.run.workflow), shell_argument(&file));
+        let inputs = args.run.input.words();
+        let told = format!("recorded in {file}; `rondo run {workflow}{inputs} --recorded {argument}` plays it\n");
+        tell(&completed(&told));
+    }
+    Ok(exit)
+}

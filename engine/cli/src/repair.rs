@@ -1,0 +1,120 @@
+//! `rondo repair`: makes a whole store from what is left of a damaged one.
+
+use std::path::{Path, PathBuf};
+
+use rondo::tell::{plural, tell};
+use rondo::upkeep::{self, Repair};
+use rondo_store::repair::{Loss, LossKind, Repaired};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::upkeep_bar::UpkeepBar;
+use super::{JsonArgs, StoreArgs};
+
+/// Make a whole store from what is left of a damaged one, which is not changed, and say what was lost
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Every whole thread is kept. Of a damaged one the steps before the damage are kept, and it can be \
+                        resumed from there."
+)]
+pub struct RepairArgs {
+    /// The folder of the repaired store; it must be new or empty [default: beside the store, ending in .repaired]
+    #[arg(value_name = "DIR")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "loss")]
+struct LossLine<'a> {
+    #[serde(flatten)]
+    loss: &'a Loss,
+}
+
+/// What became of the store; the last line. `folder` is null if it was whole, and nothing was made.
+#[derive(Debug, Default, Serialize)]
+#[serde(tag = "event", rename = "repair")]
+struct RepairLine<'a> {
+    folder: Option<&'a str>,
+    faults: usize,
+    whole_threads: u64,
+    shortened_threads: u64,
+    lost_threads: u64,
+    lost_steps: u64,
+}
+
+pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let folder = args.store.folder()?;
+    let to = args.to.clone().unwrap_or_else(|| upkeep::beside(&folder));
+    let (bar, mut told) = (UpkeepBar::new(), Ok(()));
+    let repaired = upkeep::repair(&folder, &to, &mut |at| bar.show(at), &mut |loss| {
+        if told.is_ok() {
+            told = bar.above(|| output.show(&LossLine { loss: &loss }, || loss_text(&loss)));
+        }
+    });
+    bar.finish();
+    let repaired = repaired?;
+    told?;
+    let (shown, to) = (folder.display(), to.display().to_string());
+    let Some(Repair { before, kept }) = repaired else {
+        output.show(&RepairLine::default(), || format!("{shown} is whole; there is nothing to repair\n"))?;
+        return Ok(Exit::Done);
+    };
+    for notice in &before.notices {
+        tell(&format!("store: {notice}\n"));
+    }
+    let Repaired { whole, shortened, lost, lost_steps } = kept;
+    let line = RepairLine {
+        folder: Some(&to),
+        faults: before.faults.len(),
+        whole_threads: whole,
+        shortened_threads: shortened,
+        lost_threads: lost,
+        lost_steps,
+    };
+    output.show(&line, || sum(&folder, &to, kept))?;
+    Ok(Exit::Done)
+}
+
+fn loss_text(loss: &Loss) -> String {
+    let Loss { kind, thread, seq, through, role, visit, lane, what, .. } = loss;
+    let of = thread.as_ref().map_or_else(String::new, |thread| format!(" of thread {thread}"));
+    let step = match (seq, through) {
+        (Some(first), Some(last)) if first < last => format!("steps {first} to {last}{of}"),
+        (Some(seq), _) => format!("step {seq}{of}"),
+        (None, _) => String::new(),
+    };
+    let who = role.as_ref().zip(visit.as_ref()).map_or_else(String::new, |(role, visit)| {
+        let role = lane.as_ref().map_or_else(|| role.to_string(), |lane| lane.role_in_lane(role));
+        format!(", visit {visit} of {role}")
+    });
+    let what_is_lost = match kind {
+        LossKind::Step => format!("{step}{who}"),
+        LossKind::Note => format!("the note of {step}{who}"),
+        LossKind::Thread => thread.as_ref().map_or_else(String::new, |thread| format!("thread {thread}")),
+        LossKind::Journal => format!("the journal{of}"),
+        LossKind::Row => format!("the row{of}"),
+        LossKind::Parent => format!("the parent{of}"),
+        LossKind::Batch => "a batch".to_owned(),
+        LossKind::Hooks => "entries of hooks".to_owned(),
+    };
+    format!("lost: {what_is_lost}: {what}\n")
+}
+
+/// What was made, and how it is used.
+fn sum(folder: &Path, to: &str, kept: Repaired) -> String {
+    let Repaired { whole, shortened, lost, lost_steps } = kept;
+    let folder = folder.display();
+    format!(
+        "{to} is a whole store: {} as before, {shortened} without {} last steps, {lost} lost; {} lost in all\n  \
+         `--store {to}` uses it; to put it in place: mv {folder} {folder}.damaged && mv {to} {folder}\n",
+        plural(whole, "thread"),
+        if shortened == 1 { "its" } else { "their" },
+        plural(lost_steps, "step"),
+    )
+}

@@ -1,0 +1,223 @@
+//! `rondo resume`: continues a thread that stopped.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rondo::host::answers_from::AnswersFrom;
+use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use rondo::host::limit_choice::limits;
+use rondo::tell::tell;
+use rondo_agent_kit::tool::InDoubt;
+use rondo_core::{Resumed, RunConfig};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::ThreadId;
+use rondo_store::{Read, Row};
+
+use super::answer::follow_and_ask;
+use super::approval::approvers;
+use super::batch;
+use super::changed_file::notice;
+use super::consent::ConsentRequest;
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::{find_thread, find_unfinished, root};
+use super::output::Output;
+use super::person::{consent_by, is_attended};
+use super::result::{ResultArgs, View};
+use super::run::{ScriptArgs, configured};
+use super::run_config::RunSpec;
+use super::runner::{Task, TaskContext, show_task};
+use super::settings_files;
+use super::store_access::{OwnStore, existing_store_at, own_store};
+use super::{JsonArgs, StoreArgs, working_folder};
+
+/// What happens with tool calls in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum InDoubtChoice {
+    /// Make them again, with the same idempotency key
+    Retry,
+    /// Tell the model that nobody knows
+    Skip,
+}
+
+impl From<InDoubtChoice> for InDoubt {
+    fn from(choice: InDoubtChoice) -> Self {
+        match choice {
+            InDoubtChoice::Retry => Self::Retry,
+            InDoubtChoice::Skip => Self::Skip,
+        }
+    }
+}
+
+/// Continue a stopped thread; a child continues with the thread above it
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    /// Continue the lines of a batch that have not ended or never began: its id, the beginning of one, or `last`
+    #[arg(long, value_name = "ID", conflicts_with = "thread")]
+    batch: Option<String>,
+    #[command(flatten)]
+    pub(super) run: ContinueArgs,
+}
+
+/// How a thread continues.
+#[derive(Debug, clap::Args)]
+pub struct ContinueArgs {
+    /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
+    pub(super) thread: Option<String>,
+    #[command(flatten)]
+    script: ScriptArgs,
+    /// What to do with tool calls of which nobody knows whether they had their effect
+    #[arg(long, value_enum, value_name = "WHAT")]
+    in_doubt: Option<InDoubtChoice>,
+    /// Raise a limit of the thread, such as tokens=90000; a time is written 2h
+    #[arg(long = "limit", value_name = "KEY=VALUE")]
+    limits: Vec<String>,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    /// Consent, for this run, to all that the settings, the workflow and the store ask for
+    #[arg(long)]
+    trust: bool,
+    /// Show results and faults only
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    /// Show answers in full while they are written
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    #[command(flatten)]
+    result: ResultArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+    /// The flags of hook kinds.
+    #[arg(skip)]
+    pub(super) flags: BTreeMap<String, String>,
+}
+
+pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let ResumeArgs { batch, run } = args;
+    if let Some(word) = batch {
+        return batch::resume(run, word, output);
+    }
+    let mut named = None;
+    let find = |store: &dyn Read| {
+        let found = match &run.thread {
+            Some(word) => find_thread(store, word)?,
+            None => find_unfinished(store)?,
+        };
+        named = Some(found.0.clone());
+        root(store, found)
+    };
+    let Continued { thread, mut run_spec, store, durability } = prepare(run, find, output)?;
+    // A child goes on with the threads above it, whose limits hold for it too.
+    run_spec.raised.thread = named;
+    let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
+    show_task(task, store, durability, &run.view(), output)
+}
+
+/// A thread to continue, and all that this takes.
+pub(super) struct Continued {
+    pub(super) thread: ThreadId,
+    pub(super) run_spec: RunSpec,
+    pub(super) store: OwnStore,
+    pub(super) durability: Durability,
+}
+
+impl ContinueArgs {
+    pub(super) fn view(&self) -> View {
+        View { is_quiet: self.quiet, is_verbose: self.verbose, result: self.result.clone() }
+    }
+}
+
+/// All that continuing takes.
+pub(super) struct Equipment {
+    pub(super) run_spec: RunSpec,
+    pub(super) store: OwnStore,
+    pub(super) durability: Durability,
+}
+
+/// Prepares to continue a thread: settings, consent, script or recording, keys.
+pub(super) fn prepare(
+    args: &ContinueArgs,
+    find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
+    output: &Output,
+) -> Result<Continued, Failure> {
+    prepare_for(args, Meant::Thread, find, output)
+}
+
+/// Like [`prepare`], also for a fork.
+pub(super) fn prepare_for(
+    args: &ContinueArgs,
+    meant: Meant<'_>,
+    find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
+    output: &Output,
+) -> Result<Continued, Failure> {
+    let here = working_folder()?;
+    let find = |store: &dyn Read| {
+        let (thread, row) = find(store)?;
+        let begun = Begun::of(store, &row, meant, &here)?;
+        let is_silent = args.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        let raises_limit = !args.limits.is_empty();
+        if let Some(notice) =
+            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))
+        {
+            tell(&notice);
+        }
+        Ok((thread, begun))
+    };
+    let (thread, Equipment { run_spec, store, durability }) = equip(args, find, output)?;
+    Ok(Continued { thread, run_spec, store, durability })
+}
+
+/// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
+pub(super) fn equip<T>(
+    args: &ContinueArgs,
+    find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
+    output: &Output,
+) -> Result<(T, Equipment), Failure> {
+    let here = working_folder()?;
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.whole()?;
+    let is_attended = !output.is_json() && is_attended();
+    let by = consent_by(args.trust, is_attended);
+    // The settings choose the store, and its contents may be a stranger's.
+    ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
+    let own = own_store(&settings, by)?;
+    let view = existing_store_at(&own.folder)?;
+    let (found, begun) = find(view.store.as_ref())?;
+    drop(view);
+    let durability = settings.durability.value;
+    let choices = ContinueChoices {
+        answers: args.script.answers(),
+        in_doubt: args.in_doubt.map(InDoubt::from),
+        limits: limits(&args.limits)?,
+        approvers: approvers(is_attended),
+        flags: args.flags.clone(),
+    };
+    let is_silent = args.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
+    if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
+        let file = Path::new(file);
+        tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
+    }
+    let (run_spec, notices) = continued((&files, settings), begun, choices, by, &here)?;
+    for notice in notices {
+        tell(&format!("{notice}\n"));
+    }
+    Ok((found, Equipment { run_spec, store: own, durability }))
+}
+
+pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
+    let (workflow, origin) = context.engine.definition(&thread)?;
+    // A thread that has ended makes no calls.
+    let run_config = match origin.ending {
+        Some(_) => RunConfig::default(),
+        None => context.unless_stopped(configured(&workflow, &run_spec)).await?,
+    };
+    match context.engine.resume(&thread, |_, _| Ok::<_, Failure>(run_config)).await? {
+        Resumed::Running(handle) => follow_and_ask(&context, handle, &run_spec, None).await,
+        Resumed::Ended { ending, head } => {
+            let exit = Exit::of_outcome(ending.outcome);
+            context.ended(thread, ending, head).await;
+            Ok(exit)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `rondo test --review`: shows each differing snapshot, old and new, and asks for a decision.
+//!
+//! Decisions are read as lines, so that a pipe can provide them; at the end of input the rest stays unchanged.
+
+use std::io::{BufRead, stdin};
+
+use rondo::tell::printable;
+use rondo_author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
+use similar::TextDiff;
+
+use super::failure::Failure;
+use super::output::Output;
+use super::test::snapshots;
+
+/// How many lines of a difference are shown by default.
+const MAX_LINES: usize = 60;
+
+/// A decision on a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Accept,
+    Reject,
+    Skip,
+}
+
+/// Asks about each differing snapshot of `runs`; accepted ones are passed in their report.
+///
+/// # Errors
+/// If a snapshot cannot be written.
+pub fn review<'r>(runs: impl Iterator<Item = (&'r Suite, &'r mut Report)>, output: &mut Output) -> Result<(), Failure> {
+    let mut words = stdin().lock().lines().map_while(Result::ok);
+    let mut counts = [0_usize; 3];
+    for (suite, report) in runs {
+        for tested in &mut report.scenarios {
+            of_scenario(suite, &report.workflow, tested, &mut words, &mut counts, output)?;
+        }
+    }
+    let [accepted, rejected, skipped] = counts;
+    output.text(&format!("{accepted} accepted, {rejected} rejected, {skipped} skipped\n\n"))
+}
+
+fn of_scenario(
+    suite: &Suite,
+    workflow: &str,
+    tested: &mut ScenarioResult,
+    words: &mut impl Iterator<Item = String>,
+    counts: &mut [usize; 3],
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let name = tested.name.clone();
+    if !tested.failures.is_empty() {
+        // Unmet expectations cannot be accepted; the report lists them.
+        return output.text(&format!("\n{workflow} · {name}: not as expected, so nothing of it can be accepted\n"));
+    }
+    let is_other = |taken: &SnapshotResult| taken.state != SnapshotState::Same;
+    for taken in tested.snapshots.iter_mut().filter(|taken| is_other(taken)) {
+        output.text(&format!("\n{workflow} · {name} · {}\n", taken.file))?;
+        if let Some(change) = tested.changes.iter().find(|change| change.snapshot == taken.name) {
+            let part = change.part.as_ref().map(|part| format!(", by {}", part.path)).unwrap_or_default();
+            output.text(&format!("{}: {}{part}\n", change.block, change.cause))?;
+        }
+        output.text(&difference(taken))?;
+        let word = ask(words, output)?;
+        match word {
+            Word::Accept => snapshots::take(suite, taken)?,
+            Word::Reject => snapshots::reject(suite, taken)?,
+            Word::Skip => snapshots::leave(suite, taken)?,
+        }
+        if let Some(count) = counts.get_mut(word as usize) {
+            *count += 1;
+        }
+    }
+    let is_accepted = tested.snapshots.iter().all(|taken| taken.state == SnapshotState::Same);
+    let is_mended = tested.faults.iter().all(|fault| snapshots::is_of_snapshot(fault.code));
+    if is_accepted && is_mended && tested.verdict != Verdict::Passed {
+        // The course is accepted together with the others, so it stays correct.
+        tested.snapshots.iter_mut().try_for_each(|taken| snapshots::take(suite, taken))?;
+        tested.changes.clear();
+        tested.faults.clear();
+        tested.verdict = Verdict::Passed;
+    }
+    Ok(())
+}
+
+fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<Word, Failure> {
+    loop {
+        output.text("a accept, r reject, s skip: ")?;
+        let Some(word) = words.next() else {
+            output.text("\n")?;
+            return Ok(Word::Skip);
+        };
+        match word.trim().to_lowercase().as_str() {
+            "a" | "accept" => return Ok(Word::Accept),
+            "r" | "reject" => return Ok(Word::Reject),
+            "s" | "skip" => return Ok(Word::Skip),
+            _ => {}
+        }
+    }
+}
+
+/// A unified difference of the accepted and the new text.
+fn difference(taken: &SnapshotResult) -> String {
+    let old = taken.accepted.as_deref().unwrap_or_default();
+    let diff = TextDiff::from_lines(old, taken.text.as_str());
+    let text = diff.unified_diff().context_radius(3).header("accepted", "now").to_string();
+    let all = text.lines().count();
+    let mut shown: Vec<String> = text.lines().take(MAX_LINES).map(|line| printable(line).into_owned()).collect();
+    if all > MAX_LINES {
+        shown.push(format!("... {} lines more", all - MAX_LINES));
+    }
+    shown.push(String::new());
+    shown.join("\n")
+}

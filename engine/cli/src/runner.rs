@@ -1,0 +1,268 @@
+//! Runs tasks on the engine, such as one thread each, and shows the events of one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo::host::{Host, Opening};
+use rondo::tell::tell;
+use rondo_core::hook::SubcommandOutput;
+use rondo_core::thread::Ending;
+use rondo_core::{Ended, Engine, SystemEnv, ThreadHandle};
+use rondo_protocol::Digest;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Durability, Event, Outcome, What};
+use rondo_protocol::id::ThreadId;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::{Output, Style};
+use super::progress::{Mode, Progress, TICK};
+use super::report;
+use super::result::View;
+use super::signals::Signals;
+use super::store_access::OwnStore;
+
+/// How many updates may be queued before the tasks wait.
+const MAX_UPDATES: usize = 256;
+
+/// Work on the engine, with its exit code.
+pub type Task = Box<dyn FnOnce(TaskContext) -> BoxFuture<'static, Result<Exit, Failure>> + Send>;
+
+/// Something that a task shows.
+pub(super) enum Update {
+    Event(Box<Event>),
+    Said(SubcommandOutput),
+    Ended(Result<Exit, Failure>),
+}
+
+/// The number of a task, and what it shows.
+pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
+
+/// The engine and the output of one task.
+pub struct TaskContext {
+    pub engine: Engine,
+    number: u32,
+    stop: CancellationToken,
+    updates: mpsc::Sender<(u32, Update)>,
+}
+
+impl TaskContext {
+    /// Shows the output of a hook kind's verb.
+    pub async fn said(&self, said: SubcommandOutput) {
+        self.send(Update::Said(said)).await;
+    }
+
+    /// Shows the end of a thread that does not run in this process.
+    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) {
+        let store = self.engine.store().as_ref();
+        let Ending { outcome, reason, result, at_ms } = ending;
+        let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
+        let status = last.map(|(stored, _)| stored.step.status);
+        let result = Arc::unwrap_or_clone(result);
+        let what = What::ThreadFinished { outcome, head, status, reason, result };
+        let id = rondo_core::local::end(store, &thread).ok().flatten();
+        let event = Event { id, thread, parent: None, durability: store.durability(), at_ms, what };
+        self.send(Update::Event(Box::new(event))).await;
+    }
+
+    /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.
+    ///
+    /// # Errors
+    /// Those of `preparation`, or [`Code::Interrupted`].
+    pub async fn unless_stopped<T>(&self, preparation: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::select! {
+            prepared = preparation => prepared,
+            () = self.stop.cancelled() => {
+                Err(Failure::new(Code::Interrupted, "the run was told to stop before it began"))
+            }
+        }
+    }
+
+    /// Shows the events of a running thread until it ends. Stops the thread when the process receives a signal to stop
+    /// or the output is closed.
+    pub async fn follow(&self, mut handle: ThreadHandle) -> Ended {
+        let mut is_stopping = false;
+        loop {
+            tokio::select! {
+                event = handle.events.recv() => {
+                    let Some(event) = event else { break };
+                    if !self.send(Update::Event(Box::new(event))).await {
+                        handle.stopper.stop();
+                        break;
+                    }
+                }
+                () = self.stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    handle.stopper.stop();
+                }
+                () = self.updates.closed(), if !is_stopping => {
+                    is_stopping = true;
+                    handle.stopper.stop();
+                }
+            }
+        }
+        handle.ended().await
+    }
+
+    async fn send(&self, update: Update) -> bool {
+        self.updates.send((self.number, update)).await.is_ok()
+    }
+}
+
+/// The store and the signals of a verb that runs tasks.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub engine: Engine,
+    pub signals: Signals,
+}
+
+/// Opens the store for `work`, and releases it afterwards.
+pub(super) fn with_session(
+    store: OwnStore,
+    durability: Durability,
+    work: impl AsyncFnOnce(Session) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let runtime = super::runtime()?;
+    let exit = runtime.block_on(async {
+        let OwnStore { folder, owner, secret } = store;
+        let signals = Signals::listen()?;
+        let opening = Opening { folder, owner, durability };
+        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), rondo::registry()).await?;
+        for notice in notices {
+            tell(&format!("store: {notice}\n"));
+        }
+        let host = host.with_secret(secret);
+        let exit = work(Session { engine: host.engine().clone(), signals }).await;
+        host.leave().await;
+        exit
+    });
+    // A hanging call must not keep the process alive.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    exit
+}
+
+/// Runs a task quietly.
+pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
+    show_task(task, store, durability, &View::quiet(), output)
+}
+
+/// Runs a task and shows it.
+pub fn show_task(
+    task: Task,
+    store: OwnStore,
+    durability: Durability,
+    view: &View,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    with_session(store, durability, async |Session { engine, signals }| {
+        let style = Style::stderr();
+        let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, view.is_verbose);
+        let mut display = Display { output, progress, view };
+        let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
+        let mut shown = Ok(None);
+        loop {
+            let update = match tokio::time::timeout(TICK, updates.recv()).await {
+                Ok(Some((_, update))) => update,
+                Ok(None) => break,
+                Err(_) => {
+                    display.progress.redraw();
+                    continue;
+                }
+            };
+            match display.update(update) {
+                Ok(exit) => shown = shown.map(|earlier| exit.or(earlier)),
+                Err(failure) => {
+                    shown = Err(failure);
+                    break;
+                }
+            }
+        }
+        drop(updates);
+        display.progress.finish();
+        let _ = spawning.await;
+        // A task that a signal prevented from starting has no exit.
+        let exit = shown?.unwrap_or(Exit::Interrupted);
+        Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
+    })
+}
+
+/// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
+/// handle ends with the last of them.
+pub(super) fn spawn(
+    engine: Engine,
+    tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
+    concurrency: usize,
+    stop: CancellationToken,
+) -> (JoinHandle<()>, Updates) {
+    let (updates, receiver) = mpsc::channel(MAX_UPDATES);
+    let spawning = tokio::spawn(async move {
+        let permits = Arc::new(Semaphore::new(concurrency.max(1)));
+        let mut running = JoinSet::new();
+        for (number, task) in tasks {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
+            if stop.is_cancelled() || updates.is_closed() {
+                break;
+            }
+            while running.try_join_next().is_some() {}
+            let context = TaskContext { engine: engine.clone(), number, stop: stop.clone(), updates: updates.clone() };
+            let updates = updates.clone();
+            running.spawn(async move {
+                let _permit = permit;
+                let ended = Update::Ended(task(context).await);
+                let _ = updates.send((number, ended)).await;
+            });
+        }
+        while running.join_next().await.is_some() {}
+    });
+    (spawning, receiver)
+}
+
+struct Display<'a> {
+    output: &'a mut Output,
+    progress: Progress,
+    view: &'a View,
+}
+
+impl Display<'_> {
+    /// Shows an update; returns the exit of a task that has ended.
+    fn update(&mut self, update: Update) -> Result<Option<Exit>, Failure> {
+        let Self { output, progress, view } = self;
+        match update {
+            Update::Event(event) => {
+                progress.event(&event);
+                if output.is_json() {
+                    output.line(&event)?;
+                }
+                match &event.what {
+                    What::ThreadFinished { reason: Some(reason), outcome: Outcome::Failed, .. }
+                        if view.is_quiet && !output.is_json() && event.parent.is_none() =>
+                    {
+                        tell(&format!("failed: {reason}\n"));
+                    }
+                    _ => {}
+                }
+                match &event.what {
+                    What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {
+                        progress.suspend(|| view.result.show(result, output))?;
+                    }
+                    What::Error { code, message, hint, .. } if view.is_quiet && !output.is_json() => {
+                        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("  {hint}\n"));
+                        tell(&format!("rondo: {code}: {message}\n{hint}"));
+                    }
+                    _ => {}
+                }
+                Ok(None)
+            }
+            Update::Said(said) => progress.suspend(|| output.said(&said)).map(|()| None),
+            Update::Ended(Ok(exit)) => Ok(Some(exit)),
+            Update::Ended(Err(failure)) => {
+                progress.suspend(|| report::failure(&failure, output));
+                Ok(Some(failure.exit()))
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `rondo serve`: the API, the event streams and the page, over HTTP on this machine.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo::host::{Host, Opening};
+use rondo::tell::tell;
+use rondo_core::SystemEnv;
+use rondo_core::temporary_folder::temporary_folder;
+use rondo_settings::{Secret, Settings, TOKEN_FILE};
+use rondo_web::access::Token;
+use rondo_web::{Parts, Server, listen};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::StoreArgs;
+use super::consent::{ConsentRequest, ConsentSource};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::settings_files::{self, SettingsFiles};
+use super::signals::Signals;
+use super::store_access::{OwnStore, own_store};
+use super::{JsonArgs, runtime, working_folder};
+
+/// How long a browser may take to be started.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// Serve the page and the API on this machine
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The port of 127.0.0.1; 0 takes any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7777)]
+    port: u16,
+    /// Open the page in a browser
+    #[arg(long)]
+    open: bool,
+    /// The most connections at once; event streams stay open
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Answer requests that name this host too; addresses and localhost always are
+    #[arg(long = "host-name", value_name = "NAME")]
+    names: Vec<String>,
+    /// Consent, for this process, to all that the settings, the store and the workflows ask for
+    #[arg(long)]
+    trust: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// The line that tells where the server is.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "serving")]
+struct ServingLine<'a> {
+    address: &'a str,
+    /// The address that opens the page, once.
+    page: &'a str,
+    token_file: Option<&'a str>,
+}
+
+/// What a server starts with.
+pub(super) struct Beginning {
+    pub here: PathBuf,
+    pub files: SettingsFiles,
+    pub settings: Settings,
+    pub by: ConsentSource,
+    store: OwnStore,
+}
+
+impl Beginning {
+    /// Reads the settings, once. Nobody is asked in place: requests come at any time, and from others than the person at
+    /// the terminal.
+    pub fn read(store: &StoreArgs, is_trusted: bool) -> Result<Self, Failure> {
+        let here = working_folder()?;
+        let files = settings_files::read(&store.flags())?;
+        files.refuse_unsafe()?;
+        let settings = files.whole()?;
+        let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
+        ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
+        let store = own_store(&settings, by)?;
+        Ok(Self { here, files, settings, by, store })
+    }
+
+    /// Opens the store.
+    pub async fn host(&self) -> Result<Host, Failure> {
+        let OwnStore { folder, owner, secret } = self.store.clone();
+        let opening = Opening { folder, owner, durability: self.settings.durability.value };
+        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), rondo::registry()).await?;
+        for notice in notices {
+            tell(&format!("store: {notice}\n"));
+        }
+        Ok(host.with_secret(secret))
+    }
+}
+
+pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let beginning = Beginning::read(&args.store, args.trust)?;
+    let runtime = runtime()?;
+    let exit = runtime.block_on(async {
+        let signals = Signals::listen()?;
+        let listening = listen(args.port).await?;
+        let address = format!("http://{}", listening.address);
+        let host = beginning.host().await?;
+        let Beginning { here, files, mut settings, by, .. } = beginning;
+        let (token, token_file) = token(&mut settings, listening.address.port())?;
+        let (names, shown) = (args.names.clone(), here.display().to_string());
+        let (ending, durable) = (signals.stop.clone(), host.clone());
+        let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
+        let page = || server.code().map(|code| format!("{address}/#code={code}"));
+        let place = token_file.as_ref().map(|file| file.0.display().to_string());
+        if output.is_json() {
+            output.line(&ServingLine { address: &address, page: &page()?, token_file: place.as_deref() })?;
+        } else {
+            output.text(&format!("{}\n", page()?))?;
+            let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));
+            tell(&format!(
+                "serving the workflows of {shown}\nthe address opens the page once, within 10 minutes{place}\nCtrl-C stops\n"
+            ));
+        }
+        // The file that leads the browser here stays as long as the server.
+        let _leading = if args.open { open(&page()?).await } else { None };
+        let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
+        let serving = listening.serve(server.router(), connections, ending.clone());
+        let closing = async {
+            ending.cancelled().await;
+            server.close().await;
+        };
+        tokio::join!(serving, closing);
+        durable.leave().await;
+        // A server has no end of its own: a signal is how it is told to stop.
+        Ok(Exit::Done)
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    exit
+}
+
+/// The file with the token of a running server; removed with it.
+struct TokenFile(PathBuf);
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        // Its token opens nothing any more.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The token that the environment gives, or a new one, with its file; it is a secret like others.
+fn token(settings: &mut Settings, port: u16) -> Result<(Token, Option<TokenFile>), Failure> {
+    if let Some(token) = Token::given()? {
+        return Ok((token, None));
+    }
+    let token = Token::of_this_process()?;
+    settings.secrets.push(Secret { name: TOKEN_FILE.to_owned(), value: token.as_str().to_owned() });
+    let file = settings.token_file(port);
+    file.as_deref().map_or(Ok(()), |file| token.write(file))?;
+    Ok((token, file.map(TokenFile)))
+}
+
+/// Opens an address in the person's browser: by a file of theirs that leads there, because every user of the machine can
+/// read the words of a command, and without the variables that a browser has no use for, such as keys. Returns the folder
+/// of the file.
+async fn open(address: &str) -> Option<TempDir> {
+    let written = temporary_folder("serve").and_then(|folder| {
+        let file = folder.path().join("open.html");
+        let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
+        new.write_all(leading_to(address).as_bytes()).map(|()| (folder, file))
+    });
+    let Ok((folder, file)) = written else {
+        tell("no browser could be opened; open the address above\n");
+        return None;
+    };
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(program);
+    command.arg(&file).env_clear().envs(std::env::vars_os().filter(|(name, _)| is_for_browsers(name)));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let opened = tokio::time::timeout(OPENING, tokio::process::Command::from(command).status()).await;
+    if !matches!(opened, Ok(Ok(status)) if status.success()) {
+        tell("no browser could be opened; open the address above\n");
+    }
+    Some(folder)
+}
+
+/// A page that leads to an address of this server, which has no character that HTML or a script reads otherwise.
+fn leading_to(address: &str) -> String {
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>rondo</title><meta name=\"referrer\" content=\"no-referrer\">\
+         <script>location.replace({address:?})</script>\n"
+    )
+}
+
+/// Whether a browser, or what starts it, needs a variable.
+fn is_for_browsers(name: &OsStr) -> bool {
+    const NAMES: [&str; 13] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TMPDIR",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XAUTHORITY",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "BROWSER",
+    ];
+    name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_"))
+}

@@ -1,0 +1,66 @@
+//! SIGINT and SIGTERM: the first drains, the second stops at once.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rondo::tell::tell;
+use rondo_protocol::diagnostic::Code;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::exit::Exit;
+use super::failure::Failure;
+
+/// How long calls in progress may take to end after the first signal.
+const DRAIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Default)]
+pub struct Signals {
+    /// Cancelled by the first signal.
+    pub stop: CancellationToken,
+    first: Arc<OnceLock<Exit>>,
+}
+
+impl Signals {
+    /// Starts listening. Must be called within a runtime.
+    pub fn listen() -> Result<Self, Failure> {
+        Self::start("\nstopping; calls in flight have 7 s to end; once more stops at once\n")
+    }
+
+    /// Like [`listen`](Self::listen), for a verb that only reads and has nothing to bring to an end.
+    pub fn watch() -> Result<Self, Failure> {
+        Self::start("")
+    }
+
+    fn start(notice: &'static str) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(Code::InternalFault, format!("signals: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let signals = Self::default();
+        let received = signals.clone();
+        tokio::spawn(async move {
+            let first = next(&mut interrupt, &mut terminate).await;
+            let _ = received.first.set(first);
+            received.stop.cancel();
+            tell(notice);
+            let second = tokio::select! {
+                second = next(&mut interrupt, &mut terminate) => second,
+                () = tokio::time::sleep(DRAIN) => first,
+            };
+            super::end_process(second.code());
+        });
+        Ok(signals)
+    }
+
+    /// The exit code of the first signal.
+    pub fn exit(&self) -> Option<Exit> {
+        self.first.get().copied()
+    }
+}
+
+async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> Exit {
+    tokio::select! {
+        _ = interrupt.recv() => Exit::Interrupted,
+        _ = terminate.recv() => Exit::Terminated,
+    }
+}

@@ -1,0 +1,135 @@
+//! `rondo test --from THREAD`: writes a scenario that repeats the answers of a stored thread and expects its results.
+//!
+//! The answers become a script, not a recording: a script still answers after a prompt is edited.
+
+use std::path::{Path, PathBuf};
+
+use rondo::exit::Exit;
+use rondo::failure::Failure;
+use rondo::files::absolute;
+use rondo::tell::tell;
+use rondo::views::scenario::{Told, origin, yaml};
+use rondo_author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
+use rondo_core::conversation::rebuild;
+use rondo_core::thread::Origin;
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::source;
+use rondo_protocol::text::shell_argument;
+use rondo_settings::folder_of;
+use serde::Serialize;
+
+use super::super::find_thread::find_thread_in;
+use super::super::init::write_new;
+use super::super::{StoreArgs, workflow};
+use super::discover::Target;
+use super::text::faults;
+use crate::output::Output;
+
+/// How many characters of the thread id go into the scenario's name.
+const NAME_LENGTH: usize = 10;
+
+/// The line that names the written file.
+#[derive(Serialize)]
+struct WrittenLine<'a> {
+    event: &'static str,
+    file: &'a str,
+}
+
+/// Writes the scenario.
+///
+/// # Errors
+/// When there is no such thread, its workflow has no folder, or a scenario of that name exists.
+pub fn make(
+    word: &str,
+    name: Option<&str>,
+    path: &str,
+    store: &StoreArgs,
+    here: &Path,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let (view, thread, row) = find_thread_in(store.existing()?, word)?;
+    let store = view.store.as_ref();
+    let beginning = rebuild::beginning(store, &row)?;
+    let origin = origin(&thread, &row)?;
+    let workflow = workflow_file(&origin, path, here, &beginning.workflow.name)?;
+    let id: String = thread.as_str().chars().take(NAME_LENGTH).collect();
+    let name = name.map_or_else(|| format!("from-{id}"), str::to_owned);
+    if !Suite::takes_name(&name) {
+        let failure = Failure::new(Code::ScenarioName, format!("{name:?} is not a name for a scenario"));
+        return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
+    }
+    let mut told = Told::read(store, &thread, &row)?;
+    let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin);
+    let file = write(folder_of(&workflow), &name, &whole)?;
+    let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
+    if output.is_json() {
+        output.line(&WrittenLine { event: "scenario_written", file: &shown })?;
+    } else {
+        output.text(&format!("{shown}\n"))?;
+    }
+    for note in &told.notes {
+        tell(&format!("note: {note}\n"));
+    }
+    let run = super::run(&Target { file: workflow, only: Some(name) }, None, output)?;
+    let is_unmet = |tested: &&ScenarioResult| matches!(tested.verdict, Verdict::Failed | Verdict::Invalid);
+    if let Some(tested) = run.report.scenarios.iter().find(is_unmet) {
+        tell(&format!(
+            "\nIt does not pass; mend it by hand, or record the run with `rondo record`:\n{}",
+            faults(tested)
+        ));
+    } else {
+        let shown = shell_argument(&shown);
+        tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The file of a thread's workflow.
+fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let file = match &origin.file {
+        Some(file) if path == "." => PathBuf::from(file),
+        _ => {
+            let loaded = workflow::load(path, here)?;
+            let found = &loaded.checked.workflow.name;
+            if found != name {
+                let message = format!("the thread is one of `{name}`, and {path} holds `{found}`");
+                return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("name the workflow that it is of"));
+            }
+            PathBuf::from(absolute(&loaded.path, here))
+        }
+    };
+    if file.is_file() {
+        return Ok(file);
+    }
+    Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow is not there any more", file.display()))
+        .with_hint("name the workflow: `rondo test WORKFLOW --from THREAD`"))
+}
+
+fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<PathBuf, Failure> {
+    let tests = folder.join(FOLDER);
+    if tests.is_symlink() {
+        let message = format!("{} is a link, which is not followed; nothing was written", tests.display());
+        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid));
+    }
+    let file = tests.join(format!("{name}.yaml"));
+    let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
+    if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
+        return Err(Failure::new(
+            Code::WriteFailed,
+            format!("{} is there already; nothing was written", taken.display()),
+        )
+        .with_exit(Exit::Invalid)
+        .with_hint("give another name with --name"));
+    }
+    let text = yaml(whole);
+    let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
+    if !source::yaml(&text).is_ok_and(|read| read.to_value() == wanted) {
+        let message = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(
+            "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
+        ));
+    }
+    write_new(&file, &text)?;
+    Ok(file)
+}

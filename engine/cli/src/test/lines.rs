@@ -1,0 +1,128 @@
+//! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
+
+use rondo::failure::Failure;
+use rondo_author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use serde::Serialize;
+
+use crate::output::Output;
+
+#[derive(Serialize)]
+struct ScenarioLine<'a> {
+    event: &'static str,
+    workflow: &'a str,
+    scenario: &'a str,
+    file: &'a str,
+    outcome: Verdict,
+    duration_ms: u64,
+    faults: Vec<FaultLine>,
+    changes: Vec<ChangeLine<'a>>,
+    missing: Vec<&'a str>,
+    notices: &'a [String],
+}
+
+/// A fault of a file or of a run's results.
+#[derive(Serialize)]
+struct FaultLine {
+    code: Code,
+    file: String,
+    line: u32,
+    column: u32,
+    message: String,
+    expected: Option<String>,
+    actual: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ChangeLine<'a> {
+    #[serde(flatten)]
+    change: &'a Change,
+    part: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    column: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct StaleLine<'a> {
+    event: &'static str,
+    workflow: &'a str,
+    snapshot: &'a str,
+    file: &'a str,
+}
+
+#[derive(Serialize)]
+struct SumLine {
+    event: &'static str,
+    workflows: usize,
+    scenarios: usize,
+    passed: usize,
+    failed: usize,
+    pending: usize,
+    invalid: usize,
+    stale: usize,
+    broken_workflows: usize,
+}
+
+/// Writes the lines.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<(), Failure> {
+    for report in reports {
+        for tested in &report.scenarios {
+            output.line(&scenario(&report.workflow, tested))?;
+        }
+        for Stale { name, file } in &report.stale {
+            output.line(&StaleLine { event: "stale", workflow: &report.workflow, snapshot: name, file })?;
+        }
+    }
+    let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum();
+    output.line(&SumLine {
+        event: "summary",
+        workflows: reports.len(),
+        scenarios: reports.iter().map(|report| report.scenarios.len()).sum(),
+        passed: count(Verdict::Passed),
+        failed: count(Verdict::Failed),
+        pending: count(Verdict::Pending),
+        invalid: count(Verdict::Invalid),
+        stale: reports.iter().map(|report| report.stale.len()).sum(),
+        broken_workflows: broken,
+    })
+}
+
+fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'a> {
+    let of_files = tested.faults.iter().map(|fault| {
+        let Diagnostic { code, file, line, column, message, .. } = fault.clone();
+        FaultLine { code, file, line, column, message, expected: None, actual: None }
+    });
+    let of_run = tested.failures.iter().map(|failure| {
+        let rondo_author::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
+        let (expected, actual) = (Some(expected), Some(actual));
+        FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
+    });
+    let missing = tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing);
+    ScenarioLine {
+        event: "scenario",
+        workflow,
+        scenario: &tested.name,
+        file: &tested.file,
+        outcome: tested.verdict,
+        duration_ms: u64::try_from(tested.duration.as_millis()).unwrap_or(u64::MAX),
+        faults: of_files.chain(of_run).collect(),
+        changes: tested.changes.iter().map(change).collect(),
+        missing: missing.map(|taken| taken.name.as_str()).collect(),
+        notices: &tested.notices,
+    }
+}
+
+fn change(change: &Change) -> ChangeLine<'_> {
+    let part = change.part.as_ref();
+    ChangeLine {
+        change,
+        part: part.map(|part| part.path.as_str()),
+        file: part.map(|part| part.file.as_str()),
+        line: part.map(|Part { line, .. }| *line),
+        column: part.map(|Part { column, .. }| *column),
+    }
+}

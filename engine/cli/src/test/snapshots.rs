@@ -1,0 +1,192 @@
+//! Writes snapshots: atomically, and only what the mode allows.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rondo_protocol::diagnostic::Code;
+
+use rondo::exit::Exit;
+use rondo::failure::Failure;
+use rondo_author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
+use rondo_settings::folder_of;
+
+/// A marker near the beginning of every `JUnit` report.
+const REPORT_MARK: &[u8] = b"<testsuite";
+/// How many bytes of a file are searched for it.
+const REPORT_HEAD_BYTES: u64 = 4096;
+
+/// What a run may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Pending snapshots, next to the accepted ones.
+    Pend,
+    /// Accepted snapshots.
+    Accept,
+    /// Nothing.
+    Check,
+}
+
+/// Writes what `mode` allows of a suite's results; with `Mode::Accept` the accepted ones are passed in `report`.
+///
+/// # Errors
+/// If a file cannot be written or removed.
+pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
+    match mode {
+        Mode::Check => Ok(()),
+        Mode::Pend => {
+            report.scenarios.iter().try_for_each(|tested| pend(suite, tested))?;
+            remove_left_over(suite, report)
+        }
+        Mode::Accept => {
+            report.scenarios.iter_mut().try_for_each(|tested| accept(suite, tested))?;
+            for stale in report.stale.drain(..) {
+                remove(&accepted_file(suite, &stale.name))?;
+            }
+            remove_left_over(suite, report)
+        }
+    }
+}
+
+/// Removes the snapshots that were never looked at and that nothing writes any more.
+///
+/// # Errors
+/// If a file cannot be removed.
+pub fn remove_left_over(suite: &Suite, report: &mut Report) -> Result<(), Failure> {
+    report.left_over.drain(..).try_for_each(|name| remove(&pending_file(suite, &name)))
+}
+
+fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {
+    let differs = tested.snapshots.iter().any(|taken| taken.state != SnapshotState::Same);
+    for (at, taken) in tested.snapshots.iter().enumerate() {
+        // The course is written with the others, so that accepting all of them keeps it correct.
+        let goes_along = at == 0 && differs && taken.accepted.as_deref() != Some(taken.text.as_str());
+        if taken.state != SnapshotState::Same || goes_along {
+            replace(&pending_file(suite, &taken.name), &taken.text)?;
+        } else if suite.pending().any(|name| name == taken.name) {
+            remove(&pending_file(suite, &taken.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Accepts the snapshots of a scenario that met its expectations.
+fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
+    let is_only_of_snapshots = tested.faults.iter().all(|fault| is_of_snapshot(fault.code));
+    if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
+        return Ok(());
+    }
+    for taken in &mut tested.snapshots {
+        take(suite, taken)?;
+    }
+    tested.faults.clear();
+    tested.changes.clear();
+    tested.verdict = Verdict::Passed;
+    Ok(())
+}
+
+/// Whether a fault is in an accepted snapshot, so that accepting a new one repairs it.
+pub fn is_of_snapshot(code: Code) -> bool {
+    matches!(code, Code::SnapshotSyntax | Code::SnapshotEdited | Code::SnapshotFormat)
+}
+
+/// Accepts one snapshot.
+///
+/// # Errors
+/// If a file cannot be written or removed.
+pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
+    if taken.accepted.as_deref() != Some(taken.text.as_str()) {
+        replace(&accepted_file(suite, &taken.name), &taken.text)?;
+        taken.accepted = Some(taken.text.clone());
+    }
+    taken.state = SnapshotState::Same;
+    remove(&pending_file(suite, &taken.name))
+}
+
+/// Leaves one snapshot for later review.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn leave(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
+    replace(&pending_file(suite, &taken.name), &taken.text)
+}
+
+/// Rejects one snapshot.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn reject(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
+    remove(&pending_file(suite, &taken.name))
+}
+
+fn accepted_file(suite: &Suite, name: &str) -> std::path::PathBuf {
+    suite.snapshots_folder().join(name)
+}
+
+fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
+    suite.snapshots_folder().join(format!("{name}.new"))
+}
+
+/// Writes a file atomically, and creates its folder.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    let folder = folder_of(file);
+    fs::create_dir_all(folder).map_err(failed)?;
+    // The new file has a name that nobody else has: no link leads elsewhere, and it is removed if it stays partial.
+    let readable = fs::Permissions::from_mode(0o666);
+    let mut new = tempfile::Builder::new().permissions(readable).tempfile_in(folder).map_err(failed)?;
+    new.write_all(text.as_bytes()).map_err(failed)?;
+    new.persist(file).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Writes a report: directly to a pipe or a device, atomically to a file. An existing file that is not such a report
+/// is not replaced, because a typing error could name a workflow.
+///
+/// # Errors
+/// If it cannot be written, or the file is not a report.
+pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    match fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return replace(file, text),
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.is_file() => {}
+        // `/dev/stdout` is a link, and may be one to a file.
+        Ok(_) if file.is_symlink() && !file.starts_with("/dev") => {
+            let message = format!("{} is a link; nothing was written", file.display());
+            return Err(Failure::new(Code::WriteFailed, message)
+                .with_exit(Exit::Invalid)
+                .with_hint("name the file itself"));
+        }
+        Ok(_) => {
+            let mut begin = Vec::new();
+            let read = fs::File::open(file).and_then(|file| file.take(REPORT_HEAD_BYTES).read_to_end(&mut begin));
+            read.map_err(failed)?;
+            let is_report = begin.is_empty() || begin.windows(REPORT_MARK.len()).any(|part| part == REPORT_MARK);
+            if !is_report {
+                let message = format!("{} is there and is no JUnit report; nothing was written", file.display());
+                return Err(Failure::new(Code::WriteFailed, message)
+                    .with_exit(Exit::Invalid)
+                    .with_hint("name another file"));
+            }
+        }
+    }
+    fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(failed)
+}
+
+fn remove(file: &Path) -> Result<(), Failure> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}

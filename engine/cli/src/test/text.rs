@@ -1,0 +1,160 @@
+//! The report of a test run for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use rondo::tell::{printable, word};
+use rondo_author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
+use rondo_protocol::diagnostic::Code;
+
+use super::snapshots::Mode;
+use crate::output::Style;
+
+/// Clears the progress line.
+pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";
+
+/// A line with the scenario that has just ended, replacing the previous one.
+pub fn progress(name: &str, style: Style) -> String {
+    let name: String = printable(name).chars().take(style.width.saturating_sub(1)).collect();
+    format!("{END_OF_PROGRESS}{name}")
+}
+
+/// The whole report.
+pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, style: Style) -> String {
+    let mut out = String::new();
+    for report in reports {
+        let _ = writeln!(out, "{}", printable(&report.workflow));
+        for tested in &report.scenarios {
+            let mark = style.paint(tested.verdict);
+            let _ = writeln!(out, "  {mark}  {}{}", printable(&tested.name), aside(tested));
+            for notice in &tested.notices {
+                let _ = writeln!(out, "           note: {}", printable(notice));
+            }
+        }
+        for stale in &report.stale {
+            let _ = writeln!(out, "  {}  {}", style.paint_word("stale", RED), printable(&stale.name));
+        }
+    }
+    for report in reports {
+        for tested in report.scenarios.iter().filter(|tested| tested.verdict != Verdict::Passed) {
+            let heading = format!("{} · {}", report.workflow, tested.name);
+            let _ = write!(out, "\n{}\n{}", printable(&heading), printable(&faults(tested)));
+        }
+        for stale in &report.stale {
+            let code = Code::SnapshotStale;
+            let _ = write!(out, "\n{}: {code}: {}\n", printable(&stale.file), code.title());
+        }
+    }
+    out.push('\n');
+    out.push_str(&sum(reports, broken, mode, took));
+    out
+}
+
+/// The text after a scenario's name.
+fn aside(tested: &ScenarioResult) -> String {
+    let count = |state| tested.snapshots.iter().filter(|taken| taken.state == state).count();
+    let counted = [(count(SnapshotState::Missing), "new"), (count(SnapshotState::Changed), "changed")];
+    let words: Vec<String> =
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if tested.verdict == Verdict::Invalid || words.is_empty() {
+        return String::new();
+    }
+    format!("  ({})", words.join(", "))
+}
+
+fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String {
+    let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum::<usize>();
+    let stale: usize = reports.iter().map(|report| report.stale.len()).sum();
+    let words = [
+        (count(Verdict::Passed), "passed"),
+        (count(Verdict::Failed), "failed"),
+        (count(Verdict::Pending), "pending"),
+        (count(Verdict::Invalid), "invalid"),
+        (stale, "stale"),
+        (broken, "unreadable"),
+    ];
+    let told = words.iter().enumerate().filter(|(at, (count, _))| *at == 0 || *count > 0);
+    let told: Vec<String> = told.map(|(_, (count, word))| format!("{count} {word}")).collect();
+    let mut out = format!("{} in {:.2} s\n", told.join(", "), took.as_secs_f64());
+    if mode != Mode::Accept && (count(Verdict::Pending) > 0 || stale > 0) {
+        out.push_str(
+            "look at what is pending with `rondo test --review`, or take it over with `rondo test --accept`\n",
+        );
+    }
+    out
+}
+
+/// All faults of a scenario.
+pub fn faults(tested: &ScenarioResult) -> String {
+    let mut out = String::new();
+    for fault in &tested.faults {
+        let _ = writeln!(out, "  {fault}");
+    }
+    for Failure { file, line, column, what, expected, actual } in &tested.failures {
+        let code = Code::ExpectationFailed;
+        let _ = writeln!(out, "  {file}:{line}:{column}: {code}: {what}");
+        let _ = writeln!(out, "    expected  {}", inner(expected));
+        let _ = writeln!(out, "    actual    {}", inner(actual));
+    }
+    tested.changes.iter().for_each(|changed| change(&mut out, changed));
+    for taken in tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing) {
+        let _ = writeln!(out, "  {}: {}: {}", taken.file, Code::SnapshotMissing, Code::SnapshotMissing.title());
+    }
+    out
+}
+
+/// Indents the later lines of a text under its first.
+fn inner(text: &str) -> String {
+    text.replace('\n', "\n              ")
+}
+
+fn change(out: &mut String, changed: &Change) {
+    let Change { snapshot, request, lane, visit, block, cause, detail, part, lines, .. } = changed;
+    let place = match (request, visit) {
+        (Some(request), Some(visit)) => {
+            let lane = lane.as_ref().filter(|lane| !lane.is_trunk());
+            let lane = lane.map_or_else(String::new, |lane| format!("lane {lane}, "));
+            format!("request {request}, {lane}visit {visit}, {block}")
+        }
+        _ => block.clone(),
+    };
+    let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+    let _ = writeln!(out, "  {snapshot}: {}: {place}: {cause}{detail}", Code::SnapshotChanged);
+    match part {
+        Some(part) => {
+            let _ = writeln!(out, "    by {} ({}:{}:{})", part.path, part.file, part.line, part.column);
+        }
+        None => out.push_str("    by nothing in the workflow or the scenario\n"),
+    }
+    let old = lines.old.iter().map(|line| ('-', line));
+    for (mark, line) in old.chain(lines.new.iter().map(|line| ('+', line))) {
+        let _ = writeln!(out, "    {mark} {line}");
+    }
+    if changed.role.is_some() {
+        let Change { lost_bytes, lost_tokens, share_before, share_after, .. } = changed;
+        let _ = writeln!(
+            out,
+            "    prefix lost: {lost_bytes} bytes, about {lost_tokens} tokens; shared within the run: {:.1} % before, {:.1} % now",
+            share_before * 100.0,
+            share_after * 100.0,
+        );
+    }
+}
+
+const RED: &str = "31";
+
+impl Style {
+    fn paint(self, verdict: Verdict) -> String {
+        let colour = match verdict {
+            Verdict::Passed => "32",
+            Verdict::Pending => "33",
+            Verdict::Failed | Verdict::Invalid => RED,
+        };
+        self.paint_word(&word(&verdict), colour)
+    }
+
+    /// A word padded to its column.
+    fn paint_word(self, word: &str, colour: &str) -> String {
+        if self.has_colour { format!("\u{1b}[{colour}m{word:<7}\u{1b}[0m") } else { format!("{word:<7}") }
+    }
+}

@@ -1,0 +1,232 @@
+//! `rondo threads`: every thread of the store.
+
+use rondo::tell::word;
+use rondo::views::lines::{ThreadLine, thread_line};
+use rondo::views::since::{Since, since};
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_protocol::id::ThreadId;
+use rondo_store::{Error, Row, Status, rows_after};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::in_flight::totals_cell;
+use super::output::{Output, Style};
+use super::store_access::StoreView;
+use super::table::{Column, Table};
+use super::{JsonArgs, StoreArgs, thread_row};
+
+/// How many rows are read at a time where the newest come first.
+const PAGE: usize = 256;
+
+/// How many bytes of a table are written at a time.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// The fewest characters that an id is shortened to.
+const MIN_ID_CHARS: usize = 10;
+
+/// List the threads of the store: newest first, with --json oldest first
+#[derive(Debug, clap::Args)]
+pub struct ThreadsArgs {
+    /// Only threads that wait for a person
+    #[arg(long)]
+    waiting: bool,
+    /// Only threads with this status, such as stopped or failed
+    #[arg(long, value_name = "STATUS", value_parser = status, conflicts_with = "waiting")]
+    status: Option<Status>,
+    /// Only threads of the workflow with this name
+    #[arg(long, value_name = "NAME")]
+    workflow: Option<String>,
+    /// Only the thread, or threads, with this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only threads with this tag; given several times, with all of them
+    #[arg(long = "tag", value_name = "WORD")]
+    tags: Vec<String>,
+    /// Only threads that started in this time, such as 90m or 7d, or since a day, such as 2026-11-01
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+    /// Only the newest of them
+    #[arg(short = 'n', value_name = "COUNT")]
+    newest: Option<usize>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+pub(super) fn status(text: &str) -> Result<Status, String> {
+    Status::ALL
+        .into_iter()
+        .find(|status| word(status) == text)
+        .ok_or_else(|| format!("one of {}", Status::ALL.map(|of| word(&of)).join(", ")))
+}
+
+pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let view = args.store.view()?;
+    let now_ms = SystemEnv::default().now_ms();
+    let listing = view.as_ref().map(|view| Listing { args, view, now_ms });
+    if output.is_json() {
+        listing.map_or(Ok(()), |listing| listing.write_json(output))?;
+    } else if !listing.as_ref().map_or(Ok(false), |listing| listing.write_text(output))? {
+        let has_threads = match &view {
+            Some(view) => !view.store.rows(None, 1)?.is_empty(),
+            None => false,
+        };
+        output.text(match has_threads {
+            true if args.waiting => "no thread waits for a person\n",
+            true => "no thread is like that; `rondo threads` lists them all\n",
+            false => "no threads yet; `rondo run` starts one\n",
+        })?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The wanted threads of a store. They are read as often as it takes, and never held.
+struct Listing<'a> {
+    args: &'a ThreadsArgs,
+    view: &'a StoreView,
+    now_ms: u64,
+}
+
+impl Listing<'_> {
+    fn wants(&self, thread: &ThreadId, row: &Row) -> bool {
+        let ThreadsArgs { waiting, workflow, tags, since, .. } = self.args;
+        let status = self.args.status.or(waiting.then_some(Status::Waiting));
+        status.is_none_or(|wanted| wanted == thread_row::status(thread, row, &self.view.driven))
+            && workflow.as_ref().is_none_or(|workflow| *workflow == thread_row::name(row))
+            && self.args.name.as_ref().is_none_or(|name| Some(name) == row.label.as_ref())
+            && tags.iter().all(|tag| row.tags.contains(tag))
+            && since.is_none_or(|since| begun_ms(row, self.now_ms) >= since.start_ms(self.now_ms))
+    }
+
+    fn line(&self, (thread, row): &(ThreadId, Row)) -> Result<ThreadLine, Failure> {
+        thread_line(self.view.store.as_ref(), &self.view.driven, thread, row)
+    }
+
+    fn is_wanted(&self, row: &Result<(ThreadId, Row), Error>) -> bool {
+        row.as_ref().map_or(true, |(thread, row)| self.wants(thread, row))
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = Result<(ThreadId, Row), Error>> {
+        rows_after(self.view.store.as_ref(), None).filter(|row| self.is_wanted(row))
+    }
+
+    /// Rows can only be read forwards: `pages` says after which thread each page of them begins.
+    fn newest_first(&self, pages: &[Option<ThreadId>]) -> impl Iterator<Item = Result<(ThreadId, Row), Error>> {
+        let page = |after: &Option<ThreadId>| match self.view.store.rows(after.as_ref(), PAGE) {
+            Ok(rows) => rows.into_iter().rev().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        pages.iter().rev().flat_map(page).filter(|row| self.is_wanted(row))
+    }
+
+    fn write_json(&self, output: &mut Output) -> Result<(), Failure> {
+        let older = match self.args.newest {
+            Some(newest) => {
+                self.oldest_first().try_fold(0_usize, |count, row| row.map(|_| count + 1))?.saturating_sub(newest)
+            }
+            None => 0,
+        };
+        self.oldest_first().skip(older).try_for_each(|row| output.line(&self.line(&row?)?))
+    }
+
+    /// Writes the table. Returns whether it has a line.
+    fn write_text(&self, output: &mut Output) -> Result<bool, Failure> {
+        let (mut pages, mut id_chars, mut before) = (Vec::new(), MIN_ID_CHARS, None);
+        for (number, row) in rows_after(self.view.store.as_ref(), None).enumerate() {
+            let (thread, _) = row?;
+            // Ids come in order, so that the most similar ones are neighbours.
+            id_chars = before.as_ref().map_or(id_chars, |before| id_chars.max(common_chars(before, &thread) + 1));
+            if number.is_multiple_of(PAGE) {
+                pages.push(before);
+            }
+            before = Some(thread);
+        }
+        let newest = self.args.newest.unwrap_or(usize::MAX);
+        let lines = || {
+            let rows = self.newest_first(&pages).take(newest);
+            rows.map(|row| {
+                let row = row?;
+                Ok(cells(&self.line(&row)?, self.now_ms.saturating_sub(begun_ms(&row.1, self.now_ms))))
+            })
+        };
+        listed(lines, id_chars, &mut |text| output.text(text))
+    }
+}
+
+/// When a thread began, in Unix milliseconds.
+pub(super) fn begun_ms(row: &Row, now_ms: u64) -> u64 {
+    thread_row::origin(row).map_or(now_ms, |origin| origin.started_at_ms)
+}
+
+/// How many characters two ids begin with.
+fn common_chars(one: &ThreadId, other: &ThreadId) -> usize {
+    one.as_str().bytes().zip(other.as_str().bytes()).take_while(|(one, other)| one == other).count()
+}
+
+/// The cells of a thread's line.
+pub(super) type Cells = [String; 8];
+
+/// The cells of a thread's line and age.
+pub(super) fn cells(line: &ThreadLine, age_ms: u64) -> Cells {
+    [
+        line.thread.to_string(),
+        line.label.clone().unwrap_or_default(),
+        line.name.clone(),
+        if line.imported { format!("{}, imported", word(&line.status)) } else { word(&line.status) },
+        line.totals.steps.to_string(),
+        age(age_ms),
+        line.in_flight.map_or_else(String::new, |of| totals_cell(&of)),
+        line.tags.join(" "),
+    ]
+}
+
+/// Passes the table of these lines to `write`, in columns that fit the terminal, and returns whether there is any. The
+/// lines are read twice: to be measured, and to be written. `id_chars` of an id are enough to name its thread.
+pub(super) fn listed<L: Iterator<Item = Result<Cells, Failure>>>(
+    lines: impl Fn() -> L,
+    id_chars: usize,
+    write: &mut dyn FnMut(&str) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
+    // The higher the rank, the earlier a column is left out.
+    let mut table = Table::new([
+        Column::new("THREAD").cut_to(id_chars),
+        Column::new("NAME").rank(2).shrink(),
+        Column::new("WORKFLOW").rank(3).shrink(),
+        Column::new("STATUS"),
+        Column::new("STEPS").rank(4).right(),
+        Column::new("AGE").rank(1).right(),
+        Column::new("NOT COMMITTED").rank(5).shrink(),
+        Column::new("TAGS").rank(5).shrink(),
+    ]);
+    let mut has_lines = false;
+    for cells in lines() {
+        table.measure(&cells?);
+        has_lines = true;
+    }
+    if !has_lines {
+        return Ok(false);
+    }
+    let style = Style::stdout();
+    table.fit(if style.is_terminal { style.width } else { usize::MAX });
+    let mut text = table.titles();
+    for cells in lines() {
+        text.push_str(&table.line(&cells?));
+        if text.len() >= WRITE_BYTES {
+            write(&std::mem::take(&mut text))?;
+        }
+    }
+    write(&text)?;
+    Ok(true)
+}
+
+/// An age in the largest unit that gives a whole number.
+pub(super) fn age(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

@@ -1,0 +1,273 @@
+//! `rondo tools`: the tools that each role of a workflow would have, and why.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use rondo::tell::tell;
+use rondo_agent_kit::tool::{BuiltIn as _, HttpGet, Origin, Spec, Tool, means, wire_name};
+use rondo_core::resolved_roles;
+use rondo_protocol::call::Effect;
+use rondo_protocol::id::RoleName;
+use rondo_settings::{Grant, Settings};
+use serde::Serialize;
+
+use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::settings_files::{self, SettingsFiles};
+use super::tooling::granted_paths;
+use super::{JsonArgs, StoreArgs, tooling, workflow, working_folder};
+
+/// The most characters to which effects are padded.
+const MAX_REACH: usize = 26;
+
+/// List the tools that each role of a workflow would have, and why
+#[derive(Debug, clap::Args)]
+pub struct ToolsArgs {
+    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/ [default: every tool there is]
+    workflow: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ToolLine {
+    event: &'static str,
+    /// Behind the roles that lead to it in a child workflow: `section/writer`. `None` if it is not about a particular role.
+    role: Option<String>,
+    /// Its name in workflows, or the name that the role uses if there is no such tool.
+    tool: String,
+    /// The name that models use for it.
+    wire: Option<String>,
+    /// `rondo`, `[tool.NAME]` or `[mcp.NAME]`.
+    origin: Option<String>,
+    #[serde(flatten)]
+    reach: Reach,
+    granted: bool,
+    /// What grants it, or why it is not granted.
+    why: String,
+    description: Option<String>,
+    /// The JSON Schema of its arguments.
+    parameters: Option<serde_json::Value>,
+}
+
+/// What a tool has an effect on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+struct Reach {
+    /// `pure`, `reads`, `writes` or `external`; `None` if there is no such tool.
+    effect: Option<&'static str>,
+    /// What it reads if that is its effect, else what it writes; `None` if nothing limits it.
+    paths: Option<Vec<String>>,
+    /// The hosts that it can reach; `None` if nothing limits it.
+    hosts: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SandboxLine<'a> {
+    event: &'static str,
+    on: bool,
+    layers: &'a str,
+}
+
+pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let files = settings_files::read(&args.store.flags())?;
+    let settings = files.in_force()?;
+    let runtime = super::runtime()?;
+    runtime.block_on(list(args, &files, &settings, output))
+}
+
+async fn list(
+    args: &ToolsArgs,
+    files: &SettingsFiles,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let lines = match &args.workflow {
+        Some(name) => of_workflow(name, files, settings)?,
+        None => of_everybody(settings)?,
+    };
+    let servers = tooling::not_started(settings)?;
+    let is_sandboxed = settings.grant.sandbox.unwrap_or(true);
+    let sandbox = if is_sandboxed {
+        tooling::processes(settings)?.self_test().await.to_string()
+    } else {
+        "off, by [grant] sandbox".to_owned()
+    };
+    if output.is_json() {
+        for line in &lines {
+            output.line(line)?;
+        }
+        output.line(&SandboxLine { event: "sandbox", on: is_sandboxed, layers: &sandbox })?;
+    } else {
+        output.text(&text(&lines, &sandbox, settings))?;
+    }
+    for (name, pinned) in &servers {
+        tell(&format!("server {name} is not started; {pinned}\n"));
+    }
+    Ok(Exit::Done)
+}
+
+fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
+    let here = working_folder()?;
+    let loaded = workflow::load(name, &here)?;
+    let definition = &loaded.checked.workflow;
+    let tools = tooling::seen(settings)?;
+    let file = super::files::absolute(&loaded.path, &here);
+    let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file, is_current: true };
+    let asked = ConsentRequest::of(files, settings, Some(subject))?;
+    let named = consent::named(definition);
+    let by = |tool: &str| {
+        let ask = named.keys().find(|named| means(named, tool));
+        ask.and_then(|named| granted_by(&asked, settings, named))
+    };
+    let grants = asked.grants(settings);
+    let mut lines = Vec::new();
+    for (path, workflow) in definition.tree() {
+        for (name, toolbox) in resolved_roles::toolboxes(workflow, &tools, &grants) {
+            let role = format!("{path}{name}");
+            let mut offered = BTreeSet::new();
+            for (_, offer) in toolbox.offers() {
+                let spec = offer.tool.spec();
+                let by = by(&spec.name);
+                let not_agreed = || "nobody agreed to it; `rondo trust` shows what is asked for".to_owned();
+                let granted = by.filter(|_| offer.denied.is_none());
+                let why = granted.map(|by| format!("granted by {by}"));
+                let why = why.unwrap_or_else(|| offer.denied.clone().unwrap_or_else(not_agreed));
+                let reach = Reach::of(&*offer.tool, Some(&name), settings);
+                lines.push(line(Some(role.clone()), spec, reach, (granted.is_some(), why)));
+                offered.insert(spec.name.clone());
+            }
+            let missing = toolbox.missing().into_iter().filter(|missing| !offered.contains(&missing.pattern));
+            lines.extend(missing.map(|missing| absent(role.clone(), missing.pattern, missing.message)));
+        }
+    }
+    Ok(lines)
+}
+
+fn of_everybody(settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
+    let tools = tooling::seen(settings)?;
+    let grants = by_settings(settings);
+    let of_tool = |tool: &Arc<dyn Tool>| {
+        let denied = grants.denied(None, tool.spec());
+        let permission = (denied.is_none(), denied.unwrap_or_else(|| "granted".to_owned()));
+        line(None, tool.spec(), Reach::of(&**tool, None, settings), permission)
+    };
+    Ok(tools.iter().map(|(_, tool)| of_tool(tool)).collect())
+}
+
+impl Reach {
+    /// Of a tool in the hands of a role; without one, of all roles together.
+    fn of(tool: &dyn Tool, role: Option<&RoleName>, settings: &Settings) -> Self {
+        let grant = &settings.grant;
+        let shown = |granted: Option<&[String]>| -> Vec<String> {
+            granted_paths(settings, granted).iter().map(|path| path.display().to_string()).collect()
+        };
+        let effect = tool.declared_effect();
+        let name = Some(effect.name());
+        let (paths, hosts) = match (effect, &tool.spec().origin) {
+            (Effect::Pure, _) => (Some(Vec::new()), Some(Vec::new())),
+            (Effect::Reads(paths) | Effect::Writes(paths), _) if !paths.is_empty() => (Some(paths), Some(Vec::new())),
+            (Effect::Reads(_), _) => (Some(shown(grant.read.as_deref())), Some(Vec::new())),
+            (Effect::External, Origin::Mcp { server }) => {
+                let sandbox = settings.mcp.get(server).and_then(|mcp| mcp.sandbox.as_ref());
+                sandbox.map(|sandbox| (shown(Some(&sandbox.write)), sandbox.hosts.clone())).unzip()
+            }
+            (Effect::External, _) if tool.spec().name == HttpGet::NAME => (Some(Vec::new()), Some(hosts(grant, role))),
+            (Effect::External, _) if grant.sandbox == Some(false) => (None, None),
+            (Effect::Writes(_) | Effect::External, _) => (Some(shown(grant.write.as_deref())), Some(Vec::new())),
+        };
+        Self { effect: name, paths, hosts }
+    }
+
+    /// Such as `reads .`, `external, writes . and reaches docs.rs`.
+    fn text(&self) -> String {
+        let Some(effect) = self.effect else { return String::new() };
+        let listed = |list: &[String]| list.join(" ");
+        let paths = self.paths.as_deref().map(listed).filter(|list| !list.is_empty());
+        let hosts = self.hosts.as_deref().map(listed).filter(|list| !list.is_empty());
+        if effect != Effect::External.name() {
+            return paths.map_or_else(|| effect.to_owned(), |paths| format!("{effect} {paths}"));
+        }
+        if self.paths.is_none() {
+            return format!("{effect}, without a sandbox");
+        }
+        let parts = [paths.map(|paths| format!("writes {paths}")), hosts.map(|hosts| format!("reaches {hosts}"))];
+        let parts = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        format!("{effect}, {}", if parts.is_empty() { "nothing granted" } else { &parts })
+    }
+}
+
+/// The hosts that are granted to a role; without one, all of them.
+fn hosts(grant: &Grant, role: Option<&RoleName>) -> Vec<String> {
+    let is_of = |host: &str| match (host.split_once('/'), role) {
+        (Some((of, _)), Some(role)) => of == role.as_str(),
+        _ => true,
+    };
+    let own = |host: &String| match role {
+        Some(_) => host.rsplit('/').next().unwrap_or(host).to_owned(),
+        None => host.clone(),
+    };
+    grant.hosts.iter().filter(|host| is_of(host)).map(own).collect()
+}
+
+fn line(role: Option<String>, spec: &Spec, reach: Reach, (granted, why): (bool, String)) -> ToolLine {
+    let origin = match &spec.origin {
+        Origin::BuiltIn => "rondo".to_owned(),
+        Origin::Program => format!("[tool.{}]", spec.name),
+        Origin::Mcp { server } => format!("[mcp.{server}]"),
+    };
+    ToolLine {
+        event: "tool",
+        role,
+        tool: spec.name.clone(),
+        wire: Some(wire_name(&spec.name)),
+        origin: Some(origin),
+        reach,
+        granted,
+        why,
+        description: Some(spec.description.clone()),
+        parameters: serde_json::from_str(&spec.parameters).ok(),
+    }
+}
+
+fn absent(role: String, tool: String, why: String) -> ToolLine {
+    ToolLine {
+        event: "tool",
+        role: Some(role),
+        tool,
+        wire: None,
+        origin: None,
+        reach: Reach::default(),
+        granted: false,
+        why,
+        description: None,
+        parameters: None,
+    }
+}
+
+fn text(lines: &[ToolLine], sandbox: &str, settings: &Settings) -> String {
+    let mut text = String::new();
+    let widest = |cell: fn(&ToolLine) -> usize| lines.iter().map(cell).max().unwrap_or(0);
+    let width = widest(|line| line.tool.chars().count());
+    let reach = widest(|line| line.reach.text().chars().count()).min(MAX_REACH);
+    let mut of = None;
+    for line in lines {
+        if line.role.is_some() && line.role != of {
+            let _ = writeln!(text, "{}", line.role.as_deref().unwrap_or_default());
+            of.clone_from(&line.role);
+        }
+        let mark = if line.granted { ' ' } else { '!' };
+        let origin = line.origin.as_deref().map_or_else(String::new, |origin| format!("{origin}, "));
+        let _ = writeln!(text, "{mark} {:<width$}  {:<reach$}  {origin}{}", line.tool, line.reach.text(), line.why);
+    }
+    if lines.is_empty() {
+        text.push_str("no role has tools\n");
+    }
+    let _ = writeln!(text, "\nworkspace {}", settings.workspace.display());
+    let _ = writeln!(text, "sandbox   {sandbox}");
+    text
+}

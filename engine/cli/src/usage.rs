@@ -1,0 +1,69 @@
+//! `rondo usage`: what the steps of a store used, in one sum or by workflow, role, model or day.
+
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rondo::tell::word;
+use rondo::views::since::{Since, since};
+use rondo::views::usage::{By, Sums, UsageLine, none, sums};
+use rondo_core::env::{Env as _, SystemEnv};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::find_thread;
+use super::output::Output;
+use super::{JsonArgs, StoreArgs};
+
+/// Add up calls, tokens, money, and what hooks saved
+#[derive(Debug, clap::Args)]
+pub struct UsageArgs {
+    /// Only these threads with their children: ids, beginnings of ids, names, or `last`
+    #[arg(value_name = "THREAD")]
+    threads: Vec<String>,
+    /// A sum for each of these, instead of one; days are in UTC
+    #[arg(long, value_parser = by())]
+    by: Option<By>,
+    /// Only steps that ended in this time, such as 12h or 7d, or since a day, such as 2026-11-01
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+fn by() -> impl TypedValueParser<Value = By> {
+    let named = |word: String| By::ALL.into_iter().find(|by| by.name() == word).ok_or("no such sum");
+    PossibleValuesParser::new(By::ALL.map(By::name)).try_map(named)
+}
+
+pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let from_ms = args.since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+    let view = if args.threads.is_empty() { args.store.view()? } else { Some(args.store.existing()?) };
+    let groups = match &view {
+        Some(view) => {
+            let store = view.store.as_ref();
+            let found = args.threads.iter().map(|word| find_thread(store, word).map(|(thread, _)| thread));
+            let found = found.collect::<Result<BTreeSet<_>, _>>()?;
+            sums(store, Some(found).filter(|found| !found.is_empty()), args.by, from_ms)?
+        }
+        None => none(args.by),
+    };
+    if output.is_json() {
+        let line = |(key, sums): (&Option<String>, &Sums)| UsageLine::new(args.by, key.clone(), sums);
+        groups.iter().map(line).try_for_each(|line| output.line(&line))?;
+    } else if groups.is_empty() {
+        output.text(match args.since {
+            Some(_) => "no step ended in this time\n",
+            None => "no steps yet; `rondo run` starts a thread\n",
+        })?;
+    } else {
+        output.text(&table::text(args.by.map(By::name), &groups))?;
+    }
+    Ok(Exit::Done)
+}

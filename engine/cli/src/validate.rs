@@ -1,0 +1,263 @@
+//! `rondo validate`: reports every fault of workflow files before a run costs anything.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::PathBuf;
+
+use rondo::tell::{plural, tell};
+use rondo_agent_kit::tool::ToolSet;
+use rondo_author::lint;
+use rondo_core::resolved_roles;
+use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::read::FileError;
+use rondo_protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
+use rondo_settings::{Flags, SCRIPTED_MODEL, Settings};
+use serde::Serialize;
+
+use super::consent::by_settings;
+use super::exit::Exit;
+use super::failure::{Failure, Faulty};
+use super::known_tools::KnownTools;
+use super::output::{Output, Style};
+use super::settings_files::{self, settings};
+use super::{JsonArgs, report, tooling, workflow, working_folder};
+
+/// The most bytes read from stdin; the reader's own limit is lower and has better messages.
+const MAX_STDIN_BYTES: u64 = 16 << 20;
+
+/// Check workflow files and report every fault with its position
+#[derive(Debug, clap::Args)]
+pub struct ValidateArgs {
+    /// Workflow files, folders, or names below workflows/ [default: the one here, and all below workflows/]
+    files: Vec<String>,
+    /// Read one workflow from stdin; a file named beside it gives its name and folder
+    #[arg(long)]
+    stdin: bool,
+    /// Also warn of what keeps providers from serving the beginnings of requests again, before anything is paid
+    #[arg(long)]
+    prefix: bool,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DiagnosticLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    diagnostic: &'a Diagnostic,
+}
+
+impl<'a> DiagnosticLine<'a> {
+    pub(super) fn new(diagnostic: &'a Diagnostic) -> Self {
+        Self { event: "diagnostic", diagnostic }
+    }
+}
+
+pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    let mut errors = 0;
+    let mut warnings = 0;
+    let mut checked = 0;
+    let prefix_lint = if args.prefix { Some(PrefixLint::new()?) } else { None };
+    let prefix_lint = prefix_lint.as_ref();
+    // If settings cannot be read, prices and tools are not checked; `doctor` reports their faults.
+    let files = settings_files::read(&Flags::default()).ok();
+    let settings = files.as_ref().and_then(|files| files.in_force().ok());
+    let tools =
+        files.as_ref().zip(settings.as_ref()).and_then(|(files, settings)| KnownTools::new(files, settings).ok());
+    let checks = Checks { prefix_lint, settings: settings.as_ref(), tools: tools.as_ref() };
+    if args.stdin {
+        let name = args.files.first().map_or("stdin.yaml", String::as_str);
+        let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
+        count(found, &checks, output, &mut errors, &mut warnings)?;
+        checked += 1;
+    } else {
+        let own = if args.files.is_empty() { workflow::own(&here) } else { Vec::new() };
+        for name in args.files.iter().chain(&own) {
+            count(workflow::load(name, &here), &checks, output, &mut errors, &mut warnings)?;
+            checked += 1;
+        }
+        if checked == 0 {
+            let message = "there is no workflow here, and none below workflows/";
+            return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("`rondo init NAME` makes one"));
+        }
+    }
+    if !output.is_json() {
+        let (files, errors, warnings) = (plural(checked, "file"), plural(errors, "error"), plural(warnings, "warning"));
+        tell(&format!("{files}: {errors}, {warnings}\n"));
+    }
+    Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
+}
+
+/// The settings for checks beyond the file's own rules.
+struct Checks<'a> {
+    prefix_lint: Option<&'a PrefixLint>,
+    settings: Option<&'a Settings>,
+    tools: Option<&'a KnownTools>,
+}
+
+/// Warns about limits on money that have no effect, because the price of a model is unknown.
+fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
+    let Checked { workflow, policy, places, .. } = checked;
+    let mut said = BTreeSet::new();
+    let mut found = Vec::new();
+    for (role, _, model) in resolved_roles::model_roles(workflow) {
+        let own = policy.roles.get(role.as_str());
+        let limited = own.filter(|own| own.limits.cost_usd.is_some()).map(|_| format!("roles.{role}.limits"));
+        let limited = limited.or_else(|| policy.limits.cost_usd.map(|_| "limits".to_owned()));
+        let Some(limits) = limited else { continue };
+        let fallback = own.map(|own| own.fallback.as_slice()).unwrap_or_default();
+        for name in std::iter::once(&model.model).chain(fallback) {
+            let Ok(resolved) = settings.model(name, workflow.models.get(name), Some("")) else { continue };
+            // A run fails on an unnamed model before its price matters.
+            let is_known = resolved.price.is_some()
+                || resolved.model.is_empty()
+                || rondo_settings::list_price(&resolved.model).is_some();
+            if is_known || !said.insert((limits.clone(), name.clone())) {
+                continue;
+            }
+            let id = &resolved.model;
+            let message =
+                format!("the limit on money holds nothing for the model `{name}` ({id}), whose price is not known");
+            let fault = places.key_fault(Code::PriceUnknown, &format!("{limits}.cost_usd"), message);
+            found.push(fault.with_hint(format!("say it as `price` of [model.{name}] in rondo.toml")));
+        }
+    }
+    found
+}
+
+/// Warns about workflows that roles run and for which no model is named, where one is for the workflow that runs them.
+fn childless_models(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
+    let Checked { workflow, places, .. } = checked;
+    let is_unnamed = |workflow: &Workflow, name: &str| {
+        let resolved = settings.model(name, workflow.models.get(name), Some(""));
+        resolved.is_ok_and(|resolved| resolved.model.is_empty())
+    };
+    if workflow.models.keys().all(|name| is_unnamed(workflow, name)) {
+        return Vec::new();
+    }
+    let of_role = |(role, its): &(RoleName, Role)| {
+        let RoleKind::Workflow(child) = &its.kind else { return None };
+        let mut asking = resolved_roles::model_roles(&child.workflow);
+        let (asks, _, model) = asking.find(|(_, _, model)| is_unnamed(&child.workflow, &model.model))?;
+        let (child, name) = (&child.workflow.name, &model.model);
+        let message = format!("the workflow {child} names no model for `{name}`, which its role {asks} asks");
+        let fault = places.key_fault(Code::ChildModel, &format!("roles.{role}.workflow"), message);
+        Some(fault.with_hint("a child does not take the `models` of the workflow that runs it: name one in its file"))
+    };
+    workflow.roles.iter().filter_map(of_role).collect()
+}
+
+fn count(
+    found: Result<workflow::Loaded, Failure>,
+    checks: &Checks<'_>,
+    output: &mut Output,
+    errors: &mut u64,
+    warnings: &mut u64,
+) -> Result<(), Failure> {
+    let faulty = match found {
+        Ok(loaded) => {
+            let mut faults = loaded.checked.warnings.clone();
+            let Checked { workflow, places, .. } = &loaded.checked;
+            faults.extend(checks.settings.map(|settings| unpriced(&loaded.checked, settings)).into_iter().flatten());
+            faults.extend(
+                checks.settings.map(|settings| childless_models(&loaded.checked, settings)).into_iter().flatten(),
+            );
+            faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
+            if let Some(prefix_lint) = checks.prefix_lint {
+                faults.extend(prefix_lint.of(workflow, places)?);
+            }
+            faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));
+            Faulty { faults, sources: loaded.sources }
+        }
+        Err(Failure::Diagnostics(faulty)) => faulty,
+        Err(failure) => {
+            // A file that cannot be read does not hide the faults of the others.
+            report::failure(&failure, output);
+            *errors += 1;
+            return Ok(());
+        }
+    };
+    for fault in &faulty.faults {
+        *if fault.severity == Severity::Error { &mut *errors } else { &mut *warnings } += 1;
+    }
+    if output.is_json() {
+        for diagnostic in &faulty.faults {
+            output.line(&DiagnosticLine::new(diagnostic))?;
+        }
+        return Ok(());
+    }
+    output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())
+}
+
+/// Checks prefixes with the models and tools that the settings give to roles.
+struct PrefixLint {
+    settings: Settings,
+    /// Created when the first workflow names a tool.
+    tools: OnceCell<ToolSet>,
+}
+
+impl PrefixLint {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
+    }
+
+    /// Warnings about the prefixes of a workflow.
+    fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
+        let names_tools =
+            |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
+        if self.tools.get().is_none() && any(workflow, &names_tools) {
+            let (tools, _) = tooling::local(&self.settings)?;
+            // It is only set here.
+            let _ = self.tools.set(tools);
+        }
+        lint::lint(workflow, places, &|workflow| self.resolved_roles(workflow))
+            .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+    }
+
+    fn resolved_roles(&self, workflow: &Workflow) -> BTreeMap<RoleName, lint::ResolvedRoles> {
+        let none = ToolSet::default();
+        let tools = self.tools.get().unwrap_or(&none);
+        let mut toolboxes = resolved_roles::toolboxes(workflow, tools, &by_settings(&self.settings));
+        let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
+            let spec = workflow.models.get(&role.model);
+            // No provider is asked, so none needs a key; a model that only a script has does not count.
+            let model = self.settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
+            let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
+            let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
+            (name.clone(), lint::ResolvedRoles { model, tools })
+        };
+        resolved_roles::model_roles(workflow).map(of_role).collect()
+    }
+}
+
+/// Whether a condition holds for a workflow or for one of its sub-workflows.
+fn any(workflow: &Workflow, holds: &dyn Fn(&Workflow) -> bool) -> bool {
+    let mut open = vec![workflow];
+    while let Some(workflow) = open.pop() {
+        if holds(workflow) {
+            return true;
+        }
+        open.extend(workflow.roles.iter().filter_map(|(_, role)| match &role.kind {
+            RoleKind::Workflow(child) => Some(&child.workflow),
+            _ => None,
+        }));
+    }
+    false
+}
+
+fn stdin_text() -> Result<String, Failure> {
+    let unreadable = |what: String| Failure::new(Code::FileRefused, format!("stdin: {what}"));
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_STDIN_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(error.to_string()))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_STDIN_BYTES {
+        return Err(unreadable(format!("it is larger than {MAX_STDIN_BYTES} bytes")));
+    }
+    FileError::text_of(bytes).map_err(|error| unreadable(error.to_string()))
+}

@@ -1,0 +1,78 @@
+//! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
+
+use rondo::views::lines::who;
+use rondo_core::conversation::rebuild::{self, Request};
+use rondo_protocol::Digest;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::find_thread::find_thread_in;
+use super::output::Output;
+use super::{JsonArgs, StoreArgs};
+
+/// Rebuild every request of a thread from its steps and compare digests
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    /// A thread's id, the beginning of one, or `last`
+    #[arg(default_value = "last")]
+    thread: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// A request that differs from the recorded one.
+#[derive(Debug, Serialize)]
+struct FaultLine<'a> {
+    event: &'static str,
+    thread: &'a ThreadId,
+    seq: u64,
+    role: RoleName,
+    lane: LanePath,
+    visit: u64,
+    recorded: Digest,
+    rebuilt: Digest,
+    what: String,
+}
+
+#[derive(Debug, Serialize)]
+struct SumLine<'a> {
+    event: &'static str,
+    thread: &'a ThreadId,
+    head: Option<Digest>,
+    requests: u64,
+    faults: u64,
+}
+
+pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
+    let (mut requests, mut faults) = (0_u64, 0_u64);
+    let mut outcome = Ok(());
+    if row.seq > 0 {
+        rebuild::requests(view.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
+            requests += 1;
+            if !request.is_proven() {
+                faults += 1;
+                outcome = tell(&thread, request, output);
+            }
+            outcome.is_ok()
+        })?;
+    }
+    outcome?;
+    output.show(&SumLine { event: "verified", thread: &thread, head: row.head, requests, faults }, || {
+        let head = row.head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
+        format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n")
+    })?;
+    Ok(if faults == 0 { Exit::Done } else { Exit::Damaged })
+}
+
+fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), Failure> {
+    let what = request.fault.unwrap_or_else(|| "the rebuilt request is not the one that was recorded".to_owned());
+    let Request { seq, role, lane, visit, recorded, rebuilt, .. } = request;
+    let who = who(&role, &lane);
+    let text = format!("step {seq}, {who}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n");
+    output.show(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what }, || text)
+}

@@ -1,0 +1,399 @@
+//! The operator's settings: flags, environment, a project's `rondo.toml`, the user's `config.toml`, defaults, in this
+//! order.
+//!
+//! The user's file is trusted. A project's file comes with its folder, which may be a stranger's: [`layers`] decides
+//! which parts apply before somebody agrees, and what needs consent.
+//!
+//! [`Settings`] holds all values of a run, resolved once, each with its [`Origin`]. It is the only place that holds
+//! the value of a key: `Debug` does not show it, and `rondo doctor` reports only whether it is set.
+//!
+//! This module knows nothing of terminals, and of workflows only the names of their models. FORMAT's last section
+//! lists what a workflow may name and what belongs to the operator: commands, addresses, keys and paths are here.
+
+mod file;
+pub mod files;
+pub mod keys;
+pub mod layers;
+mod list_prices;
+pub mod program;
+mod resolve;
+pub mod trust;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
+use rondo_protocol::event::Durability;
+use serde::Serialize;
+
+use rondo_core::grant::Ceilings;
+
+pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
+pub use list_prices::list_price;
+pub(crate) use resolve::parse_duration_ms;
+pub use resolve::{
+    Files, Flags, Resolved, Unresolved, VariableFault, find_project, folder_of, home, resolve, user_file,
+};
+
+/// The default provider.
+pub const DEFAULT_PROVIDER: &str = "openai";
+
+/// The id of an unnamed model when no provider is asked.
+pub const SCRIPTED_MODEL: &str = "scripted";
+
+/// The flag that sets any value.
+pub const SET: &str = "--set";
+
+/// A value and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// The value in force.
+    pub value: T,
+    /// Where it was set.
+    pub from: Origin,
+}
+
+/// Where a value was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag of the command line, such as `--store`.
+    Flag(String),
+    /// A variable of the environment.
+    Environment(String),
+    /// A line of the user's `config.toml`, from 1.
+    User(u32),
+    /// A line of the project's `rondo.toml`, from 1.
+    Project(u32),
+    /// The built-in default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => f.write_str(flag),
+            Self::Environment(variable) => write!(f, "${variable}"),
+            Self::User(line) => write!(f, "{USER_FILE_NAME}:{line}"),
+            Self::Project(line) => write!(f, "{FILE_NAME}:{line}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// Which settings file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// The user's `config.toml`.
+    User,
+    /// The `rondo.toml` of a project.
+    Project,
+    /// `--set` of the command line.
+    CommandLine,
+}
+
+impl Layer {
+    /// The origin of a line of this file, counted from 1.
+    pub fn line(self, line: u32) -> Origin {
+        match self {
+            Self::User => Origin::User(line),
+            Self::Project => Origin::Project(line),
+            Self::CommandLine => Origin::Flag(SET.to_owned()),
+        }
+    }
+}
+
+/// The settings in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The project's `rondo.toml`, if there is one, even if only parts of it apply.
+    pub file: Option<PathBuf>,
+    /// The user's `config.toml`, if there is one.
+    pub user_file: Option<PathBuf>,
+    /// The folder of the store.
+    pub store: Sourced<PathBuf>,
+    /// How durable an acknowledged step is.
+    pub durability: Sourced<Durability>,
+    /// Providers by name; [`DEFAULT_PROVIDER`] is always among them.
+    pub providers: BTreeMap<String, Provider>,
+    /// The operator's settings for logical models, by name.
+    pub models: BTreeMap<String, Model>,
+    /// The model for a logical name that neither the operator nor the workflow resolves.
+    pub default_model: Option<Sourced<String>>,
+    /// Limits in addition to a workflow's own.
+    pub limits: Ceilings,
+    /// The folder that tools work in: that of `rondo.toml`, else the working folder.
+    pub workspace: PathBuf,
+    /// The environment variables passed to outside programs.
+    pub environment: BTreeMap<String, String>,
+    /// The file of trust records, which belongs to the user and not to the project; `None` if there is no place for
+    /// one.
+    pub trust: Option<PathBuf>,
+    /// The file of the user's secret; `None` if there is no place for one.
+    pub secret_file: Option<PathBuf>,
+    /// The folder of what the program can do without.
+    pub state_folder: Option<PathBuf>,
+    /// What workflows are granted.
+    pub grant: Grant,
+    /// Servers of tools.
+    pub mcp: BTreeMap<String, Mcp>,
+    /// Tools that are outside programs.
+    pub tools: BTreeMap<String, Tool>,
+    /// Hooks that are outside programs.
+    pub hooks: BTreeMap<String, HookProgram>,
+    /// Hooks around every workflow, outermost first.
+    pub imposed: Vec<Imposed>,
+    /// Resource limits of programs, and paths that no tool may write.
+    pub sandbox: SandboxSettings,
+    /// Files and folders of the running workflow, which no tool may write.
+    pub held: Vec<PathBuf>,
+    /// The files that commands of the project name, by that name, each with its digest when somebody was asked.
+    pub shown: BTreeMap<String, (PathBuf, String)>,
+    /// Every known key, for the redactor.
+    pub secrets: Vec<Secret>,
+}
+
+/// A secret value, and the name shown in its place.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// The variable it was read from.
+    pub name: String,
+    /// The value.
+    pub value: String,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[redacted:{}]", self.name)
+    }
+}
+
+/// A server that speaks the OpenAI chat completions protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// Its address, without a slash at the end.
+    pub base_url: Sourced<String>,
+    /// The variable that holds its key.
+    pub key_env: Sourced<String>,
+    /// The program that prints its key, in place of a variable.
+    pub key_command: Option<Sourced<Vec<String>>>,
+    /// The key, if its variable is set.
+    pub key: Option<Secret>,
+    /// Milliseconds until a connection must be established.
+    pub connect_timeout_ms: Sourced<u64>,
+    /// Milliseconds a reply may be idle.
+    pub idle_timeout_ms: Sourced<u64>,
+    /// Milliseconds for a call with all its retries, if set.
+    pub total_timeout_ms: Option<Sourced<u64>>,
+    /// How it is asked to cache the prefix of a request.
+    pub keep_prefix: Sourced<KeepPrefix>,
+    /// For how long, if the operator sets it.
+    pub keep_for: Option<Sourced<KeepFor>>,
+    /// How it is asked to constrain the format of an answer: the operator's setting, else the default for its address.
+    pub response_format: Sourced<ResponseFormat>,
+    /// Headers of its requests, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Headers by the variables that hold their values.
+    pub headers_env: BTreeMap<String, String>,
+    /// The values of those whose variables are set, by the name of the header.
+    pub header_keys: BTreeMap<String, String>,
+    /// What stands behind `?` in the address of its requests.
+    pub query: BTreeMap<String, String>,
+}
+
+impl Provider {
+    /// Whether it can be asked: it has a key, or an address was set, which may need none.
+    pub fn is_usable(&self) -> bool {
+        self.key.is_some() || self.key_command.is_some() || self.base_url.from != Origin::Default
+    }
+}
+
+/// The variable with the token of `rondo serve`.
+pub const TOKEN_VARIABLE: &str = "RONDO_TOKEN";
+
+/// How the names of the files with a server's token begin, and the name of that secret.
+pub const TOKEN_FILE: &str = "serve-token";
+
+/// The operator's settings for a logical model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model {
+    /// The provider that serves it.
+    pub provider: Option<Sourced<String>>,
+    /// The provider's id of the model.
+    pub model: Option<Sourced<String>>,
+    /// What it costs.
+    pub price: Option<Price>,
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Price {
+    /// Prompt tokens.
+    pub input: f64,
+    /// Prompt tokens read from the provider's cache.
+    pub cached_input: f64,
+    /// Prompt tokens written to the provider's cache.
+    pub cache_write: f64,
+    /// Reply tokens.
+    pub output: f64,
+    /// The source of the figures.
+    pub source: Option<String>,
+    /// The date of the figures.
+    pub date: Option<String>,
+    /// Whether only a project says so, and nobody agreed to it. It tells costs of models that have no other price, and
+    /// no limit on money relies on it.
+    #[serde(skip)]
+    pub is_claim: bool,
+}
+
+/// What workflows are granted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Tools that roles may use: names, `server.*` or `*`; `None` allows those that only read below the workspace.
+    pub tools: Option<Vec<String>>,
+    /// Files and folders that tools may read; `None` means the workspace.
+    pub read: Option<Vec<String>>,
+    /// Files and folders that tools may write; `None` means the workspace.
+    pub write: Option<Vec<String>>,
+    /// Hosts that tools may reach.
+    pub hosts: Vec<String>,
+    /// Calls that are never made, in the syntax of [`rondo_core::grant`].
+    pub deny: Vec<String>,
+    /// Calls that ask a person first.
+    pub approve: Vec<String>,
+    /// Whether outside programs run in a sandbox; `None` means on.
+    pub sandbox: Option<bool>,
+}
+
+/// A server of tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mcp {
+    /// The line of its first key, from 1.
+    pub line: u32,
+    /// The program to start.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment variables.
+    pub env: BTreeMap<String, String>,
+    /// The address of a server that rondo does not start.
+    pub url: Option<String>,
+    /// The variable that holds its key.
+    pub key_env: Option<String>,
+    /// Headers of each request: name to the variable that holds the value.
+    pub headers_env: BTreeMap<String, String>,
+    /// Where the program starts; `None` means a private folder.
+    pub cwd: Option<Cwd>,
+    /// Milliseconds a call may take.
+    pub timeout_ms: Option<u64>,
+    /// The sandbox around it, if any.
+    pub sandbox: Option<Sandbox>,
+}
+
+impl Mcp {
+    /// The program to start with its arguments; empty for an address.
+    pub fn words(&self) -> Vec<String> {
+        self.command.iter().chain(&self.args).cloned().collect()
+    }
+
+    /// Its address or its command, for people: without keys.
+    pub fn place(&self) -> String {
+        self.url.as_deref().map_or_else(|| keys::masked_words(&self.words()).join(" "), keys::masked_address)
+    }
+}
+
+/// Where an outside program starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cwd {
+    /// In the workspace.
+    Workspace,
+    /// In an empty private folder, removed afterwards.
+    Private,
+}
+
+/// What a server or a hook program may reach from its sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Files and folders it may read.
+    pub read: Vec<String>,
+    /// Files and folders it may write.
+    pub write: Vec<String>,
+    /// Hosts it may reach.
+    pub hosts: Vec<String>,
+}
+
+/// Resource limits of programs, and paths that no tool may write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// Path patterns that replace rondo's default list. Only the user's file may set them.
+    pub protected: Option<Vec<String>>,
+    /// Bytes of memory for all programs of a call.
+    pub memory_bytes: Option<u64>,
+    /// Processes per call.
+    pub processes: Option<u64>,
+    /// Bytes a call may write.
+    pub disk_bytes: Option<u64>,
+}
+
+/// A hook that the operator adds to every workflow, in the form of an entry under `hooks`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imposed {
+    /// The hook as read.
+    pub hook: rondo_protocol::workflow::HookUse,
+    /// The keys of the table as JSON.
+    pub stated: rondo_protocol::Value,
+    /// Where it was set.
+    pub from: Origin,
+}
+
+/// A tool that is an outside program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tool {
+    /// The line of its first key, from 1.
+    pub line: u32,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// The JSON Schema of its arguments; without one it takes no arguments.
+    pub schema: Option<ToolSchema>,
+    /// `pure`, `reads`, `writes` or `external`.
+    pub effect: Option<String>,
+    /// What it reads or writes.
+    pub paths: Vec<String>,
+    /// Where it starts; `None` means the workspace.
+    pub cwd: Option<Cwd>,
+    /// Milliseconds it may take.
+    pub timeout_ms: Option<u64>,
+    /// Bytes its answer may have.
+    pub output_max_bytes: Option<u64>,
+    /// `retry`, `ask` or `skip`.
+    pub in_doubt: Option<String>,
+}
+
+/// Where the schema of a tool's arguments is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolSchema {
+    /// In `rondo.toml`, as JSON text.
+    Inline(String),
+    /// In a file, beside the one that names it.
+    File(String),
+}
+
+/// A hook that is an outside program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookProgram {
+    /// The line of its first key, from 1.
+    pub line: u32,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Where it starts; `None` means a private folder.
+    pub cwd: Option<Cwd>,
+    /// Milliseconds it may take.
+    pub timeout_ms: Option<u64>,
+    /// `bypass` or `fail`.
+    pub on_error: Option<String>,
+    /// What its sandbox may reach besides what every program reaches.
+    pub sandbox: Option<Sandbox>,
+}

@@ -1,0 +1,361 @@
+//! Trust records: what a person agreed to, and the tools that each server offered at first use.
+//!
+//! They are in a file of the user, outside every project, so that no project can agree to itself and no tool can reach
+//! them. Settings are identified by their folder and their asks; a workflow by its file and its definition, or, if the
+//! person marked it as their own, by its asks. Consent does not cover a copy elsewhere.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rondo_agent_kit::mcp::Pin;
+use rondo_core::durable_folder;
+use rondo_protocol::Digest;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::{Ask, lasting};
+
+/// The format of the file. Format 1 had no settings; its agreements are asked for again.
+const VERSION: u32 = 2;
+
+/// The most bytes of the file.
+const MAX_BYTES: u64 = 8 << 20;
+
+/// The most definitions of one file that stay agreed to.
+const MAX_AGREEMENTS: usize = 32;
+
+/// All trust records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    version: u32,
+    /// By the absolute path of the settings' folder.
+    settings: BTreeMap<String, Agreement>,
+    /// By the absolute path of the workflow's file, oldest first: a thread continues with the definition that it
+    /// started with.
+    workflows: BTreeMap<String, Vec<Agreement>>,
+    /// By server, with a key from [`server_key`]: its tools when they were last agreed to.
+    servers: BTreeMap<String, BTreeMap<String, Pin>>,
+    /// By the same key: the tools that no model is offered, a sentence each, as of then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    left_out: BTreeMap<String, Vec<String>>,
+}
+
+/// An agreement by a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agreement {
+    /// For settings and for a person's own workflow the digest of the asks, else the digest of the workflow's
+    /// definition and policy.
+    pub digest: Digest,
+    /// Whether the workflow is the person's own.
+    pub own: bool,
+    /// The asks.
+    pub asks: Vec<Ask>,
+    /// When, in Unix milliseconds.
+    pub agreed_at_ms: u64,
+}
+
+/// Whether a person agreed to something.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Consent<'a> {
+    /// It was never agreed to.
+    Unknown,
+    /// It is unchanged since a person agreed.
+    Agreed(&'a Agreement),
+    /// It has changed since.
+    Changed(&'a Agreement),
+}
+
+/// Why the records cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read or written.
+    #[error("the trust records {}: {source}", path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The file is not valid.
+    #[error("the trust records {} cannot be read: {what}; move the file away and agree anew", path.display())]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+        /// The defect.
+        what: String,
+    },
+    /// What would be recorded is too much.
+    #[error(
+        "the trust records {} would be larger than {} MiB; `rondo trust --list` shows what can be revoked",
+        path.display(),
+        MAX_BYTES >> 20
+    )]
+    Full {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Other users can write the file.
+    #[error("the trust records {} are not believed: {what}", path.display())]
+    Unsafe {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        what: &'static str,
+    },
+    /// There is no path for them.
+    #[error(
+        "there is no place for trust records: set XDG_DATA_HOME or HOME; `--trust` agrees for one run without them"
+    )]
+    NoPlace,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        let (settings, workflows) = (BTreeMap::new(), BTreeMap::new());
+        Self { version: VERSION, settings, workflows, servers: BTreeMap::new(), left_out: BTreeMap::new() }
+    }
+}
+
+impl Records {
+    /// Reads the records; empty if there is no file.
+    ///
+    /// # Errors
+    /// If the file exists and cannot be used. Nothing counts as agreed then.
+    pub fn read(path: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let fault = |source| Error::File { path: path.to_owned(), source };
+        let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(fault(error)),
+        };
+        believed(path, &file)?;
+        let mut text = String::new();
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(fault)?;
+        let version = serde_json::from_str::<Version>(&text).map_err(|error| damaged(error.to_string()))?.version;
+        match version {
+            1 => Ok(Self::default()),
+            VERSION => serde_json::from_str(&text).map_err(|error| damaged(error.to_string())),
+            newer => Err(damaged(format!("it is of version {newer}"))),
+        }
+    }
+
+    /// Changes the records under a lock, which makes other changes wait.
+    ///
+    /// # Errors
+    /// Like [`read`](Self::read), or if the file cannot be written; it is then unchanged.
+    pub fn update<T>(path: Option<&Path>, change: impl FnOnce(&mut Self) -> T) -> Result<T, Error> {
+        let path = path.ok_or(Error::NoPlace)?;
+        let fault = |source| Error::File { path: path.to_owned(), source };
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        durable_folder::make(folder).map_err(fault)?;
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.create(true).open(path.with_extension("lock")).map_err(fault)?;
+        lock.lock().map_err(fault)?;
+        let mut records = Self::read(Some(path))?;
+        let result = change(&mut records);
+        let text = serde_json::to_vec_pretty(&records).map_err(|error| fault(error.into()))?;
+        // They could not be read again, and every agreement would be lost.
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) >= MAX_BYTES {
+            return Err(Error::Full { path: path.to_owned() });
+        }
+        // Only the user can read and write it.
+        let mut new = NamedTempFile::new_in(folder).map_err(fault)?;
+        new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(fault)?;
+        new.persist(path).map_err(|error| fault(error.error))?;
+        durable_folder::sync(folder).map_err(fault)?;
+        Ok(result)
+    }
+
+    /// Whether a person agreed to the settings in `folder`, by the digest of their asks.
+    pub fn settings(&self, folder: &str, digest: Digest) -> Consent<'_> {
+        match self.settings.get(folder) {
+            None => Consent::Unknown,
+            Some(agreed) if agreed.digest == digest => Consent::Agreed(agreed),
+            Some(agreed) => Consent::Changed(agreed),
+        }
+    }
+
+    /// Whether a person agreed to the workflow in `file`, by the digest of its definition and that of its asks. An
+    /// agreement to a person's own workflow covers what the file holds now: `is_current` says whether that is this
+    /// definition.
+    pub fn workflow(&self, file: &str, definition: Digest, asks: Digest, is_current: bool) -> Consent<'_> {
+        let agreed = self.workflows.get(file).map(Vec::as_slice).unwrap_or_default();
+        let is_this = |agreed: &&Agreement| {
+            if agreed.own {
+                is_current && agreed.digest == asks
+            } else {
+                // The grants of the settings may have grown since.
+                agreed.digest == definition && lasting(&agreed.asks).is_ok_and(|before| before == asks)
+            }
+        };
+        match agreed.iter().rev().find(is_this) {
+            Some(agreed) => Consent::Agreed(agreed),
+            None => agreed.last().map_or(Consent::Unknown, Consent::Changed),
+        }
+    }
+
+    /// Records that a person agreed to the settings in `folder`.
+    pub fn agree_to_settings(&mut self, folder: String, agreement: Agreement) {
+        self.settings.insert(folder, agreement);
+    }
+
+    /// Records that a person agreed to the workflow in `file`.
+    pub fn agree_to_workflow(&mut self, file: String, agreement: Agreement) {
+        let agreed = self.workflows.entry(file).or_default();
+        agreed.retain(|old| old.digest != agreement.digest);
+        agreed.push(agreement);
+        let too_many = agreed.len().saturating_sub(MAX_AGREEMENTS);
+        agreed.drain(..too_many);
+    }
+
+    /// Revokes the agreement to the settings in `folder`. Returns whether there was one.
+    pub fn revoke_settings(&mut self, folder: &str) -> bool {
+        self.settings.remove(folder).is_some()
+    }
+
+    /// Revokes the agreement to the workflow in `file`. Returns whether there was one.
+    pub fn revoke_workflow(&mut self, file: &str) -> bool {
+        self.workflows.remove(file).is_some()
+    }
+
+    /// Every folder whose settings were agreed to.
+    pub fn all_settings(&self) -> impl Iterator<Item = (&str, &Agreement)> {
+        self.settings.iter().map(|(folder, agreed)| (folder.as_str(), agreed))
+    }
+
+    /// Every agreed workflow, with the latest agreement.
+    pub fn all_workflows(&self) -> impl Iterator<Item = (&str, &Agreement)> {
+        self.workflows.iter().filter_map(|(file, agreed)| Some((file.as_str(), agreed.last()?)))
+    }
+
+    /// The pinned tools of a server; `None` if it is new.
+    pub fn pins(&self, server: &str) -> Option<&BTreeMap<String, Pin>> {
+        self.servers.get(server)
+    }
+
+    /// The tools of a pinned server that no model is offered, a sentence each.
+    pub fn left_out(&self, server: &str) -> &[String] {
+        self.left_out.get(server).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pins the tools of a server, beside those that no model is offered.
+    pub fn pin(&mut self, server: String, pins: BTreeMap<String, Pin>, left_out: Vec<String>) {
+        self.left_out.remove(&server);
+        if !left_out.is_empty() {
+            self.left_out.insert(server.clone(), left_out);
+        }
+        self.servers.insert(server, pins);
+    }
+}
+
+/// The part common to every version of the file.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Checks that no other user can have written the records.
+fn believed(path: &Path, file: &File) -> Result<(), Error> {
+    let about = file.metadata().map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let refused = |what| Err(Error::Unsafe { path: path.to_owned(), what });
+    if !about.is_file() {
+        return refused("this is not a plain file");
+    }
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return refused("the file belongs to another user");
+    }
+    if about.mode() & 0o022 != 0 {
+        return refused("others can write the file; close it with chmod 600");
+    }
+    // A user who can write to the folder can replace the file.
+    let folder = path.parent().map(std::fs::metadata).transpose();
+    let folder = folder.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    match folder {
+        Some(folder) if folder.mode() & 0o022 != 0 => {
+            refused("others can write the folder that it lies in; close that with chmod 700")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The key of a server: its name, and a digest of its command or address, because another project may use the same
+/// name for another server. It is a digest because an argument or an address may contain a key.
+pub fn server_key(name: &str, command: &[String], url: Option<&str>) -> String {
+    let place = url.map_or_else(|| format!("{command:?}"), str::to_owned);
+    format!("{name} {}", Digest::sha256(place.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::Kind;
+    use super::*;
+
+    fn agreement(digest: &str, own: bool) -> Agreement {
+        let asks = vec![Ask::new(Kind::Tool, "shell", "for a")];
+        Agreement { digest: Digest::sha256(digest.as_bytes()), own, asks, agreed_at_ms: 1 }
+    }
+
+    #[test]
+    fn what_was_agreed_to_holds_where_it_lies_and_until_it_changes() {
+        let of = |text: &str| Digest::sha256(text.as_bytes());
+        let mut book = Records::default();
+        book.agree_to_settings("/a".into(), agreement("asks", false));
+        assert!(matches!(book.settings("/a", of("asks")), Consent::Agreed(_)));
+        assert!(matches!(book.settings("/a", of("more")), Consent::Changed(_)));
+        assert_eq!(book.settings("/copy", of("asks")), Consent::Unknown);
+
+        let asks = lasting(&agreement("first", false).asks).unwrap();
+        book.agree_to_workflow("/w".into(), agreement("first", false));
+        book.agree_to_workflow("/w".into(), agreement("second", false));
+        for definition in ["first", "second"] {
+            let standing = book.workflow("/w", of(definition), asks, false);
+            assert!(matches!(standing, Consent::Agreed(_)), "{definition}");
+        }
+        assert!(matches!(book.workflow("/w", of("third"), asks, true), Consent::Changed(_)));
+        assert!(matches!(book.workflow("/w", of("first"), of("more"), true), Consent::Changed(_)), "it asks for more");
+        assert_eq!(book.workflow("/copy", of("first"), asks, true), Consent::Unknown);
+
+        book.agree_to_workflow("/own".into(), agreement("asks", true));
+        assert!(matches!(book.workflow("/own", of("any definition"), of("asks"), true), Consent::Agreed(_)));
+        assert!(matches!(book.workflow("/own", of("another one"), of("asks"), false), Consent::Changed(_)));
+        assert!(matches!(book.workflow("/own", of("asks"), of("more"), true), Consent::Changed(_)));
+        assert!(book.revoke_workflow("/own") && !book.revoke_workflow("/own"));
+    }
+
+    #[test]
+    fn records_that_others_can_write_are_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rondo/trust.json");
+        Records::update(Some(&path), |book| book.agree_to_settings("/a".into(), agreement("asks", false))).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Records::read(Some(&path)).unwrap().all_settings().count(), 1);
+
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(matches!(Records::read(Some(&path)), Err(Error::Unsafe { .. })));
+        let real = folder.path().join("real.json");
+        std::fs::rename(&path, &real).unwrap();
+        std::os::unix::fs::symlink(&real, &path).unwrap();
+        assert!(matches!(Records::read(Some(&path)), Err(Error::File { .. })));
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&real, "{\"version\":1,\"workflows\":{},\"servers\":{}}").unwrap();
+        assert_eq!(
+            Records::read(Some(&real)).unwrap(),
+            Records::default(),
+            "what was agreed to in format 1 is asked again"
+        );
+    }
+}

@@ -1,5 +1,0 @@
-//! The `rondo` binary.
-
-fn main() -> std::process::ExitCode {
-    rondo_engine::cli::main()
-}

@@ -1,0 +1,71 @@
+//! Batches: what became of their lines. They are started and resumed in a terminal.
+
+use axum::extract::State;
+use rondo::host::batch::{Batch, find_batch};
+use rondo::views::batches::{BatchLine, LineView, batch_line, lines};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Server;
+use super::body::Json;
+use super::params::{Path, Query, invalid};
+use super::problem::Problem;
+
+/// How many lines a page has unless the client asks for another number, and at most.
+const PAGE: usize = 100;
+const MAX_PAGE: usize = 1000;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BatchList {
+    /// Newest first.
+    batches: Vec<BatchLine>,
+}
+
+/// `GET /batches`
+pub async fn list(State(server): State<Server>) -> Result<Json<BatchList>, Problem> {
+    let list = server.reading(|server, store| {
+        let driven = server.driven();
+        let mut batches = Vec::new();
+        for id in store.batches(None, usize::MAX)?.into_iter().rev() {
+            // One that was deleted meanwhile is none.
+            if let Some(batch) = Batch::read(store, &id)? {
+                batches.push(batch_line(store, &driven, &id, batch)?);
+            }
+        }
+        Ok(BatchList { batches })
+    });
+    list.await.map(Json)
+}
+
+/// Which lines of a batch are wanted.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinesQuery {
+    after: u32,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BatchView {
+    batch: BatchLine,
+    rows: Vec<LineView>,
+}
+
+/// `GET /batches/{batch}`
+pub async fn one(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    query: Query<LinesQuery>,
+) -> Result<Json<BatchView>, Problem> {
+    let limit = query.0.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(invalid(format!("limit: a number from 1 to {MAX_PAGE}")));
+    }
+    let view = server.reading(move |server, store| {
+        let driven = server.driven();
+        let (id, batch) = find_batch(store, &word)?;
+        let rows = lines(store, &driven, (&id, query.0.after.saturating_add(1)), limit)?;
+        Ok(BatchView { batch: batch_line(store, &driven, &id, batch)?, rows })
+    });
+    view.await.map(Json)
+}

@@ -1,0 +1,70 @@
+//! What a server keeps of requests, in spaces of the store beside those of hooks: of each the latest.
+
+use rondo::failure::Failure;
+use rondo_core::hook::KeySpace;
+use rondo_protocol::id::ThreadId;
+
+use super::Server;
+
+/// The most values of a space. Beyond it, those of the oldest threads are forgotten, a tenth at once.
+const MOST: usize = 50_000;
+
+impl Server {
+    /// Keeps a value that names a thread.
+    pub(super) async fn keep(&self, space: &'static str, key: Vec<u8>, value: Vec<u8>) -> Result<(), Failure> {
+        let kept = self.host.engine().space(space);
+        let is_new = kept.get(&key)?.is_none();
+        kept.put(key, Some(value)).await?;
+        let known = self.kept.lock().get(space).copied();
+        let count = match known {
+            Some(count) => count + usize::from(is_new),
+            None => kept.scan(&[], MOST + 1)?.len(),
+        };
+        self.kept.lock().insert(space, count);
+        if count > MOST {
+            let left = forget_oldest(&kept, MOST / 10).await?;
+            self.kept.lock().insert(space, left);
+        }
+        Ok(())
+    }
+}
+
+/// Forgets the values of the oldest threads. Returns how many are left.
+async fn forget_oldest(space: &KeySpace, count: usize) -> Result<usize, Failure> {
+    let mut all: Vec<(u64, Vec<u8>)> =
+        space.scan(&[], usize::MAX)?.into_iter().map(|(key, value)| (begun_ms(&value), key)).collect();
+    all.sort_unstable();
+    let left = all.len().saturating_sub(count);
+    for (_, key) in all.into_iter().take(count) {
+        space.put(key, None).await?;
+    }
+    Ok(left)
+}
+
+/// When the thread that a value names began; 0 if it names none.
+fn begun_ms(value: &[u8]) -> u64 {
+    let words = value.split(|byte| !byte.is_ascii_alphanumeric());
+    let mut threads = words.filter_map(|word| ThreadId::new(std::str::from_utf8(word).ok()?).ok());
+    threads.next().map_or(0, |thread| thread.unix_ms())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use rondo_store::MemoryStore;
+
+    #[tokio::test]
+    async fn the_values_of_the_oldest_threads_are_forgotten() {
+        let space = KeySpace::new(Arc::new(MemoryStore::new()), "requests");
+        for number in [7, 3, 9, 1] {
+            let thread = ThreadId::from_parts(number, 0);
+            let value = format!("{{\"request\":\"{}\",\"thread\":\"{thread}\"}}", "a".repeat(64));
+            space.put(vec![u8::try_from(number).unwrap()], Some(value.into_bytes())).await.unwrap();
+        }
+        assert_eq!(forget_oldest(&space, 2).await.unwrap(), 2);
+        let left: Vec<Vec<u8>> = space.scan(&[], 9).unwrap().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(left, [[7], [9]]);
+    }
+}

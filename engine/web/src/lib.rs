@@ -1,0 +1,298 @@
+//! What other programs reach: `rondo serve`, with the API over HTTP, the event streams and the page, and `rondo mcp`.
+//!
+//! Laws. Every read and write needs the token, see [`access`]. The store is the log: what a stream missed is read from
+//! it, also by a server that started later. A client never slows a run: stores are read on threads of their own, each
+//! stream has its own bounded queue, and requests, headers, bodies and connections have ceilings. Nothing that a model
+//! wrote is ever HTML.
+
+pub mod access;
+mod batches;
+mod body;
+mod changes;
+mod events;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod kept;
+pub mod mcp;
+mod model;
+mod openapi;
+mod openings;
+mod page;
+mod params;
+mod places;
+mod problem;
+mod reports;
+mod schema;
+mod sessions;
+mod starting;
+mod steps;
+mod threads;
+mod workflows;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::{get, post};
+use rondo_core::ThreadHandle;
+use rondo_core::local::Topic;
+use rondo_protocol::diagnostic::Code;
+use rondo_store::Read;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use access::Token;
+use body::Json;
+use problem::Problem;
+use rondo::failure::Failure;
+use rondo::host::Host;
+use rondo::host::consent::ConsentSource;
+use rondo::host::settings_files::SettingsFiles;
+use rondo::host::store_access::DrivenThreads;
+use rondo_settings::Settings;
+use sessions::Sessions;
+
+pub use openings::listen;
+
+/// The most threads that run in a server at once.
+const MAX_RUNNING: usize = 1_000;
+
+/// What pages may load: only what this server sends, and nothing inline.
+const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
+                      form-action 'self'; frame-ancestors 'none'";
+
+/// A server over one host.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+pub struct Inner {
+    host: Host,
+    files: SettingsFiles,
+    settings: Settings,
+    /// The folder that workflows are named from.
+    here: PathBuf,
+    by: ConsentSource,
+    token: Token,
+    sessions: Sessions,
+    /// The host names that requests may name besides addresses and `localhost`.
+    names: Vec<String>,
+    /// Live events of the threads that run here.
+    live: Topic,
+    /// Cancelled when the server is told to end.
+    ending: CancellationToken,
+    /// Cancelled once its runs have ended.
+    closed: CancellationToken,
+    /// Held while a start with an idempotency key looks whether it was made before.
+    repeats: tokio::sync::Mutex<()>,
+    /// How many values of requests are kept, by the name of their space.
+    kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
+}
+
+/// What a server is made of.
+pub struct Parts {
+    pub host: Host,
+    /// The settings files, read once; consent for them was obtained.
+    pub files: SettingsFiles,
+    pub settings: Settings,
+    pub here: PathBuf,
+    /// Who agrees to what a workflow asks for.
+    pub by: ConsentSource,
+    pub token: Token,
+    pub names: Vec<String>,
+    pub ending: CancellationToken,
+}
+
+impl std::ops::Deref for Server {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Server {
+    pub fn new(parts: Parts) -> Self {
+        let Parts { host, files, settings, here, by, token, names, ending } = parts;
+        let repeats = tokio::sync::Mutex::default();
+        Self(Arc::new(Inner {
+            host,
+            files,
+            settings,
+            here,
+            by,
+            token,
+            sessions: Sessions::default(),
+            names,
+            live: Topic::default(),
+            ending,
+            closed: CancellationToken::new(),
+            repeats,
+            kept: parking_lot::Mutex::default(),
+        }))
+    }
+
+    /// A code with which a browser begins a session, once.
+    ///
+    /// # Errors
+    /// If the system provides no random bytes.
+    pub fn code(&self) -> Result<String, Failure> {
+        self.sessions.code(std::time::Instant::now())
+    }
+
+    /// Refuses to begin or to continue a thread where too many run.
+    ///
+    /// # Errors
+    /// A problem with status 429.
+    fn has_room(&self) -> Result<(), Problem> {
+        if self.host.engine().running() < MAX_RUNNING {
+            return Ok(());
+        }
+        let what = format!("{MAX_RUNNING} threads run here, and no more at once");
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::ServerFull, what))
+    }
+
+    /// Stops the runs of this process, whose threads can be resumed, and then the streams.
+    pub async fn close(&self) {
+        self.host.engine().stop_all().await;
+        self.closed.cancel();
+    }
+
+    /// The routes.
+    pub fn router(&self) -> Router {
+        let api = Router::new()
+            .route("/session", post(access::begin_session).delete(access::end_session))
+            .route("/healthz", get(healthz))
+            .route("/openapi.json", get(openapi::document))
+            .route("/workflows", get(workflows::list))
+            .route("/workflows/{name}", get(workflows::one))
+            .route("/workflows/{name}/graph", get(workflows::graph))
+            .route("/threads", get(threads::list).post(starting::start))
+            .route("/threads/{thread}", get(threads::one))
+            .route("/threads/{thread}/steps", get(steps::list))
+            .route("/threads/{thread}/steps/{seq}", get(steps::one))
+            .route("/threads/{thread}/steps/{seq}/messages", get(steps::messages))
+            .route("/threads/{thread}/prefix", get(reports::prefix))
+            .route("/threads/{thread}/usage", get(reports::usage))
+            .route("/threads/{thread}/diff", get(reports::diff))
+            .route("/threads/{thread}/graph", get(reports::graph))
+            .route("/threads/{thread}/scenario", get(reports::scenario))
+            .route("/threads/{thread}/events", get(events::of_thread))
+            .route("/threads/{thread}/resume", post(changes::resume))
+            .route("/threads/{thread}/stop", post(changes::stop))
+            .route("/threads/{thread}/cancel", post(changes::cancel))
+            .route("/threads/{thread}/answer", post(changes::answer))
+            .route("/threads/{thread}/fork", post(changes::fork))
+            .route("/batches", get(batches::list))
+            .route("/batches/{batch}", get(batches::one))
+            .route("/usage", get(reports::usage_of_all))
+            .route("/events", get(events::of_all))
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method);
+        let model = Router::new()
+            .route("/models", get(model::models))
+            .route("/models/{model}", get(model::model))
+            .route("/chat/completions", post(model::chat::complete))
+            .route("/responses", post(model::responses::respond))
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method);
+        Router::new()
+            .nest("/api/v1", api)
+            .nest("/v1", model)
+            .route("/errors/{code}", get(page::error))
+            .route("/assets/{name}", get(page::asset))
+            .fallback(get(page::index))
+            .layer(DefaultBodyLimit::disable())
+            .layer(from_fn_with_state(self.clone(), access::guard))
+            .layer(from_fn(model::errors))
+            .layer(map_response(with_safe_headers))
+            .with_state(self.clone())
+    }
+
+    /// Runs `read` over the store, on a thread where it may block.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Inner, &dyn Read) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let server = self.clone();
+        Self::blocking(move || read(&server, &**server.host.engine().store())).await
+    }
+
+    /// Runs `work` on a thread where it may block.
+    async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done.map_err(Problem::from),
+            Err(error) => {
+                let what = format!("the request broke off: {error}");
+                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalFault, what))
+            }
+        }
+    }
+
+    /// Passes the events of a thread that runs here to those who read the events of all threads.
+    fn follow(&self, mut handle: ThreadHandle) {
+        let server = self.clone();
+        tokio::spawn(async move {
+            while let Some(event) = handle.events.recv().await {
+                server.live.hear_of_other(event);
+            }
+            handle.ended().await
+        });
+    }
+}
+
+impl Inner {
+    /// Resolves once the runs here have ended, after the server was told to end.
+    async fn closing(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// The threads that run in any process.
+    fn driven(&self) -> DrivenThreads {
+        self.host.driven()
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn no_route() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, Code::NoSuchRoute, "the API has no such address")
+        .with_hint("`GET /api/v1/openapi.json` lists them")
+}
+
+async fn no_method() -> Problem {
+    let what = "the address does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::NoSuchRoute, what)
+        .with_hint("`GET /api/v1/openapi.json` lists what it takes")
+}
+
+async fn with_safe_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let safe = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in safe {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}

@@ -1,0 +1,375 @@
+//! `rondo mcp`: each workflow as a tool of an MCP server (<https://modelcontextprotocol.io/specification>) on standard
+//! input and output.
+//!
+//! A call that is repeated after a crash goes on with the thread of the first one, so that nothing is paid twice. It is
+//! known by a key in `_meta`, else by the client's name, the tool and the arguments, for as long as its result was not
+//! handed over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::transport::io::stdio;
+use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rondo::failure::Failure;
+use rondo::host::workflow;
+use rondo_agent_kit::mcp::{cleaned, is_tool_name};
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::{Answerer, ThreadHandle};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::text::plain;
+use rondo_protocol::{Digest, Value, canonical};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Server;
+use super::changes::AnswerRequest;
+use super::model::{Heard, Rest, WaitsFor, named};
+use super::problem::Problem;
+use super::starting::{StartRequest, begin};
+use super::workflows::input_schema;
+
+/// The tool that answers a form.
+const ANSWER: &str = "answer";
+
+/// The member of `_meta` with the key of a call.
+const KEY: &str = "rondo/key";
+
+/// What is kept of calls: a space of the store beside those of hooks.
+const SPACE: &str = "calls";
+
+/// How often a call looks whether a thread has come to rest that runs for another call.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A call that was made.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    thread: ThreadId,
+    /// The digest of the tool and its arguments.
+    asked: Digest,
+    /// Whether its result was handed over.
+    is_answered: bool,
+}
+
+/// The workflows of a server as tools.
+struct Tools {
+    server: Server,
+    /// Whether scripts answer in place of models.
+    is_offline: bool,
+}
+
+/// Serves the tools until the client leaves or `ending` is cancelled.
+///
+/// # Errors
+/// [`Code::RequestUnreadable`] if the client does not begin as the protocol says.
+pub async fn serve(server: Server, is_offline: bool, ending: CancellationToken) -> Result<(), Failure> {
+    let broken = |error: String| Failure::new(Code::RequestUnreadable, format!("the MCP client: {error}"));
+    let running = tokio::select! {
+        running = Tools { server, is_offline }.serve(stdio()) => running.map_err(|error| broken(error.to_string()))?,
+        () = ending.cancelled() => return Ok(()),
+    };
+    let stop = running.cancellation_token();
+    tokio::select! {
+        ended = running.waiting() => {
+            ended.map_err(|error| broken(error.to_string()))?;
+        }
+        () = ending.cancelled() => stop.cancel(),
+    }
+    Ok(())
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        let about = "Each tool runs a workflow of roles and gives its result. A workflow that waits for a person gives the form \
+                     and its thread; the tool `answer` fills it in. Only a person can allow a tool call, in a terminal.";
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new("rondo", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(about.to_owned());
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let listed = self.server.reading(|server, _| {
+            let mut tools = Vec::new();
+            for found in workflow::all(&server.here) {
+                // What has faults cannot be called; `rondo validate` names them.
+                let Ok(loaded) = workflow::read(found.file).map(|loaded| loaded.checked) else { continue };
+                let Ok(schema) = cleaned(input_schema(&loaded.workflow)) else { continue };
+                if is_listed(&found.name) {
+                    let about = plain(loaded.policy.description.trim()).into_owned();
+                    tools.push(Tool::new(found.name, about, object(&schema)));
+                }
+            }
+            Ok(tools)
+        });
+        let mut tools = listed.await.map_err(|problem| ErrorData::internal_error(problem.text(), None))?;
+        let about = "Answers the form that a thread waits with which a tool of this server began, and gives what comes of \
+                     it. It allows no tool calls.";
+        tools.push(Tool::new(ANSWER, about, answer_schema()));
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let client = context.client_info().map(|client| client.name).unwrap_or_default();
+        let key = context.meta.0.get(KEY).and_then(|key| key.as_str()).map(str::to_owned);
+        let progress = context.meta.get_progress_token().map(|token| (token, context.peer.clone()));
+        let caller = Caller { progress, cancelled: context.ct.clone() };
+        let arguments = Value::from_serialize(&request.arguments.unwrap_or_default());
+        let arguments = arguments.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let made = if request.name == ANSWER {
+            self.answer(arguments, client, caller).await
+        } else {
+            self.call(&request.name, arguments, (client, key), caller).await
+        };
+        Ok(match made {
+            Ok(rest) => given(&rest).into(),
+            Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem.text())]).into(),
+        })
+    }
+}
+
+/// Who waits for the end of a call.
+struct Caller {
+    /// Where notifications of progress go.
+    progress: Option<(ProgressToken, Peer<RoleServer>)>,
+    /// Cancelled when the client wants no answer any more.
+    cancelled: CancellationToken,
+}
+
+impl Tools {
+    /// Runs a workflow, or goes on with the thread of an earlier call.
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        (client, key): (String, Option<String>),
+        caller: Caller,
+    ) -> Result<Box<Rest>, Problem> {
+        let engine = self.server.host.engine();
+        let space = engine.space(SPACE);
+        let asked = Digest::sha256(&canonical::to_bytes(&(name, &arguments)).map_err(Failure::from)?);
+        let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
+        let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
+        // Two equal calls at once make one thread.
+        let alone = self.server.repeats.lock().await;
+        let known = space.get(&place).map_err(Failure::from)?;
+        let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let known = known.filter(|call| key.is_some() || !call.is_answered);
+        let keep = async |call: &Call| {
+            let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
+            self.server.keep(SPACE, place.clone(), bytes).await
+        };
+        let call = match known {
+            Some(call) if call.asked != asked => {
+                let what = format!("the key of this call, `{KEY}` in `_meta`, was used for another call");
+                return Err(Failure::new(Code::KeyReused, what).into());
+            }
+            Some(call) => call,
+            None => {
+                let call = Call { thread: SystemEnv::default().thread_id(), asked, is_answered: false };
+                keep(&call).await?;
+                let thread = call.thread.as_str();
+                self.server.keep(SPACE, of_thread(&client, thread), thread.as_bytes().to_vec()).await?;
+                call
+            }
+        };
+        let handle = match engine.store().row(&call.thread).map_err(Failure::from)? {
+            None => Some(self.begin(name, arguments, &call.thread).await?),
+            Some(_) => None,
+        };
+        drop(alone);
+        let rest = match handle {
+            Some(handle) => self.hear(handle, caller).await?,
+            None => self.joined(&call.thread, caller).await?,
+        };
+        keep(&Call { is_answered: true, ..call }).await?;
+        Ok(rest)
+    }
+
+    /// Follows a thread that another call began, in this process or another one, to where it rests. If that call was
+    /// given up, this one goes on with the thread.
+    async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Rest>, Problem> {
+        let engine = self.server.host.engine();
+        let mut has_waited = false;
+        loop {
+            if !engine.is_running(thread) && !self.is_driven_elsewhere(thread).await {
+                let (_, origin) = engine.definition(thread)?;
+                // What another call stopped for would stop this one too.
+                let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
+                if is_refused || origin.ending.is_some() || !origin.forms.is_empty() {
+                    return self.server.rest_of(thread.clone()).await.map(Box::new);
+                }
+                match self.server.resumed(thread).await {
+                    Ok(Some(handle)) => return self.hear(handle, caller).await,
+                    Ok(None) => {}
+                    // Another process began to drive it.
+                    Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
+                    Err(problem) => return Err(problem),
+                }
+            }
+            has_waited = true;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = caller.cancelled.cancelled() => return Err(given_up()),
+            }
+        }
+    }
+
+    /// Whether another process drives a thread, or may: nothing is set up for a run that cannot begin.
+    async fn is_driven_elsewhere(&self, thread: &ThreadId) -> bool {
+        let (server, thread) = (self.server.clone(), thread.clone());
+        let asked = tokio::task::spawn_blocking(move || server.host.driven().may_hold(&thread));
+        asked.await.unwrap_or(true)
+    }
+
+    async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<ThreadHandle, Problem> {
+        let input = match arguments {
+            Value::Object(members) => members,
+            _ => BTreeMap::new(),
+        };
+        let request =
+            StartRequest { workflow: name.to_owned(), input, offline: self.is_offline, ..StartRequest::default() };
+        begin(&self.server, request, thread.clone()).await
+    }
+
+    /// Fills in a form of a thread that a call of this client began, and follows the thread.
+    async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Rest>, Problem> {
+        let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
+        let space = self.server.host.engine().space(SPACE);
+        if space.get(&of_thread(&client, &given.thread)).map_err(Failure::from)?.is_none() {
+            let what = format!("no call of this client began a thread {:?}", given.thread);
+            return Err(Failure::new(Code::ThreadUnknown, what)
+                .with_hint("a person answers the forms of other threads: `rondo answer`")
+                .into());
+        }
+        let by = Answerer::Client(named(&client));
+        let handle = self.server.answered(given.thread, given.answer, by).await?;
+        self.hear(handle, caller).await
+    }
+
+    /// Follows a run until it rests, with a notification for each step and each line.
+    async fn hear(&self, handle: ThreadHandle, caller: Caller) -> Result<Box<Rest>, Problem> {
+        let mut heard = self.server.hear(handle);
+        let mut steps = 0.0;
+        loop {
+            let next = tokio::select! {
+                next = heard.recv() => next,
+                // Without a listener the run stops; the same call goes on with its thread.
+                () = caller.cancelled.cancelled() => return Err(given_up()),
+            };
+            let told = match next {
+                Some(Heard::Rest(rest)) => return rest,
+                Some(Heard::Line(line)) => line,
+                Some(Heard::Step(told)) => told,
+                Some(Heard::Text { .. }) => continue,
+                None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
+            };
+            steps += 1.0;
+            if let Some((token, peer)) = &caller.progress {
+                let progress = ProgressNotificationParam::new(token.clone(), steps).with_message(told);
+                // A client that is gone ends the server.
+                let _ = peer.notify_progress(progress).await;
+            }
+        }
+    }
+}
+
+/// The answer to a call that its client cancelled, which nobody reads.
+fn given_up() -> Problem {
+    Failure::new(Code::Interrupted, "the client cancelled the call").into()
+}
+
+/// The arguments of the tool `answer`.
+#[derive(Debug, Deserialize)]
+struct AnswerCall {
+    thread: String,
+    #[serde(flatten)]
+    answer: AnswerRequest,
+}
+
+/// Where it is kept that a client began a thread.
+fn of_thread(client: &str, thread: &str) -> Vec<u8> {
+    Digest::sha256(format!("{client}\nthread {thread}").as_bytes()).as_bytes().to_vec()
+}
+
+/// Whether a workflow is a tool by its name: one name is that of our own tool.
+fn is_listed(name: &str) -> bool {
+    name != ANSWER && is_tool_name(name)
+}
+
+fn object(schema: &Value) -> Arc<JsonObject> {
+    match serde_json::to_value(schema) {
+        Ok(serde_json::Value::Object(members)) => Arc::new(members),
+        _ => Arc::default(),
+    }
+}
+
+fn answer_schema() -> Arc<JsonObject> {
+    let text = json!({"type": "string"});
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "thread": {"type": "string", "description": "The thread that waits."},
+            "form": {"type": "string", "description": "The form by its digest, if several are open."},
+            "role": {"type": "string", "description": "The role whose form it is, if several are open."},
+            "lane": {"type": "string", "description": "The lane of the form, if several are open."},
+            "status": {"type": "string", "description": "One of the statuses of the form."},
+            "fields": {"type": "object", "description": "The fields of that status."},
+            "body": text,
+        },
+        "required": ["thread"],
+        "additionalProperties": false,
+    });
+    match schema {
+        serde_json::Value::Object(members) => Arc::new(members),
+        _ => Arc::default(),
+    }
+}
+
+/// The result of a tool: its text, and `{thread, status, form, result}` as structured content.
+fn given(rest: &Rest) -> CallToolResult {
+    let status = if rest.waits_for.is_some() { "waiting" } else { "done" };
+    let text = match &rest.waits_for {
+        Some(WaitsFor { is_approval: false, .. }) => {
+            format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", rest.text, rest.thread)
+        }
+        _ => rest.text.clone(),
+    };
+    let form = rest.waits_for.as_ref().map(|waits_for| waits_for.form);
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content =
+        Some(json!({"thread": rest.thread, "status": status, "form": form, "result": rest.result}));
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_is_no_second_tool_for_answers_and_says_nothing_unseen() {
+        for (name, is_tool) in [("review-loop", true), ("a.b_c", true), ("answer", false), ("", false), ("a b", false)]
+        {
+            assert_eq!(is_listed(name), is_tool, "{name}");
+        }
+        assert!(!is_listed("re\u{202e}view") && !is_listed(&"x".repeat(129)));
+        let schema = Value::from_iter([("description", Value::from("a\u{e0041}b\u{202e}c"))]);
+        assert_eq!(cleaned(schema).unwrap().to_text(), r#"{"description":"abc"}"#);
+    }
+}

@@ -1,0 +1,246 @@
+//! `POST /v1/chat/completions`.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response, Sse, sse};
+use futures_util::{StreamExt as _, stream};
+use rondo::failure::Failure;
+use rondo_core::ThreadHandle;
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::{Digest, Value, canonical};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::super::Server;
+use super::super::body::Json;
+use super::super::events::keep_alive;
+use super::super::params::invalid;
+use super::super::problem::Problem;
+use super::super::starting::{StartRequest, begin};
+use super::message::{Message, input_name};
+use super::{Heard, ModelError, OFFLINE, Rest, Tokens, client_of};
+
+/// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.
+#[derive(Debug, Deserialize)]
+pub struct ChatRequest {
+    model: String,
+    pub messages: Vec<Message>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: StreamOptions,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Completion<'a> {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: Vec<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice<'a> {
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Delta<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta<'a>>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    /// What the workflow says on its way, as clients show the thoughts of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Usage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: Cached,
+}
+
+#[derive(Debug, Serialize)]
+struct Cached {
+    cached_tokens: u64,
+}
+
+impl From<Tokens> for Usage {
+    fn from(tokens: Tokens) -> Self {
+        Self {
+            prompt_tokens: tokens.prompt,
+            completion_tokens: tokens.output,
+            total_tokens: tokens.prompt.saturating_add(tokens.output),
+            prompt_tokens_details: Cached { cached_tokens: tokens.cached },
+        }
+    }
+}
+
+/// A place in a conversation: what was said up to there.
+fn place(model: &str, messages: &[Message]) -> Result<Digest, Failure> {
+    let said: Vec<(&str, String)> =
+        messages.iter().filter(|message| message.role != "system").map(|m| (m.role.as_str(), m.text())).collect();
+    Ok(Digest::sha256(&canonical::to_bytes(&(model, said))?))
+}
+
+impl Server {
+    /// Starts a thread of a workflow on a message.
+    pub(super) async fn begin_on(&self, model: &str, text: String) -> Result<ThreadHandle, Problem> {
+        let (name, is_offline) = model.strip_suffix(OFFLINE).map_or((model, false), |name| (name, true));
+        let name = name.to_owned();
+        let named = name.clone();
+        let input = self.reading(move |server, _| {
+            let checked = super::super::workflows::load(server, &named)?.checked;
+            input_name(&checked.workflow, &checked.policy)
+        });
+        let input = BTreeMap::from([(input.await?, Value::from(text))]);
+        let request = StartRequest { workflow: name, input, offline: is_offline, ..StartRequest::default() };
+        begin(self, request, SystemEnv::default().thread_id()).await
+    }
+}
+
+/// `POST /v1/chat/completions`
+pub async fn complete(
+    State(server): State<Server>,
+    headers: HeaderMap,
+    Json(request): Json<ChatRequest>,
+) -> Result<Response, ModelError> {
+    let Some((last, before)) = request.messages.split_last() else {
+        return Err(invalid("messages: there is none").into());
+    };
+    let text = last.text();
+    // The client sends the whole conversation; if a thread waits where it stood before this message, it goes on.
+    let stood = place(&request.model, before).map_err(Problem::from)?;
+    let shown = server.reading(move |server, _| server.recall(stood)).await?;
+    let handle = match shown {
+        Some(shown) => server.answer_with(shown, text, client_of(&headers)).await?,
+        None => server.begin_on(&request.model, text).await?,
+    };
+    let created = SystemEnv::default().now_ms() / 1000;
+    let thread = handle.thread.clone();
+    let heard = server.hear(handle);
+    let reply = Reply { server, request, thread, created };
+    if reply.request.stream {
+        return Ok(reply.streamed(heard));
+    }
+    reply.whole(heard).await
+}
+
+/// What a reply is made of.
+struct Reply {
+    server: Server,
+    request: ChatRequest,
+    thread: ThreadId,
+    created: u64,
+}
+
+impl Reply {
+    /// Remembers the thread for the message that answers its form, which follows what the client was told.
+    async fn remember(&self, told: &str, rest: &Rest) -> Result<(), Problem> {
+        let mut said = self.request.messages.clone();
+        said.push(Message::new("assistant", told));
+        let place = place(&self.request.model, &said)?;
+        self.server.remember(place, rest).await
+    }
+
+    fn completion<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
+        let id = format!("chatcmpl-{}", self.thread);
+        Completion { id, object, created: self.created, model: &self.request.model, choices, usage: None }
+    }
+
+    async fn whole(self, mut heard: mpsc::Receiver<Heard>) -> Result<Response, ModelError> {
+        let mut lines = String::new();
+        let rest = loop {
+            match heard.recv().await {
+                Some(Heard::Line(line)) => lines = lines + &line + "\n",
+                Some(Heard::Step(_) | Heard::Text { .. }) => {}
+                Some(Heard::Rest(rest)) => break rest?,
+                None => return Err(invalid("the run broke off").into()),
+            }
+        };
+        self.remember(&rest.text, &rest).await?;
+        let message = Delta {
+            role: Some("assistant"),
+            content: Some(&rest.text),
+            reasoning_content: Some(lines.as_str()).filter(|lines| !lines.is_empty()),
+        };
+        let choice = Choice { index: 0, message: Some(message), delta: None, finish_reason: Some("stop") };
+        let completion = self.completion("chat.completion", vec![choice]);
+        Ok(Json(Completion { usage: Some(rest.tokens.into()), ..completion }).into_response())
+    }
+
+    fn streamed(self, heard: mpsc::Receiver<Heard>) -> Response {
+        let first = self.delta(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() });
+        let others = stream::unfold(Some((self, heard, String::new())), async |state| {
+            let (reply, mut heard, mut told) = state?;
+            let (events, is_last) = match heard.recv().await? {
+                Heard::Step(_) => (Vec::new(), false),
+                Heard::Line(line) => {
+                    let line = line + "\n";
+                    (vec![reply.delta(Delta { reasoning_content: Some(&line), ..Delta::default() })], false)
+                }
+                Heard::Text { text, .. } => {
+                    told += &text;
+                    (vec![reply.delta(Delta { content: Some(&text), ..Delta::default() })], false)
+                }
+                Heard::Rest(Ok(rest)) => {
+                    told += &rest.untold;
+                    // What cannot be remembered is only asked anew.
+                    let _ = reply.remember(&told, &rest).await;
+                    (reply.last(&rest), true)
+                }
+                Heard::Rest(Err(problem)) => (vec![super::error_text(problem)], true),
+            };
+            Some((events, (!is_last).then_some((reply, heard, told))))
+        });
+        let events = stream::once(async { vec![first] }).chain(others).flat_map(stream::iter);
+        let events = events.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data)));
+        Sse::new(events).keep_alive(keep_alive()).into_response()
+    }
+
+    fn delta(&self, delta: Delta<'_>) -> String {
+        self.chunk(Some((delta, None)), None)
+    }
+
+    /// The chunks after the run.
+    fn last(&self, rest: &Rest) -> Vec<String> {
+        let mut chunks = Vec::new();
+        if !rest.untold.is_empty() {
+            chunks.push(self.delta(Delta { content: Some(&rest.untold), ..Delta::default() }));
+        }
+        chunks.push(self.chunk(Some((Delta::default(), Some("stop"))), None));
+        if self.request.stream_options.include_usage {
+            chunks.push(self.chunk(None, Some(rest.tokens.into())));
+        }
+        chunks.push("[DONE]".to_owned());
+        chunks
+    }
+
+    fn chunk(&self, choice: Option<(Delta<'_>, Option<&'static str>)>, usage: Option<Usage>) -> String {
+        let choices =
+            choice.map(|(delta, finish_reason)| Choice { index: 0, message: None, delta: Some(delta), finish_reason });
+        let chunk = Completion { usage, ..self.completion("chat.completion.chunk", choices.into_iter().collect()) };
+        serde_json::to_string(&chunk).unwrap_or_default()
+    }
+}

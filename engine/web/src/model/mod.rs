@@ -1,0 +1,458 @@
+//! A workflow as a model: the parts of OpenAI's API that chat clients use
+//! (<https://platform.openai.com/docs/api-reference>). A message fills an input of the workflow, and what it results in
+//! answers it. A workflow that waits for a person answers with the form, and goes on with the next message; that a tool
+//! call may be made is nothing that a client can say.
+
+pub mod chat;
+mod message;
+pub mod responses;
+mod speech;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use rondo::failure::Failure;
+use rondo::host::answering::{self, FormName, MeantForm, check, command_for, meant_form, only_a_person};
+use rondo::host::continuing::{ContinueChoices, Meant};
+use rondo::host::find_thread::{find_thread, no_threads};
+use rondo::host::workflow;
+use rondo::tell::one_line;
+use rondo_core::conversation::rebuild;
+use rondo_core::graph::Graph;
+use rondo_core::local::{ForkRequest, spent};
+use rondo_core::shown_call::ShownCall;
+use rondo_core::thread::OpenForm;
+use rondo_core::{Answerer, Ended, Resumed, ThreadHandle};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{CommittedSite, Outcome, What};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::Policy;
+use rondo_protocol::{Digest, Value};
+use rondo_store::Status;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::body::{Json, typed};
+use super::problem::Problem;
+use super::workflows::has_script;
+use super::{Inner, Server};
+use speech::{Speakers, Speech};
+
+/// A model of this name is answered by the script beside the workflow; no model is asked.
+const OFFLINE: &str = ":offline";
+
+/// How many lines wait for a client that reads slowly.
+const LINES: usize = 64;
+
+/// How much of the name is kept that a client gives itself.
+const MAX_NAME_CHARACTERS: usize = 80;
+
+/// An error as clients of this API expect it: `{error: {message, type, code, param}}`.
+pub struct ModelError(Problem);
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    message: String,
+    r#type: &'static str,
+    code: &'a str,
+    param: Option<&'a str>,
+}
+
+impl From<Problem> for ModelError {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+/// Gives clients of the models' routes every error in the form that they read, also of a request that no handler saw.
+pub async fn errors(request: Request, next: Next) -> Response {
+    let is_of_model = request.uri().path().starts_with("/v1/");
+    let mut response = next.run(request).await;
+    let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| is_of_model) else { return response };
+    let mut told = ModelError(problem).into_response();
+    // Such as how to get in, and what else could be asked.
+    for (name, value) in response.headers() {
+        if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
+            told.headers_mut().insert(name, value.clone());
+        }
+    }
+    told
+}
+
+/// An error as the last event of a stream.
+fn error_text(problem: Problem) -> String {
+    ModelError(problem).body()
+}
+
+impl ModelError {
+    fn body(&self) -> String {
+        let error = ErrorFields { message: self.0.text(), r#type: "rondo_error", code: self.0.code(), param: None };
+        serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for ModelError {
+    fn into_response(self) -> Response {
+        // Clients repeat a request after 409 and 5xx, which would start a thread again.
+        let status = match self.0.status() {
+            StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => StatusCode::UNPROCESSABLE_ENTITY,
+            other => other,
+        };
+        let mut response = typed(self.body(), "application/json");
+        *response.status_mut() = status;
+        response
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelView {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ModelList {
+    object: &'static str,
+    data: Vec<ModelView>,
+}
+
+/// `GET /v1/models`: the workflows that can be run, and those with a script also as `NAME:offline`.
+pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, ModelError> {
+    let data = server.reading(|server, _| Ok(all(server)));
+    Ok(Json(ModelList { object: "list", data: data.await? }))
+}
+
+fn all(server: &Inner) -> Vec<ModelView> {
+    let mut models = Vec::new();
+    for found in workflow::all(&server.here) {
+        let Ok(loaded) = workflow::read(found.file) else { continue };
+        let offline = has_script(server, &loaded).then(|| format!("{}{OFFLINE}", found.name));
+        let names = std::iter::once(found.name).chain(offline);
+        models.extend(names.map(|id| ModelView { id, object: "model", created: 0, owned_by: "rondo" }));
+    }
+    models
+}
+
+/// `GET /v1/models/{model}`: one of them.
+pub async fn model(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<ModelView>, ModelError> {
+    let found = server.reading(move |server, _| {
+        let what = || format!("there is no workflow {:?}", one_line(&id));
+        all(server).into_iter().find(|model| model.id == id).ok_or_else(|| Failure::new(Code::WorkflowNotFound, what()))
+    });
+    Ok(Json(found.await?))
+}
+
+/// Tokens of all calls of a thread and of its children.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    prompt: u64,
+    cached: u64,
+    output: u64,
+}
+
+/// Where a run came to rest.
+pub struct Rest {
+    pub thread: ThreadId,
+    /// Its steps by then.
+    seq: u64,
+    /// What answers the message.
+    pub text: String,
+    /// What of it is left to tell to a client that heard it as it was written.
+    untold: String,
+    tokens: Tokens,
+    /// What it waits for; the text is then that form.
+    pub waits_for: Option<WaitsFor>,
+    pub result: Value,
+}
+
+/// The form that a client is shown.
+pub struct WaitsFor {
+    /// Its digest.
+    pub form: Digest,
+    /// Whether a tool call waits for approval, which no client gives.
+    pub is_approval: bool,
+}
+
+/// What a client hears of a run.
+pub enum Heard {
+    /// A line of the workflow for the user, without an end of line.
+    Line(String),
+    /// A step, as `ROLE: STATUS`.
+    Step(String),
+    /// What the role that ends the run writes, and the number of its step.
+    Text {
+        text: String,
+        seq: u64,
+    },
+    Rest(Result<Box<Rest>, Problem>),
+}
+
+impl Server {
+    /// Follows a run until it rests. When the client is gone, the run stops; the thread can be resumed.
+    pub fn hear(&self, mut handle: ThreadHandle) -> mpsc::Receiver<Heard> {
+        let (sender, receiver) = mpsc::channel(LINES);
+        let server = self.clone();
+        tokio::spawn(async move {
+            let thread = handle.thread.clone();
+            // Without the definition, the text is told when it is whole.
+            let mut speech = server.speech(thread.clone()).await.unwrap_or_default();
+            // The number of the next step.
+            let mut next = 1;
+            // What a slow client has not taken yet, and the number of its step.
+            let (mut text, mut seq) = (String::new(), next);
+            loop {
+                let event = tokio::select! {
+                    event = handle.events.recv() => event,
+                    Ok(permit) = sender.reserve(), if !text.is_empty() => {
+                        permit.send(Heard::Text { text: std::mem::take(&mut text), seq });
+                        continue;
+                    }
+                    () = sender.closed() => {
+                        handle.stopper.stop();
+                        break;
+                    }
+                };
+                let Some(event) = event else { break };
+                if event.thread == thread {
+                    let words = speech.hear(&event.what);
+                    if !words.is_empty() {
+                        text += &words;
+                        seq = next;
+                    }
+                    next = event.id.map_or(next, |id| id.seq + 1);
+                }
+                let told = match &event.what {
+                    What::Said { text, .. } => Some(Heard::Line(text.clone())),
+                    What::StepCommitted {
+                        site: CommittedSite { role: Some(role), .. }, status: Some(status), ..
+                    } => Some(Heard::Step(format!("{role}: {status}"))),
+                    _ => None,
+                };
+                if let Some(told) = told {
+                    // A client that is gone is seen above.
+                    let _ = sender.send(told).await;
+                }
+                server.live.hear_of_other(event);
+            }
+            let ended = handle.ended().await;
+            let rest = server.rest(thread, ended).await.map(|rest| {
+                let untold = text + &speech.end(&rest.text);
+                Box::new(Rest { untold, ..rest })
+            });
+            let _ = sender.send(Heard::Rest(rest)).await;
+        });
+        receiver
+    }
+
+    /// What hears the text of a thread.
+    async fn speech(&self, thread: ThreadId) -> Result<Speech, Problem> {
+        self.reading(move |_, store| {
+            let row = store.row(&thread)?.ok_or_else(no_threads)?;
+            let workflow = rebuild::beginning(store, &row)?.workflow;
+            let policy = rebuild::policy(store, &row)?;
+            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo_core::Error::from)?;
+            Ok(Speech::new(Speakers::new(&graph, policy.serve.answer.as_deref())))
+        })
+        .await
+    }
+
+    async fn rest(&self, thread: ThreadId, ended: Ended) -> Result<Rest, Problem> {
+        let refused = |code: Code, what: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, what);
+        let (forms, result) = match ended {
+            Ended::Finished(ending) if ending.outcome == Outcome::Done => {
+                (Vec::new(), Arc::unwrap_or_clone(ending.result))
+            }
+            Ended::Finished(ending) => {
+                let why = ending.reason.unwrap_or_else(|| ending.outcome.name().to_owned());
+                return Err(refused(Code::ThreadEnded, format!("thread {thread} did not end well: {why}")));
+            }
+            Ended::Stopped(fault) => {
+                return Err(refused(fault.code, format!("thread {thread} stopped: {}", fault.message)));
+            }
+            Ended::Waiting(forms) => (forms, Value::Null),
+        };
+        self.reading(move |_, store| {
+            let row = store.row(&thread)?.ok_or_else(no_threads)?;
+            let policy = rebuild::policy(store, &row)?;
+            let usage = spent(store, &thread, &row)?.usage;
+            let tokens =
+                Tokens { prompt: usage.prompt_tokens, cached: usage.cached_tokens, output: usage.output_tokens };
+            let open = for_client(&forms);
+            let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
+            let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
+            Ok(Rest { thread, seq: row.seq, untold: String::new(), text, tokens, waits_for, result })
+        })
+        .await
+    }
+
+    /// Where a thread rests that does not run.
+    pub async fn rest_of(&self, thread: ThreadId) -> Result<Rest, Problem> {
+        let origin = self.host.engine().definition(&thread)?.1;
+        let ended = match origin.ending {
+            Some(ending) => Ended::Finished(ending),
+            None if !origin.forms.is_empty() => Ended::Waiting(origin.forms),
+            None => {
+                let what = origin.stop.map_or_else(|| "its run was broken off".to_owned(), |stop| stop.message);
+                let what = format!("thread {thread} stopped: {what}");
+                return Err(Failure::new(Code::Interrupted, what).into());
+            }
+        };
+        self.rest(thread, ended).await
+    }
+
+    /// Keeps what waits at a place in a conversation: the thread and its form.
+    async fn remember(&self, place: Digest, rest: &Rest) -> Result<(), Problem> {
+        let Some(WaitsFor { form, .. }) = &rest.waits_for else { return Ok(()) };
+        let bytes = format!("{} {form}", rest.thread).into_bytes();
+        Ok(self.keep(SPACE, place.as_bytes().to_vec(), bytes).await?)
+    }
+
+    /// Answers the form that a client was shown with its message.
+    async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<ThreadHandle, Problem> {
+        let (Shown { thread, form }, by) = (shown, Answerer::Client(named(client)));
+        let prepared = self.reading(move |server, store| {
+            let found = find_thread(store, thread.as_str())?;
+            let named = FormName { digest: Some(form), ..FormName::default() };
+            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
+            if open.is_approval() {
+                return Err(only_a_person(&root, &open));
+            }
+            let answer = answering::answer(message::said(&text, &open, &workflow)?, digest, open, by);
+            check(&workflow, &answer)?;
+            let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
+            Ok((root, answer, run_spec))
+        });
+        let (thread, answer, run_spec) = prepared.await?;
+        let run_config = self.configured(&thread, &run_spec).await?;
+        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
+            Resumed::Running(handle) => Ok(handle),
+            Resumed::Ended { .. } => Err(ended(&thread).into()),
+        }
+    }
+
+    /// What was shown when a thread waited after `seq` steps, at `place`; if it has gone on since, what a fork of it
+    /// there waits for.
+    async fn waiting_at(&self, thread: ThreadId, seq: u64, place: Digest) -> Result<Shown, Problem> {
+        let found = self.reading(move |server, store| {
+            let (thread, row) = find_thread(store, thread.as_str())?;
+            if row.seq == seq {
+                let shown = server.recall(place)?.filter(|shown| shown.thread == thread);
+                let shown = shown.ok_or_else(|| ended(&thread))?;
+                return Ok((thread, Err(shown)));
+            }
+            let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
+            Ok((thread, Ok(run_spec)))
+        });
+        let (thread, run_spec) = match found.await? {
+            (_, Err(shown)) => return Ok(shown),
+            (thread, Ok(run_spec)) => (thread, run_spec),
+        };
+        let engine = self.host.engine();
+        let fork = engine.fork(&thread, seq, &ForkRequest::default()).await?;
+        let run_config = self.configured(&fork, &run_spec).await?;
+        match engine.resume(&fork, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
+            // It asks again what it asked then.
+            Resumed::Running(handle) => match handle.ended().await {
+                Ended::Waiting(forms) => match for_client(&forms) {
+                    Some(open) => Ok(Shown { form: open.digest(&fork), thread: fork }),
+                    None => Err(ended(&fork).into()),
+                },
+                _ => Err(ended(&fork).into()),
+            },
+            Resumed::Ended { .. } => Err(ended(&fork).into()),
+        }
+    }
+}
+
+fn ended(thread: &ThreadId) -> Failure {
+    Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for a message"))
+}
+
+/// The form that a client is shown: the first that it can fill in, else one of which it can only tell a person.
+fn for_client(forms: &[OpenForm]) -> Option<&OpenForm> {
+    forms.iter().find(|open| !open.is_approval()).or(forms.first())
+}
+
+/// The form that a client was shown.
+struct Shown {
+    thread: ThreadId,
+    form: Digest,
+}
+
+impl Shown {
+    fn read(kept: &[u8]) -> Option<Self> {
+        let (thread, form) = std::str::from_utf8(kept).ok()?.split_once(' ')?;
+        Some(Self { thread: ThreadId::new(thread).ok()?, form: Digest::from_hex(form)? })
+    }
+}
+
+impl super::Inner {
+    /// What waits at a place of a conversation.
+    fn recall(&self, place: Digest) -> Result<Option<Shown>, Failure> {
+        let engine = self.host.engine();
+        let Some(shown) = engine.space(SPACE).get(place.as_bytes())?.and_then(|kept| Shown::read(&kept)) else {
+            return Ok(None);
+        };
+        let row = engine.store().row(&shown.thread)?;
+        Ok(row.filter(|row| row.status == Status::Waiting).map(|_| shown))
+    }
+}
+
+/// The name that a client of HTTP gives itself.
+fn client_of(headers: &HeaderMap) -> &str {
+    headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default()
+}
+
+/// A client's own name as a note keeps it.
+pub fn named(client: &str) -> String {
+    let name: String = one_line(client).chars().take(MAX_NAME_CHARACTERS).collect();
+    if name.trim().is_empty() { "a client without a name".to_owned() } else { name }
+}
+
+/// Where conversations are kept: a space of the store beside those of hooks.
+const SPACE: &str = "conversations";
+
+/// What answers a message, from the result of the run.
+fn result_text(policy: &Policy, result: &Value) -> String {
+    let chosen = policy.serve.answer.as_deref().and_then(|key| result.get(key)).unwrap_or(result);
+    chosen.as_str().map_or_else(|| chosen.to_text(), str::to_owned)
+}
+
+/// A form as a message: its text, and the words that answer it.
+fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
+    if let Some(call) = ShownCall::of_form(&open.form) {
+        let command = command_for(thread, open);
+        return format!(
+            "{}\n\nOnly a person can allow it, in a terminal: `{command} --approve` or `--refuse`.",
+            call.question()
+        );
+    }
+    let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().trim_end();
+    let statuses = message::statuses(&open.form);
+    if let [(_, fields)] = statuses.as_slice()
+        && fields.is_empty()
+    {
+        return prompt.to_owned();
+    }
+    let ways: Vec<String> =
+        statuses
+            .iter()
+            .map(|(status, fields)| {
+                if fields.is_empty() { format!("`{status}`") } else { format!("`{status}` with {}", fields.join(", ")) }
+            })
+            .collect();
+    let how = "Answer with one of these words alone on the first line, the text below it; fields as JSON: \
+               `{\"status\": ..., \"field\": ...}`";
+    format!("{prompt}\n\n{how}: {}.", ways.join(", "))
+}

@@ -1,0 +1,164 @@
+//! What is computed from a thread: prefixes, usage, comparisons, its graph, and a scenario made of it.
+
+use axum::extract::State;
+use axum::response::Response;
+use rondo::failure::Failure;
+use rondo::host::find_thread::find_thread;
+use rondo::host::run_config::price_of;
+use rondo::views::diff::Comparison;
+use rondo::views::prefix::{role_line, visit_line};
+use rondo::views::scenario::{Told, origin, yaml};
+use rondo::views::since::since;
+use rondo::views::usage::{self, By, Groups, UsageLine, of_thread};
+use rondo_author::prefix;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::source;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Server;
+use super::body::{Json, typed};
+use super::params::{Path, Query, invalid};
+use super::problem::Problem;
+use super::schema::Line;
+use super::steps::{Raw, raw};
+use super::workflows::drawn;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PrefixReport {
+    #[schemars(with = "Vec<Line>")]
+    visits: Vec<Raw>,
+    #[schemars(with = "Vec<Line>")]
+    roles: Vec<Raw>,
+}
+
+/// `GET /threads/{thread}/prefix`
+pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<PrefixReport>, Problem> {
+    let report = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let workflow = rebuild::beginning(store, &row)?.workflow;
+        let stated = &server.settings.models;
+        let of_model = |name: &str| stated.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+        let prices = prefix::prices(&workflow, &of_model);
+        let (mut visits, mut outcome) = (Vec::new(), Ok(()));
+        let sums = prefix::visits(store, &thread, &row, &prices, &mut |visit| {
+            outcome = raw(&visit_line(&visit, None)).map(|line| visits.push(line));
+            outcome.is_ok()
+        })?;
+        outcome?;
+        let roles = sums.iter().map(|sum| raw(&role_line(sum))).collect::<Result<_, _>>()?;
+        Ok(PrefixReport { visits, roles })
+    });
+    report.await.map(Json)
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UsageReport {
+    /// By role, or what was asked for.
+    #[schemars(with = "Vec<Line>")]
+    usage: Vec<Raw>,
+    #[schemars(with = "Line")]
+    total: Raw,
+}
+
+/// `GET /threads/{thread}/usage`: what the steps of its own used.
+pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<UsageReport>, Problem> {
+    let report = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        UsageReport::new(By::Role, |by| of_thread(store, (&thread, &row), by))
+    });
+    report.await.map(Json)
+}
+
+impl UsageReport {
+    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, rondo_store::Error>) -> Result<Self, Failure> {
+        let groups = sums(Some(by))?;
+        let lines = groups.iter().map(|(key, sums)| raw(&UsageLine::new(Some(by), key.clone(), sums)));
+        let all = sums(None)?.get(&None).copied().unwrap_or_default();
+        Ok(Self { usage: lines.collect::<Result<_, _>>()?, total: raw(&UsageLine::new(None, None, &all))? })
+    }
+}
+
+/// What is added up.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsageQuery {
+    by: By,
+    since: Option<String>,
+}
+
+/// `GET /usage?by=workflow&since=7d`: what the steps of all threads used.
+pub async fn usage_of_all(
+    State(server): State<Server>,
+    query: Query<UsageQuery>,
+) -> Result<Json<UsageReport>, Problem> {
+    let since = query.0.since.map(|text| since(&text).map_err(|what| invalid(format!("since: {what}")))).transpose()?;
+    let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+    let report =
+        server.reading(move |_, store| UsageReport::new(query.0.by, |by| usage::sums(store, None, by, from_ms)));
+    report.await.map(Json)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffQuery {
+    /// The thread to compare it with.
+    against: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffReport {
+    #[schemars(with = "Line")]
+    diff: Raw,
+    #[schemars(with = "Vec<Line>")]
+    steps: Vec<Raw>,
+    #[schemars(with = "Line")]
+    totals: Raw,
+}
+
+/// `GET /threads/{thread}/diff?against=OTHER`
+pub async fn diff(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    query: Query<DiffQuery>,
+) -> Result<Json<DiffReport>, Problem> {
+    let report = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let (other, other_row) = find_thread(store, &query.0.against)?;
+        let compared = Comparison::new(store, &server.driven(), (&thread, &row), (&other, &other_row))?;
+        let mut steps = Vec::new();
+        compared.pairs(&mut |pair| {
+            steps.extend(pair.line().map(|line| raw(&line)).transpose()?);
+            Ok(true)
+        })?;
+        Ok(DiffReport { diff: raw(&compared.head())?, steps, totals: raw(&compared.totals())? })
+    });
+    report.await.map(Json)
+}
+
+/// `GET /threads/{thread}/graph`: the graph that the thread runs.
+pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let picture = server.reading(move |server, store| {
+        let (_, row) = find_thread(store, &word)?;
+        drawn(server, &rebuild::beginning(store, &row)?.workflow, &rebuild::policy(store, &row)?)
+    });
+    picture.await.map(|picture| typed(picture, "application/json"))
+}
+
+/// `GET /threads/{thread}/scenario`: a scenario for `rondo test` that repeats the thread's answers.
+pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
+    let text = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let beginning = rebuild::beginning(store, &row)?;
+        let mut told = Told::read(store, &thread, &row)?;
+        let text = yaml(&told.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?));
+        source::yaml(&text).map_err(|_| {
+            let what = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+            Failure::new(Code::ScenarioName, what)
+        })?;
+        Ok(text)
+    });
+    text.await.map(|text| typed(text, "text/yaml; charset=utf-8"))
+}

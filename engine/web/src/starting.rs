@@ -1,0 +1,171 @@
+//! `POST /threads`: starts a thread.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use rondo::failure::Failure;
+use rondo::host::answers_from::AnswersFrom;
+use rondo::host::labels::labels;
+use rondo::host::limit_choice::limits;
+use rondo::host::run_config::{RunSpec, run_config};
+use rondo::host::starting::{Draft, RunChoices};
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::{NewThread, ThreadHandle};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::types;
+use rondo_protocol::{Digest, Value, canonical};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::body::Json;
+use super::problem::Problem;
+use super::workflows::load;
+use super::{Inner, Server};
+
+/// The header with which a repeated request starts nothing again
+/// (draft-ietf-httpapi-idempotency-key-header-07).
+const KEY: &str = "idempotency-key";
+const MAX_KEY_CHARS: usize = 255;
+
+/// What is kept of requests with such a key: a space of the store beside those of hooks.
+const SPACE: &str = "requests";
+
+/// The body of the request.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartRequest {
+    /// A workflow by its name.
+    pub workflow: String,
+    /// Its input, an object.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub input: BTreeMap<String, Value>,
+    /// Whether the script beside the workflow answers in place of models.
+    #[serde(default)]
+    pub offline: bool,
+    #[serde(default)]
+    pub label: Option<String>,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Limits in place of the workflow's; a time is a text such as `30m`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub limits: BTreeMap<String, Value>,
+    /// Models in place of the workflow's, by role.
+    #[serde(default)]
+    pub models: BTreeMap<String, String>,
+}
+
+/// A repeated request: the thread that the first one started, and the digest of what it asked for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Repeat {
+    thread: ThreadId,
+    request: Digest,
+}
+
+/// The limits of a request as words, `KEY=VALUE`.
+pub fn limit_words(limits: &BTreeMap<String, Value>) -> Vec<String> {
+    limits
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_str().map_or_else(|| value.to_text(), str::to_owned)))
+        .collect()
+}
+
+/// `POST /threads`
+pub async fn start(
+    State(server): State<Server>,
+    headers: HeaderMap,
+    Json(request): Json<StartRequest>,
+) -> Result<Response, Problem> {
+    let Some(key) = headers.get(KEY) else {
+        let handle = begin(&server, request, SystemEnv::default().thread_id()).await?;
+        let thread = handle.thread.clone();
+        server.follow(handle);
+        return started(&server, thread).await;
+    };
+    let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_CHARS).contains(&key.len()));
+    let key = key.ok_or_else(|| {
+        let what = format!("the {KEY} has 1 to {MAX_KEY_CHARS} visible characters of ASCII");
+        Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
+    })?;
+    // Two requests with one key, sent at once, start one thread.
+    let _alone = server.repeats.lock().await;
+    let thread = server.begin_once(key, request).await?;
+    started(&server, thread).await
+}
+
+impl Server {
+    /// Starts the thread of a request, unless one with this key did: its thread is returned then, also after a crash.
+    pub(super) async fn begin_once(&self, key: &str, request: StartRequest) -> Result<ThreadId, Problem> {
+        let engine = self.host.engine();
+        let space = engine.space(SPACE);
+        let digest = Digest::sha256(&canonical::to_bytes(&request).map_err(Failure::from)?);
+        let place = Digest::sha256(key.as_bytes()).as_bytes().to_vec();
+        let known = space.get(&place).map_err(Failure::from)?;
+        let known: Option<Repeat> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let thread = match known {
+            Some(repeat) if repeat.request != digest => {
+                let what = "the idempotency key was used for another request";
+                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::KeyReused, what)
+                    .with_hint("draw a new key for each request that is not a repetition"));
+            }
+            Some(repeat) if engine.store().row(&repeat.thread).map_err(Failure::from)?.is_some() => {
+                return Ok(repeat.thread);
+            }
+            // The server ended between the two writes.
+            Some(repeat) => repeat.thread,
+            None => {
+                let thread = SystemEnv::default().thread_id();
+                let repeat = Repeat { thread: thread.clone(), request: digest };
+                let bytes = canonical::to_bytes(&repeat).map_err(Failure::from)?;
+                self.keep(SPACE, place, bytes).await?;
+                thread
+            }
+        };
+        let handle = begin(self, request, thread).await?;
+        let thread = handle.thread.clone();
+        self.follow(handle);
+        Ok(thread)
+    }
+}
+
+/// Starts a thread whose id was drawn.
+pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<ThreadHandle, Problem> {
+    server.has_room()?;
+    let inner = server.clone();
+    let (new, run_spec) = Server::blocking(move || prepared(&inner, request)).await?;
+    let (run_config, _) = run_config(&new.workflow, &run_spec).await?;
+    Ok(server.host.engine().start_drawn(new, run_config, thread).await?)
+}
+
+fn prepared(server: &Inner, request: StartRequest) -> Result<(NewThread, RunSpec), Failure> {
+    let StartRequest { workflow: name, input, offline, label, tags, limits: chosen, models } = request;
+    let loaded = load(server, &name)?;
+    let input = types::check_input(&loaded.checked.workflow, input).map_err(|faults| Failure::of_inputs(&faults))?;
+    let choices = RunChoices {
+        models: models.iter().map(|(role, model)| format!("{role}={model}")).collect(),
+        limits: limits(&limit_words(&chosen))?,
+        answers: if offline { AnswersFrom::ScriptBeside } else { AnswersFrom::Unchosen },
+        labels: labels(label.as_deref(), &tags)?,
+        ..RunChoices::default()
+    };
+    let draft = Draft::new(server.files.clone(), loaded, input, choices, &server.here)?;
+    let grants = draft.permitted(&name, server.by)?;
+    let (new, run_spec, _) = draft.ready(grants)?;
+    Ok((new, run_spec))
+}
+
+/// The response for a thread that was started: 202 with its address.
+pub async fn started(server: &Server, thread: ThreadId) -> Result<Response, Problem> {
+    let address = format!("/api/v1/threads/{thread}");
+    let view = server.view(thread).await?;
+    let mut response = (StatusCode::ACCEPTED, Json(view)).into_response();
+    if let Ok(address) = HeaderValue::from_str(&address) {
+        response.headers_mut().insert(header::LOCATION, address);
+    }
+    Ok(response)
+}

@@ -1,0 +1,218 @@
+//! The steps of a thread, and the requests that models were sent in each.
+
+use std::ops::RangeInclusive;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use rondo::failure::Failure;
+use rondo::host::find_thread::find_thread;
+use rondo::views::in_flight::{VisitLine, visits};
+use rondo::views::lines::RecordLine;
+use rondo::views::records::records;
+use rondo::views::request::RequestLine;
+use rondo_agent_kit::prefix;
+use rondo_core::conversation::rebuild::{self, Request};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Record;
+use rondo_store::{Read, Row, StoredRecord};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Server;
+use super::body::{Json, NDJSON, typed, wants_lines};
+use super::params::{Path, Query, invalid};
+use super::problem::Problem;
+use super::schema::{Line, RequestObject};
+
+/// How many steps a list has unless the client asks for another number, and at most.
+const PAGE: u64 = 100;
+const MAX_PAGE: u64 = 1000;
+
+/// A list ends early once its lines come to so many bytes.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StepsQuery {
+    /// The step after which the list begins.
+    after: u64,
+    limit: Option<u64>,
+}
+
+/// A value that is JSON already.
+pub type Raw = Box<serde_json::value::RawValue>;
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepList {
+    #[schemars(with = "Vec<Line>")]
+    steps: Vec<Raw>,
+    /// The `after` of the next page; `None` at the end.
+    next: Option<u64>,
+    /// The visits that are not committed, at the end of the list only.
+    #[schemars(with = "Vec<Line>")]
+    in_flight: Vec<Raw>,
+}
+
+/// A line as JSON.
+pub fn raw<T: Serialize>(line: &T) -> Result<Raw, Failure> {
+    serde_json::value::to_raw_value(line)
+        .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))
+}
+
+/// `GET /threads/{thread}/steps`
+pub async fn list(
+    State(server): State<Server>,
+    Path(word): Path<String>,
+    query: Query<StepsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let StepsQuery { after, limit } = query.0;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(invalid(format!("limit: a number from 1 to {MAX_PAGE}")));
+    }
+    let list = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let last = row.seq.min(after.saturating_add(limit));
+        let (steps, read_to) = read_steps(store, &thread, &row, after.saturating_add(1)..=last)?;
+        let is_end = read_to >= row.seq;
+        let uncommitted = if is_end { visits(store, &thread, &row)? } else { Vec::new() };
+        let in_flight = uncommitted.iter().map(|visit| raw(&VisitLine::of(visit))).collect::<Result<_, _>>()?;
+        Ok(StepList { steps, next: (!is_end).then_some(read_to), in_flight })
+    });
+    let list = list.await?;
+    if !wants_lines(&headers) {
+        return Ok(Json(list).into_response());
+    }
+    Ok(lines(list.steps.iter().chain(&list.in_flight)))
+}
+
+/// The lines of these steps, and the last step that they include.
+fn read_steps(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    seqs: RangeInclusive<u64>,
+) -> Result<(Vec<Raw>, u64), Failure> {
+    let (mut lines, mut bytes, mut read_to) = (Vec::new(), 0, *seqs.end());
+    records(store, (thread, row), seqs, &|_| true, &mut |line| {
+        let seq = match &line {
+            RecordLine::Step(step) => step.seq,
+            RecordLine::Rebind(rebind) => rebind.seq,
+            RecordLine::Compaction(compaction) => compaction.seq,
+        };
+        let line = raw(&line)?;
+        bytes += line.get().len();
+        lines.push(line);
+        let goes_on = bytes < MAX_PAGE_BYTES;
+        if !goes_on {
+            read_to = seq;
+        }
+        Ok(goes_on)
+    })?;
+    Ok((lines, read_to))
+}
+
+fn lines<'l>(lines: impl Iterator<Item = &'l Raw>) -> Response {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(line.get());
+        text.push('\n');
+    }
+    typed(text, NDJSON)
+}
+
+/// `GET /threads/{thread}/steps/{seq}`
+pub async fn one(State(server): State<Server>, Path((word, seq)): Path<(String, u64)>) -> Result<Response, Problem> {
+    let step = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        let (mut steps, _) = read_steps(store, &thread, &row, seq..=seq.min(row.seq))?;
+        steps.pop().filter(|_| seq > 0).ok_or_else(|| no_step(&thread, &row, seq))
+    });
+    step.await.map(|step| Json(step).into_response())
+}
+
+fn no_step(thread: &ThreadId, row: &Row, seq: u64) -> Failure {
+    Failure::new(Code::ThreadUnknown, format!("thread {thread} has no step {seq}; its last is {}", row.seq))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Requests {
+    #[schemars(with = "Vec<RequestObject>")]
+    requests: Vec<Raw>,
+    /// For each request, how much of it is that of the role's visit before: what a provider's cache can serve.
+    shared: Vec<Shared>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+struct Shared {
+    request_bytes: u64,
+    bytes: u64,
+    messages: usize,
+}
+
+/// `GET /threads/{thread}/steps/{seq}/messages`
+pub async fn messages(
+    State(server): State<Server>,
+    Path((word, seq)): Path<(String, u64)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let requests = server.reading(move |_, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        if !(1..=row.seq).contains(&seq) {
+            return Err(no_step(&thread, &row, seq));
+        }
+        read_requests(store, &thread, &Row { seq, ..row })
+    });
+    let requests = requests.await?;
+    if wants_lines(&headers) {
+        return Ok(lines(requests.requests.iter()));
+    }
+    Ok(Json(requests).into_response())
+}
+
+/// The requests of the last step of `row`, and what each shares with the requests of its role just before it. A request
+/// follows from the steps before it, so those after it are not read.
+fn read_requests(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Requests, Failure> {
+    let last = store.record_at(thread, row.seq)?;
+    let visit = last.and_then(|(stored, _)| match stored.record {
+        Record::Step(step) => Some((step.role.clone(), step.lane.clone(), stored.visit)),
+        Record::Rebind(_) | Record::Compaction(_) => None,
+    });
+    let is_before = |stored: &StoredRecord| match (&stored.record, &visit) {
+        (Record::Step(step), Some((role, lane, visit))) => {
+            step.role == *role && step.lane == *lane && stored.visit + 1 == *visit
+        }
+        _ => false,
+    };
+    let (mut requests, mut shared, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
+    let mut earlier: Vec<Request> = Vec::new();
+    let wants = |stored: &StoredRecord| stored.seq == row.seq || is_before(stored);
+    rebuild::requests(store, thread, row, &wants, &mut |request| {
+        if request.seq == row.seq {
+            shared.push(Shared::of(&request, &earlier));
+            outcome = raw(&RequestLine::of(&request)).map(|line| requests.push(line));
+        }
+        earlier.push(request);
+        outcome.is_ok()
+    })?;
+    outcome.map(|()| Requests { requests, shared })
+}
+
+impl Shared {
+    /// The longest beginning that a request has in common with one of the earlier ones.
+    fn of(request: &Request, earlier: &[Request]) -> Self {
+        let block = |of: &Request| prefix::bytes_of_request(prefix::Request { head: &of.head, messages: &of.messages });
+        let none = Self { request_bytes: block(request), bytes: 0, messages: 0 };
+        let with = |before: &Request| {
+            let old = prefix::Request { head: &before.head, messages: &before.messages };
+            let new = prefix::Request { head: &request.head, messages: &request.messages };
+            let alike = before.messages.iter().zip(&request.messages).take_while(|(old, new)| old == new).count();
+            let messages = if before.head == request.head { alike } else { 0 };
+            Self { bytes: prefix::compare(old, new).shared_bytes, messages, ..none }
+        };
+        earlier.iter().map(with).max_by_key(|shared| shared.bytes).unwrap_or(none)
+    }
+}

@@ -1,0 +1,300 @@
+//! Threads: one, and lists of them, newest first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::extract::State;
+use rondo::failure::Failure;
+use rondo::host::find_thread::find_thread;
+use rondo::host::store_access::DrivenThreads;
+use rondo::host::thread_row::origin;
+use rondo::tell::word;
+use rondo::views::form::FormView;
+use rondo::views::lines::{ThreadLine, thread_line};
+use rondo::views::since::since;
+use rondo_core::conversation::rebuild;
+use rondo_core::env::{Env as _, SystemEnv};
+use rondo_core::thread::{Origin, Stop};
+use rondo_protocol::Value;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Start;
+use rondo_store::{Base, Parent, Read, Row, Status, rows_after};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::body::Json;
+use super::params::{Path, Query, invalid};
+use super::problem::Problem;
+use super::{Inner, Server};
+
+/// How many threads a list has unless the client asks for another number, and at most.
+const PAGE: usize = 50;
+const MAX_PAGE: usize = 500;
+
+/// How many rows one request looks through; the list then goes on from its cursor.
+const MAX_ROWS_READ: usize = 20_000;
+
+/// The first window of a list, in milliseconds back from its end; each further one is twice as long.
+const FIRST_WINDOW_MS: u64 = 60_000;
+
+/// A thread, as `rondo show --json` has it, with what its row says besides.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ThreadView {
+    #[serde(flatten)]
+    line: ThreadLine,
+    started_at_ms: u64,
+    ended_at_ms: Option<u64>,
+    /// Whether this server drives it.
+    runs_here: bool,
+    /// The thread and the visit that started it, of a child.
+    parent: Option<ParentView>,
+    /// The thread that it was forked from, and the last step that both have.
+    base: Option<BaseView>,
+    /// Why it failed.
+    reason: Option<String>,
+    /// The fault at which it stopped.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    stop: Option<Stop>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    result: Option<Value>,
+    /// Whether a script or a recording answers in place of models.
+    is_offline: bool,
+    /// The forms that it waits for.
+    forms: Vec<FormView>,
+    /// Its input; `None` in lists.
+    #[schemars(with = "Option<serde_json::Value>")]
+    input: Option<Value>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ParentView {
+    #[schemars(with = "String")]
+    thread: ThreadId,
+    #[schemars(with = "String")]
+    role: RoleName,
+    #[schemars(with = "String")]
+    lane: LanePath,
+    visit: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BaseView {
+    #[schemars(with = "String")]
+    thread: ThreadId,
+    seq: u64,
+}
+
+impl ThreadView {
+    /// The view of a thread; with `input`, also its input.
+    pub fn new(
+        server: &Inner,
+        store: &dyn Read,
+        driven: &DrivenThreads,
+        (thread, row): (&ThreadId, &Row),
+        has_input: bool,
+    ) -> Result<Self, Failure> {
+        let line = thread_line(store, driven, thread, row)?;
+        let origin = origin(row).unwrap_or_default();
+        let input = has_input.then(|| rebuild::beginning(store, row).map(|begun| begun.start.input)).transpose()?;
+        let Origin { started_at_ms, ending, stop, forms, script, recorded, .. } = origin;
+        let (ended_at_ms, reason, result) = match ending {
+            Some(ending) => (Some(ending.at_ms), ending.reason, Some(Arc::unwrap_or_clone(ending.result))),
+            None => (None, None, None),
+        };
+        let forms = if line.status == Status::Waiting { forms } else { Vec::new() };
+        let parent =
+            row.parent.clone().map(|Parent { thread, role, lane, visit, .. }| ParentView { thread, role, lane, visit });
+        Ok(Self {
+            runs_here: server.host.engine().is_running(thread),
+            parent,
+            base: row.base.clone().map(|Base { thread, seq, .. }| BaseView { thread, seq }),
+            started_at_ms,
+            ended_at_ms,
+            reason,
+            stop: stop.filter(|_| line.status == Status::Stopped),
+            result: result.filter(|result| !result.is_null()),
+            is_offline: script.is_some() || recorded.is_some(),
+            forms: forms.iter().map(|open| FormView::new(thread, open)).collect(),
+            input,
+            line,
+        })
+    }
+}
+
+impl Server {
+    /// The view of a thread as it stands now.
+    pub async fn view(&self, thread: ThreadId) -> Result<ThreadView, Problem> {
+        self.reading(move |server, store| {
+            let found = find_thread(store, thread.as_str())?;
+            ThreadView::new(server, store, &server.driven(), (&found.0, &found.1), true)
+        })
+        .await
+    }
+}
+
+/// `GET /threads/{thread}`
+pub async fn one(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<ThreadView>, Problem> {
+    let view = server.reading(move |server, store| {
+        let (thread, row) = find_thread(store, &word)?;
+        ThreadView::new(server, store, &server.driven(), (&thread, &row), true)
+    });
+    view.await.map(Json)
+}
+
+/// Which threads a list has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListQuery {
+    status: Option<String>,
+    workflow: Option<String>,
+    name: Option<String>,
+    tag: Option<String>,
+    since: Option<String>,
+    q: Option<String>,
+    children: bool,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ThreadList {
+    threads: Vec<ThreadView>,
+    /// The cursor of the next page; `None` at the end.
+    #[schemars(with = "Option<String>")]
+    next: Option<ThreadId>,
+}
+
+/// The checked form of a query.
+struct Filter {
+    status: Option<String>,
+    workflow: Option<String>,
+    name: Option<String>,
+    tag: Option<String>,
+    from_ms: u64,
+    /// What the id, the name, a tag, the workflow or the input holds, in small letters.
+    search: Option<String>,
+    has_children: bool,
+    limit: usize,
+    before: Option<ThreadId>,
+}
+
+impl Filter {
+    fn read(query: ListQuery) -> Result<Self, Problem> {
+        let ListQuery { status, workflow, name, tag, since, q, children, limit, cursor } = query;
+        let now_ms = SystemEnv::default().now_ms();
+        let since = since.map(|text| self::since(&text).map_err(|what| of_key("since", &what))).transpose()?;
+        let before = cursor.map(|text| ThreadId::new(&text).map_err(|what| of_key("cursor", &what.to_string())));
+        if let Some(status) = &status
+            && !Status::ALL.iter().any(|known| word(known) == *status)
+        {
+            let known = Status::ALL.map(|status| word(&status)).join(", ");
+            return Err(of_key("status", &format!("one of {known}")));
+        }
+        let limit = limit.unwrap_or(PAGE);
+        if !(1..=MAX_PAGE).contains(&limit) {
+            return Err(of_key("limit", &format!("a number from 1 to {MAX_PAGE}")));
+        }
+        let from_ms = since.map_or(0, |since| since.start_ms(now_ms));
+        let (search, before) = (q.map(|text| text.to_lowercase()), before.transpose()?);
+        Ok(Self { status, workflow, name, tag, from_ms, search, has_children: children, limit, before })
+    }
+
+    /// Whether a row is wanted, as far as it tells itself.
+    fn wants_row(&self, thread: &ThreadId, row: &Row) -> bool {
+        (self.has_children || row.parent.is_none())
+            && thread.unix_ms() >= self.from_ms
+            && self.name.as_ref().is_none_or(|name| row.label.as_ref() == Some(name))
+            && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
+    }
+
+    /// Whether what is searched for stands in a thread.
+    fn finds(&self, store: &dyn Read, view: &ThreadView, row: &Row) -> Result<bool, Failure> {
+        let Some(search) = &self.search else { return Ok(true) };
+        let holds = |text: &str| text.to_lowercase().contains(search);
+        let ThreadLine { thread, name, label, tags, .. } = &view.line;
+        let words = [Some(thread.as_str()), Some(name), label.as_deref()];
+        if words.into_iter().flatten().chain(tags.iter().map(String::as_str)).any(holds) {
+            return Ok(true);
+        }
+        let start: Start = rebuild::object(store, Kind::Start, row.start)?;
+        let mut open = vec![&start.input];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Str(text) if holds(text) => return Ok(true),
+                Value::List(items) => open.extend(items),
+                Value::Object(members) => open.extend(members.values()),
+                Value::Bool(_) | Value::Int(_) | Value::Float(_) if holds(&value.to_text()) => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    fn wants(&self, view: &ThreadView) -> bool {
+        self.status.as_ref().is_none_or(|status| word(&view.line.status) == *status)
+            && self.workflow.as_ref().is_none_or(|workflow| *workflow == view.line.name)
+    }
+}
+
+fn of_key(key: &str, what: &str) -> Problem {
+    invalid(format!("{key}: {what}"))
+}
+
+/// `GET /threads`
+pub async fn list(State(server): State<Server>, query: Query<ListQuery>) -> Result<Json<ThreadList>, Problem> {
+    let filter = Filter::read(query.0)?;
+    server.reading(move |server, store| listed(server, store, &filter)).await.map(Json)
+}
+
+/// Rows can only be read forwards, and the newest are wanted: reads windows of time, each before the last one and twice
+/// as long.
+fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadList, Failure> {
+    let driven = server.driven();
+    let mut list = ThreadList { threads: Vec::new(), next: None };
+    let (mut before, mut rows_read, mut window_ms) = (filter.before.clone(), 0, FIRST_WINDOW_MS);
+    loop {
+        let end_ms = before.as_ref().map_or(u64::MAX >> 16, ThreadId::unix_ms);
+        let start_ms = match &before {
+            None => SystemEnv::default().now_ms().saturating_sub(window_ms),
+            Some(_) => end_ms.saturating_sub(window_ms),
+        }
+        .max(filter.from_ms);
+        window_ms = window_ms.saturating_mul(2);
+        for (thread, row) in window(store, start_ms, before.as_ref())?.into_iter().rev() {
+            rows_read += 1;
+            if filter.wants_row(&thread, &row) {
+                let view = ThreadView::new(server, store, &driven, (&thread, &row), false)?;
+                if filter.wants(&view) && filter.finds(store, &view, &row)? {
+                    list.threads.push(view);
+                }
+            }
+            before = Some(thread);
+            if list.threads.len() == filter.limit || rows_read == MAX_ROWS_READ {
+                list.next = before;
+                return Ok(list);
+            }
+        }
+        if start_ms <= filter.from_ms {
+            return Ok(list);
+        }
+        before = Some(ThreadId::from_parts(start_ms, 0));
+    }
+}
+
+/// The newest rows from `start_ms` on and before `before`, oldest first, at most as many as one request reads.
+fn window(store: &dyn Read, start_ms: u64, before: Option<&ThreadId>) -> Result<VecDeque<(ThreadId, Row)>, Failure> {
+    let mut rows = VecDeque::new();
+    // The least id of that time is not drawn in practice, so nothing is left out by starting after it.
+    for row in rows_after(store, (start_ms > 0).then(|| ThreadId::from_parts(start_ms, 0))) {
+        let (thread, row) = row?;
+        if before.is_some_and(|before| thread >= *before) {
+            break;
+        }
+        rows.push_back((thread, row));
+        if rows.len() > MAX_ROWS_READ {
+            rows.pop_front();
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,186 @@
+//! The workflows that can be started: those of the folder, and those that ship with rondo.
+
+use axum::extract::State;
+use axum::response::Response;
+use rondo::failure::Failure;
+use rondo::host::answers_from::SCRIPT_NAME;
+use rondo::host::consent::{ConsentRequest, ConsentSource, Subject};
+use rondo::host::picture::draw;
+use rondo::host::workflow::{self, Loaded, Named};
+use rondo::picture;
+use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::text::shell_argument;
+use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo_protocol::{Digest, Value};
+use rondo_workflows::shipped;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::body::{Json, typed};
+use super::params::Path;
+use super::problem::Problem;
+use super::schema::FileFault;
+use super::{Inner, Server};
+
+/// A workflow in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+struct WorkflowView {
+    name: String,
+    /// Its file; `None` if it ships with rondo.
+    file: Option<String>,
+    origin: &'static str,
+    about: Option<String>,
+    /// Why it cannot be started.
+    #[schemars(with = "Vec<FileFault>")]
+    faults: Vec<Diagnostic>,
+}
+
+impl WorkflowView {
+    fn new(name: &str, found: &Named, loaded: Result<&Loaded, &Failure>) -> Self {
+        let about = loaded.ok().map(|loaded| loaded.checked.policy.description.trim().to_owned());
+        let faults = match loaded {
+            Err(Failure::Diagnostics(faulty)) => faulty.faults.clone(),
+            _ => Vec::new(),
+        };
+        let file = found.file.to_string_lossy().into_owned();
+        let is_shipped = shipped::is_one(&file);
+        Self {
+            name: name.to_owned(),
+            file: (!is_shipped).then_some(file),
+            origin: if is_shipped { "shipped" } else { "folder" },
+            about: about.filter(|about| !about.is_empty()),
+            faults,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WorkflowList {
+    workflows: Vec<WorkflowView>,
+}
+
+/// Loads a workflow by its name.
+pub fn load(server: &Inner, name: &str) -> Result<Loaded, Failure> {
+    workflow::read(workflow::named(name, &server.here)?.file)
+}
+
+/// `GET /workflows`
+pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Problem> {
+    let list = server.reading(|server, _| {
+        let all = workflow::all(&server.here).into_iter();
+        let workflows = all.map(|found| {
+            let loaded = workflow::read(found.file.clone());
+            WorkflowView::new(&found.name, &found, loaded.as_ref())
+        });
+        Ok(WorkflowList { workflows: workflows.collect() })
+    });
+    list.await.map(Json)
+}
+
+/// One workflow, with what a form to start it needs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WorkflowDetails {
+    #[serde(flatten)]
+    view: WorkflowView,
+    #[schemars(with = "String")]
+    digest: Digest,
+    /// The JSON Schema of its input, an object.
+    #[schemars(with = "serde_json::Value")]
+    input: Value,
+    /// The names of the inputs in declared order.
+    inputs: Vec<String>,
+    roles: Vec<RoleView>,
+    /// Whether a script beside it can answer in place of models.
+    has_script: bool,
+    consent: ConsentView,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RoleView {
+    name: String,
+    kind: &'static str,
+    /// The logical model.
+    model: Option<String>,
+    statuses: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ConsentView {
+    is_given: bool,
+    /// The command that gives it.
+    command: Option<String>,
+}
+
+/// `GET /workflows/{name}`
+pub async fn one(State(server): State<Server>, Path(name): Path<String>) -> Result<Json<WorkflowDetails>, Problem> {
+    server.reading(move |server, _| details(server, &name)).await.map(Json)
+}
+
+fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
+    let found = workflow::named(name, &server.here)?;
+    let loaded = workflow::read(found.file.clone())?;
+    let Workflow { roles, .. } = &loaded.checked.workflow;
+    let roles = roles.iter().map(|(name, role)| RoleView {
+        name: name.to_string(),
+        kind: kind(&role.kind),
+        model: role.kind.model().map(|model| model.model.clone()),
+        statuses: role.output.iter().map(|(status, _)| status.to_string()).collect(),
+    });
+    Ok(WorkflowDetails {
+        view: WorkflowView::new(name, &found, Ok(&loaded)),
+        digest: Digest::of(Kind::Workflow, &loaded.checked.workflow)?.0,
+        input: input_schema(&loaded.checked.workflow),
+        inputs: loaded.checked.workflow.input.iter().map(|(name, _)| name.to_string()).collect(),
+        roles: roles.collect(),
+        has_script: has_script(server, &loaded),
+        consent: consent(server, name, &loaded)?,
+    })
+}
+
+/// Whether a script beside a workflow can answer for its models.
+pub(super) fn has_script(server: &Inner, loaded: &Loaded) -> bool {
+    let script = loaded.folder().join(SCRIPT_NAME);
+    shipped::text(&script).is_some() || server.here.join(script).is_file()
+}
+
+fn kind(kind: &RoleKind) -> &'static str {
+    kind.name()
+}
+
+/// The JSON Schema of a workflow's input.
+pub fn input_schema(workflow: &Workflow) -> Value {
+    let is_required =
+        |field: &rondo_protocol::workflow::types::Field| !field.optional && field.default_value().is_none();
+    let required = workflow.input.iter().filter(|(_, field)| is_required(field));
+    Value::from_iter([
+        ("type", Value::from("object")),
+        ("properties", workflow.input.iter().map(|(name, field)| (name.to_string(), field.schema.clone())).collect()),
+        ("required", Value::List(required.map(|(name, _)| Value::from(name.as_str())).collect())),
+        ("additionalProperties", Value::Bool(false)),
+    ])
+}
+
+fn consent(server: &Inner, name: &str, loaded: &Loaded) -> Result<ConsentView, Failure> {
+    let checked = &loaded.checked;
+    let file = rondo::files::absolute(&loaded.path, &server.here);
+    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
+    let is_given = matches!(server.by, ConsentSource::Flag)
+        || ConsentRequest::of(&server.files, &server.settings, Some(subject))?.is_agreed();
+    let command = (!is_given).then(|| format!("rondo trust {}", shell_argument(name)));
+    Ok(ConsentView { is_given, command })
+}
+
+/// `GET /workflows/{name}/graph`
+pub async fn graph(State(server): State<Server>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let picture = server.reading(move |server, _| {
+        let checked = load(server, &name)?.checked;
+        drawn(server, &checked.workflow, &checked.policy)
+    });
+    picture.await.map(|picture| typed(picture, "application/json"))
+}
+
+/// The picture's data, as `rondo graph --format json` prints it.
+pub fn drawn(server: &Inner, workflow: &Workflow, policy: &Policy) -> Result<Vec<u8>, Failure> {
+    draw((workflow, policy), &server.settings, picture::Format::Json, picture::Hooks::Full)
+}
