@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use rondo_core::conversation::rebuild;
+use rondo_core::local::SubscribeError;
 use rondo_core::{Error, resolved_roles};
+use rondo_protocol::call;
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::types::InputFault;
@@ -12,8 +14,8 @@ use rondo_store as store;
 use rondo_core::exit::Exit;
 use rondo_settings::trust;
 
-/// The failure of a verb.
-#[derive(Debug, Clone, PartialEq)]
+/// Why something could not be done.
+#[derive(Clone, PartialEq)]
 pub enum Failure {
     /// Files have faults.
     Diagnostics(Faulty),
@@ -85,6 +87,22 @@ impl Failure {
         }
     }
 
+    /// The code of the fault, or of the first of them: its page says more.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Fault(fault) => fault.code,
+            Self::Diagnostics(faulty) => faulty.faults.first().map_or(Code::InternalFault, |fault| fault.code),
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Fault(fault) => fault.hint.as_deref(),
+            Self::Diagnostics(faulty) => faulty.faults.first().and_then(|fault| fault.hint.as_deref()),
+        }
+    }
+
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
@@ -106,6 +124,16 @@ impl std::fmt::Display for Failure {
         }
     }
 }
+
+/// The message and the hint, as the end of a `main` shows them.
+impl std::fmt::Debug for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")?;
+        self.hint().map_or(Ok(()), |hint| write!(f, "\n  {hint}"))
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl From<Faulty> for Failure {
     fn from(faulty: Faulty) -> Self {
@@ -147,6 +175,24 @@ impl From<trust::secret::Error> for Failure {
     fn from(error: trust::secret::Error) -> Self {
         let code = if error.may_pass() { Code::StoreUnusable } else { Code::StoreForeign };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<call::Fault> for Failure {
+    fn from(fault: call::Fault) -> Self {
+        let failure = Self::new(fault.code, fault.message).with_exit(Exit::of_class(fault.class));
+        fault.hint.into_iter().fold(failure, Self::with_hint)
+    }
+}
+
+impl From<SubscribeError> for Failure {
+    fn from(error: SubscribeError) -> Self {
+        let message = error.to_string();
+        match error {
+            SubscribeError::Store(error) => error.into(),
+            SubscribeError::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
+            SubscribeError::NoEvent { .. } => Self::new(Code::RequestUnreadable, message),
+        }
     }
 }
 

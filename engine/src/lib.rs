@@ -1,127 +1,94 @@
-//! The rondo engine: a graph of roles, run over a step store.
+//! A declarative workflow engine for role-based LLM agents, as a library.
 //!
-//! [`Engine`] starts, resumes and cancels threads; everything else here is a part of it. Data flows one way: a checked
-//! workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`local`] driver visits roles through their
-//! [`hook`]s, and the [`store`] keeps the steps.
-//!
-//! The library knows nothing of terminals: the command line is in `cli`. A process that shares a store with others opens
-//! a [`host::Host`].
-//!
-//! A workflow with a custom tool and hook, answered by a script, in an in-memory store:
+//! A graph of roles, joined by edges that carry prompts, runs over a store of steps. What the command line can do with a
+//! workflow or a thread, a program can: both are written on [`Rondo`]. `engine/docs/embedding.md` begins with a program of
+//! its own and `engine/examples` holds more.
 //!
 //! ```
-//! use std::collections::BTreeMap;
-//! use std::sync::Arc;
-//! use std::sync::atomic::{AtomicUsize, Ordering};
-//!
-//! use futures_util::future::BoxFuture;
-//! use rondo_agent_kit::model::{Model, script::Script, scripted::Scripted};
-//! use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, ToolSet};
-//! use rondo::grant::Grants;
-//! use rondo::hook::{Context, Hook, HookKind, BuildContext, Next, Registry};
-//! use rondo::{Ended, Engine, NewThread, RunConfig, SystemEnv, resolved_roles, models::Models, store::MemoryStore};
-//! use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply};
-//! use rondo_protocol::event::What;
-//! use rondo_protocol::workflow::{self, HookUse, OnHookError};
-//! use rondo_protocol::{Value, source::Source};
-//!
-//! const WORKFLOW: &str = "
-//! rondo: 1
-//! name: mirror
-//! input: { word: string }
-//! roles: { writer: { system: You write., tools: [reverse] } }
-//! graph:
-//!   start: { to: writer, prompt: 'Turn {{ input.word }} around.' }
-//!   writer: { done: { to: end, result: { text: '{{ body }}' } } }
-//! ";
-//! const SCRIPT: &str = "
-//! writer: [ { tools: [ { name: reverse, args: { word: tide } } ], then: { status: done, body: edit } } ]
-//! ";
-//!
-//! struct Reverse(Spec);
-//! impl Tool for Reverse {
-//!     fn spec(&self) -> &Spec {
-//!         &self.0
-//!     }
-//!     fn effect(&self, _: &Value) -> Effect {
-//!         Effect::Pure
-//!     }
-//!     fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, tool::Error>> {
-//!         let word = arguments.get("word").and_then(Value::as_str).unwrap_or_default();
-//!         Box::pin(std::future::ready(Ok(word.chars().rev().collect())))
-//!     }
-//! }
-//!
-//! #[derive(Clone, Default)]
-//! struct Count(Arc<AtomicUsize>);
-//! impl HookKind for Count {
-//!     fn name(&self) -> &'static str {
-//!         "count"
-//!     }
-//!     fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
-//!         Ok(Arc::new(self.clone()))
-//!     }
-//! }
-//! impl Hook for Count {
-//!     fn handle<'a>(&'a self, call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
-//!         self.0.fetch_add(1, Ordering::Relaxed);
-//!         next.run(call)
-//!     }
-//! }
+//! use rondo::{Rondo, What};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
-//! let checked = workflow::read("workflow.yaml", WORKFLOW, &BTreeMap::new()).unwrap();
-//! let script = Script::read(&Source::new("script.yaml", SCRIPT)).unwrap();
-//! let parts = resolved_roles::script_parts(&checked.workflow).unwrap();
-//! let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(script), Arc::new(parts)));
-//! let mut tools = ToolSet::default();
-//! let (name, description) = ("reverse".to_owned(), "Turns a word around.".to_owned());
-//! let parameters = r#"{"type":"object"}"#.to_owned();
-//! tools.add(Arc::new(Reverse(Spec { name, description, parameters, origin: Origin::BuiltIn }))).unwrap();
-//! let count = Count::default();
-//! let hook = HookUse {
-//!     at: CallKind::Tool,
-//!     kind: "count".to_owned(),
-//!     on_error: OnHookError::Fail,
-//!     roles: None,
-//!     settings: BTreeMap::new(),
-//! };
-//!
-//! let registry = Registry::new([Arc::new(count.clone()) as Arc<dyn HookKind>]);
-//! let engine = Engine::new(Arc::new(MemoryStore::new()), Arc::new(SystemEnv::default()), registry);
-//! let (models, grants) = (Models::all_by(&checked.workflow, &model), Grants::everything());
-//! let run_config = RunConfig { models, tools, grants, imposed: vec![hook], ..RunConfig::default() };
-//! let input = Value::from_iter([("word", Value::from("tide"))]);
-//! let mut run = engine.start(NewThread::of(checked, input), run_config).await.unwrap();
-//! while let Some(event) = run.events.recv().await {
-//!     if let What::ToolFinished { tool, .. } = event.what {
-//!         println!("{tool} was called");
+//! # async fn main() -> Result<(), rondo::Error> {
+//! let rondo = Rondo::builder().in_memory().offline().open().await?; // or `Rondo::open(".")`, as the command line does
+//! let mut run = rondo.workflow("review-loop")?.input("topic", "tide pools").start().await?;
+//! while let Some(event) = run.next().await {
+//!     if let What::StepCommitted { role, status, .. } = &event.what {
+//!         println!("{role}: {status}");
 //!     }
 //! }
-//! let Ended::Finished(ending) = run.ended().await else { panic!("it stopped") };
-//! assert_eq!(ending.result.get("text").and_then(Value::as_str), Some("edit"));
-//! assert_eq!(count.0.load(Ordering::Relaxed), 1);
+//! println!("{}", run.end().await?.result()?["article"]);
+//! # Ok(())
 //! # }
 //! ```
+//!
+//! Redaction, limits, prices, consent and the sandbox of tools are on; what loosens them is a method of [`Builder`] that
+//! says so. An [`Error`] carries the code of its page (`rondo explain RN1010`). In signatures stand the types of tokio,
+//! futures, serde, serde_json and, for the arguments of tools, schemars.
 
+#![warn(missing_docs)]
+
+#[doc(hidden)]
 pub mod failure;
+#[doc(hidden)]
 pub mod files;
 #[cfg(any(test, fuzzing))]
+#[doc(hidden)]
 pub mod fuzz;
+pub mod hook;
+#[doc(hidden)]
 pub mod host;
+pub mod model;
+#[doc(hidden)]
 pub mod picture;
+mod rondo;
+#[doc(hidden)]
 pub mod tell;
+pub mod tool;
+#[doc(hidden)]
 pub mod upkeep;
+#[doc(hidden)]
 pub mod views;
 
-pub use rondo_author as author;
-pub use rondo_core::exit::{self, Exit};
-pub use rondo_core::{
-    Answerer, Cancelled, Ended, Engine, Env, Error, FilledForm, Labels, NewThread, PersonAnswer, PersonSaid,
-    RaisedLimit, RaisedLimits, Resumed, RunConfig, Stopper, SystemEnv, ThreadHandle, conversation, env, grant, graph,
-    hook, local, models, resolved_roles, shown_call, thread,
-};
+pub use failure::Failure as Error;
+#[doc(hidden)]
+pub use rondo::run;
+pub use rondo::{Answer, Builder, Diff, End, Finished, Fork, NewRun, Prefixes, Resume, Rondo, Run};
+pub use rondo_core::conversation::rebuild::Request;
+#[doc(hidden)]
+pub use rondo_core::exit::Exit;
+pub use rondo_core::grant::Approver;
+pub use rondo_core::local::{Answerer, ForkPlan, Subscription};
+pub use rondo_core::{Env, SystemEnv};
+#[doc(hidden)]
 pub use rondo_hooks::registry;
-pub use rondo_settings as settings;
-pub use rondo_store as store;
+pub use rondo_protocol::diagnostic::{Code, Diagnostic};
+pub use rondo_protocol::event::{Event, EventId, Outcome, What};
+pub use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
+pub use rondo_protocol::{Digest, Value};
+pub use schemars;
+pub use views::diff::StepPair;
+pub use views::form::FormView;
+pub use views::lines::{RecordLine, StepLine, ThreadLine};
+pub use views::usage::{By, Sums};
+
+/// If this process was started as the launcher of a program: its exit code, once that has ended.
+///
+/// Tools, hooks and servers that are programs are started by a second copy of the program that embeds rondo, which
+/// confines itself before it becomes what is to be started. It has to find this at the beginning of `main`, before a
+/// thread is started or a file opened. Where it does not, programs are refused, and servers outlive a process that is
+/// killed.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// fn main() -> ExitCode {
+///     if let Some(exit) = rondo::launcher() {
+///         return exit;
+///     }
+///     tokio::runtime::Runtime::new().map_or(ExitCode::FAILURE, |runtime| runtime.block_on(run()))
+/// }
+/// # async fn run() -> ExitCode { ExitCode::SUCCESS }
+/// ```
+pub fn launcher() -> Option<std::process::ExitCode> {
+    host::launcher::entered()
+}

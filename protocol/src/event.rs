@@ -229,19 +229,22 @@ pub enum What {
         /// Why the answer was refused, if it was.
         refused: Option<String>,
     },
-    /// A step, a compaction or a rebind was synced.
+    /// A step was synced.
     StepCommitted {
-        /// Its visit.
-        #[serde(flatten)]
-        site: CommittedSite,
+        /// Its role.
+        role: RoleName,
+        /// The role's visit in the lane, from 1.
+        visit: u64,
+        /// Its lane.
+        lane: LanePath,
         /// Its number in the thread, from 1.
         seq: u64,
         /// Its digest.
         step: Digest,
         /// The steps that it follows.
         prev: Vec<Digest>,
-        /// The status it chose; `None` if it is no step.
-        status: Option<Status>,
+        /// The status it chose.
+        status: Status,
     },
     /// An edge was chosen.
     EdgeTaken {
@@ -307,6 +310,9 @@ pub enum What {
         #[serde(rename = "where")]
         place: Option<Location>,
     },
+    /// A compaction or a rebind was synced. Its JSON is that of a step, with `null` for what it lacks.
+    #[serde(untagged)]
+    EpochOpened(EpochOpened),
 }
 
 impl What {
@@ -323,7 +329,7 @@ impl What {
             Self::HookAnswered { .. } => "hook_answered",
             Self::HookReport { .. } => "hook_report",
             Self::CallSettled { .. } => "call_settled",
-            Self::StepCommitted { .. } => "step_committed",
+            Self::StepCommitted { .. } | Self::EpochOpened(_) => "step_committed",
             Self::EdgeTaken { .. } => "edge_taken",
             Self::LaneEnded { .. } => "lane_ended",
             Self::Said { .. } => "said",
@@ -341,12 +347,30 @@ impl What {
             self,
             Self::ThreadStarted { .. }
                 | Self::StepCommitted { .. }
+                | Self::EpochOpened(_)
                 | Self::EdgeTaken { .. }
                 | Self::Said { .. }
                 | Self::LaneEnded { .. }
                 | Self::ThreadWaiting { .. }
                 | Self::ThreadFinished { .. }
         )
+    }
+
+    /// A record was synced.
+    pub fn committed(
+        CommittedSite { role, visit, lane }: CommittedSite,
+        (seq, step, prev): (u64, Digest, Vec<Digest>),
+        status: Option<Status>,
+    ) -> Self {
+        match (role, visit, lane, status) {
+            (Some(role), Some(visit), Some(lane), Some(status)) => {
+                Self::StepCommitted { role, visit, lane, seq, step, prev, status }
+            }
+            (role, _, lane, _) => {
+                let (event, visit, status) = (CommittedWord::StepCommitted, None, None);
+                Self::EpochOpened(EpochOpened { event, role, visit, lane, seq, step, prev, status })
+            }
+        }
     }
 
     /// What followed in `thread` from the step of `visit`, which chose `status`. Events that follow from the start have
@@ -396,6 +420,32 @@ impl From<Visit> for CommittedSite {
     fn from(Visit { role, visit, lane }: Visit) -> Self {
         Self { role: Some(role), visit: Some(visit), lane: Some(lane) }
     }
+}
+
+/// A new epoch in a thread: of a role in a lane by a compaction, of all roles by a rebind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochOpened {
+    event: CommittedWord,
+    /// The role; `None` for a rebind.
+    pub role: Option<RoleName>,
+    /// Nothing, but a reader takes what is there.
+    visit: Option<u64>,
+    /// The lane; `None` for a rebind.
+    pub lane: Option<LanePath>,
+    /// Its number in the thread, from 1.
+    pub seq: u64,
+    /// Its digest.
+    pub step: Digest,
+    /// The steps that it follows.
+    pub prev: Vec<Digest>,
+    status: Option<Status>,
+}
+
+/// The name of the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CommittedWord {
+    StepCommitted,
 }
 
 /// The location of an error.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rondo::settings::{self, Files, Flags, Layer, Settings, Stated, layers};
+use rondo_settings::{Files, Flags, Layer, Settings, Stated, layers};
 
 use crate::scene::Scene;
 
@@ -21,9 +21,9 @@ pub fn settings_in(scene: &Scene<'_>, folder: &Path) -> Settings {
     let variable = |name: &str| variables.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value.clone());
     let read = |file: &Path, layer: Layer| -> Stated {
         let text = fs::read_to_string(file).unwrap();
-        settings::read("settings", &text, layer).unwrap().placed(file.parent().unwrap())
+        rondo_settings::read("settings", &text, layer).unwrap().placed(file.parent().unwrap())
     };
-    let user = settings::user_file(&variable).filter(|file| file.is_file());
+    let user = rondo_settings::user_file(&variable).filter(|file| file.is_file());
     // One that looks no further than the file, wherever it stands.
     let project = folder.ancestors().map(|folder| folder.join("rondo.toml")).find(|file| file.is_file());
     let both = layers::merged(
@@ -31,7 +31,7 @@ pub fn settings_in(scene: &Scene<'_>, folder: &Path) -> Settings {
         project.as_deref().map(|file| read(file, Layer::Project)).unwrap_or_default(),
     );
     let files = Files { project, user };
-    settings::resolve(folder, &files, both, &Flags::default(), &variable).unwrap()
+    rondo_settings::resolve(folder, &files, both, &Flags::default(), &variable).unwrap()
 }
 
 /// Does all that the settings say, and tells whether that did harm.

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use rondo::settings::trust::secret;
 use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
+use rondo_settings::trust::secret;
 use serde_json::{Value, json};
 
 use crate::attempt::Attempt;

@@ -212,8 +212,8 @@ fn tagged(scene: &Scene<'_>) {
 
 /// One that verifies the tag by whatever lies at `file`.
 fn verifies(scene: &Scene<'_>, file: &Path) -> bool {
-    use rondo::store::folder::{FolderState, Owner, look};
     use rondo_core::secret::Secret;
+    use rondo_store::folder::{FolderState, Owner, look};
     let Ok(FolderState::Store(Some(owner))) = look(&scene.work().join(".rondo")) else { return false };
     let Ok(bytes) = fs::read(file) else { return false };
     bytes.first_chunk().is_some_and(|bytes| Secret::new(*bytes).verifies(&Owner::message(&owner.id), &owner.tag))

@@ -336,7 +336,7 @@ fn two_steps(scene: &Scene<'_>) {
 }
 
 /// What the folder's file says where it counts alone.
-fn project_alone(scene: &Scene<'_>) -> rondo::settings::Settings {
+fn project_alone(scene: &Scene<'_>) -> rondo_settings::Settings {
     let _ = std::fs::remove_file(scene.home().join(".config/rondo/config.toml"));
     double::settings(scene)
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rondo::store::{Read as _, RocksReader};
+use rondo_store::{Read as _, RocksReader};
 
 use crate::attempt::Attempt;
 use crate::double;

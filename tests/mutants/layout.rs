@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use rondo::author::scenario::{SnapshotState, Suite};
 use rondo_agent_kit::conversation::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER};
+use rondo_author::scenario::{SnapshotState, Suite};
 
 use crate::mutant::{FILE, Mutant, Named};
 use crate::subject::Subject;

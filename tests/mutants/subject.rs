@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo::author::scenario::{Definition, Suite};
+use rondo_author::scenario::{Definition, Suite};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::source::{self, Node};
 

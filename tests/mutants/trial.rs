@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use rondo::author::scenario::{Change, Options, Report, ScenarioResult, Verdict};
+use rondo_author::scenario::{Change, Options, Report, ScenarioResult, Verdict};
 
 use crate::mutant::{Mutant, Named};
 use crate::operators;

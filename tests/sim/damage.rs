@@ -10,9 +10,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rondo::conversation::rebuild;
-use rondo::store::{self, Options, Read, RocksReader, RocksStore};
 use rondo::upkeep;
+use rondo_core::conversation::rebuild;
+use rondo_store::{Options, Read, RocksReader, RocksStore};
 use serde::{Deserialize, Serialize};
 
 use crate::binary::Place;
@@ -273,8 +273,8 @@ type Contents = BTreeMap<String, Result<u64, String>>;
 
 fn contents(store: &dyn Read) -> Result<Contents, String> {
     let rows = store.rows(None, 1000).map_err(|error| error.to_string())?;
-    let digest = |thread: &_, row: &store::Row| -> Result<u64, String> {
-        let told = |error: store::Error| error.to_string();
+    let digest = |thread: &_, row: &rondo_store::Row| -> Result<u64, String> {
+        let told = |error: rondo_store::Error| error.to_string();
         let mut hasher = DefaultHasher::new();
         format!("{row:?}").hash(&mut hasher);
         format!("{:?}", store.lanes(thread, None, 1000).map_err(told)?).hash(&mut hasher);

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use rondo::conversation::rebuild;
-use rondo::store::folder::{self, FolderState};
-use rondo::store::{self, Options, Read, RocksReader, RocksStore};
+use rondo_core::conversation::rebuild;
+use rondo_store::folder::{self, FolderState};
+use rondo_store::{Options, Read, RocksReader, RocksStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -197,7 +197,7 @@ impl Workload {
     }
 
     fn read(&self, store: &Path, acknowledged: &Acknowledged) -> Result<(), String> {
-        let looked = folder::look(store).and_then(|found| Ok((found, store::is_unwritten(store)?)));
+        let looked = folder::look(store).and_then(|found| Ok((found, rondo_store::is_unwritten(store)?)));
         let (found, is_unwritten) = looked.map_err(|error| format!("to look: {error}"))?;
         if found == FolderState::Nothing || is_unwritten {
             return if acknowledged.has_started { Err("there is no store".to_owned()) } else { Ok(()) };

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use rondo::conversation::rebuild;
-use rondo::local::spent;
-use rondo::store::{Read, RocksReader};
 use rondo::upkeep;
+use rondo_core::conversation::rebuild;
+use rondo_core::local::spent;
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Read, RocksReader};
 
 use crate::binary::{Place, fixture};
 use crate::damage::{Counts, Fault, Subject, copy};

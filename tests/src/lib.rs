@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rondo::grant::Grants;
-use rondo::models::{Models, ResolvedModel, ServedBy};
-use rondo::{Ended, Engine, NewThread, RunConfig, ThreadHandle};
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
+use rondo_core::grant::Grants;
+use rondo_core::models::{Models, ResolvedModel, ServedBy};
+use rondo_core::{Ended, Engine, NewThread, RunConfig, ThreadHandle};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::Event;
@@ -142,7 +142,7 @@ pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, run_co
         script: None,
         recorded: None,
         workspace: None,
-        labels: rondo::Labels::default(),
+        labels: rondo_core::Labels::default(),
     };
     engine.start(new, run_config).await.unwrap_or_else(|error| panic!("not started: {error}"))
 }

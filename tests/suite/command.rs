@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rondo::conversation::rebuild;
-use rondo::hook::{HookProgram, HookResources};
-use rondo::store::{MemoryStore, Read};
-use rondo::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::process::{Access, ProcessSettings, Processes, WorkingDir};
+use rondo_core::conversation::rebuild;
+use rondo_core::hook::{HookProgram, HookResources};
+use rondo_core::{Ended, Engine, RunConfig, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, Speaker, ToolUse};
 use rondo_protocol::object::ModelReply;
+use rondo_store::{MemoryStore, Read};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 use crate::binary::{Finished, Place, Running, binary, fixture};

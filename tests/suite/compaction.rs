@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
-use rondo::conversation::rebuild;
-use rondo::store::{MemoryStore, Read, StoredRecord};
-use rondo::{Ended, Engine, Resumed, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_core::conversation::rebuild;
+use rondo_core::{Ended, Engine, Resumed, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{Record, Usage};
+use rondo_store::{MemoryStore, Read, StoredRecord};
 use rondo_tests::{checked, follow, run_config, start};
 
 use crate::binary::{Place, fixture};
@@ -107,7 +108,7 @@ impl Ran {
     async fn resume(&mut self, summary: &str) {
         let model = Roles { asked: Arc::clone(&self.asked), summary: summary.to_owned(), waits_at: None };
         let model: Arc<dyn Model> = Arc::new(model);
-        let config = |workflow: &_, _: &_| Ok::<_, rondo::Error>(run_config(workflow, &model));
+        let config = |workflow: &_, _: &_| Ok::<_, rondo_core::Error>(run_config(workflow, &model));
         let Resumed::Running(handle) = self.engine.resume(&self.thread, config).await.unwrap() else {
             panic!("it has not ended")
         };

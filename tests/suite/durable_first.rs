@@ -5,17 +5,18 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo::store::{
-    Commit, Deletion, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord,
-    VisitIndex,
-};
-use rondo::{Engine, SystemEnv, registry};
+use rondo_core::{Engine, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
+use rondo_store::{
+    Commit, Deletion, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepBytes, StepStore, StoredRecord,
+    VisitIndex,
+};
 use rondo_tests::{FnModel, checked, start};
 use tokio::sync::{Semaphore, mpsc};
 

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rondo::local::{SubscribeError, Subscription};
-use rondo::store::{MemoryStore, Read as _, Status};
-use rondo::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv, registry};
+use rondo_core::local::{SubscribeError, Subscription};
+use rondo_core::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, EventId, Outcome, What};
+use rondo_store::{MemoryStore, Read as _, Status};
 use rondo_tests::{FnModel, checked, follow, start};
 
 const WORKFLOW: &str = r#"
@@ -101,7 +102,7 @@ async fn a_thread_that_goes_on_tells_what_is_new_under_the_next_numbers() {
     let (stopped, _) = follow(handle).await;
     let model: Arc<dyn rondo_agent_kit::model::Model> = says_done();
     let run_config = |_: &_, _: &_| Ok::<_, Error>(rondo_tests::run_config(&checked.workflow, &model));
-    let Ok(rondo::Resumed::Running(handle)) = engine.resume(&thread, run_config).await else {
+    let Ok(rondo_core::Resumed::Running(handle)) = engine.resume(&thread, run_config).await else {
         panic!("it has stopped")
     };
     let (resumed, _) = follow(handle).await;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rondo::conversation::rebuild;
-use rondo::hook::{BuildContext, Context, Hook, HookKind, Next, Registry};
-use rondo::store::{MemoryStore, Read};
-use rondo::{Engine, SystemEnv};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool;
+use rondo_core::conversation::rebuild;
+use rondo_core::hook::{BuildContext, Context, Hook, HookKind, Next, Registry};
+use rondo_core::{Engine, SystemEnv};
 use rondo_protocol::Value;
 use rondo_protocol::call::{
     Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply,
@@ -21,6 +20,7 @@ use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, ModelReply, Transcript};
 use rondo_protocol::workflow::{HookUse, OnHookError};
+use rondo_store::{MemoryStore, Read};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 const GOOD: &str = "---\nstatus: done\n---\n\nfrom the model";

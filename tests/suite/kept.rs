@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rondo::store::{MemoryStore, Read as _};
-use rondo::thread::Ending;
-use rondo::{Ended, Engine, RaisedLimit, RaisedLimits, Resumed, RunConfig, SystemEnv, ThreadHandle, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, Invocation, Origin, Spec, Tool};
+use rondo_core::thread::Ending;
+use rondo_core::{Ended, Engine, RaisedLimit, RaisedLimits, Resumed, RunConfig, SystemEnv, ThreadHandle};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
@@ -19,6 +19,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Speaker, ToolUse};
 use rondo_protocol::object::{ModelReply, Usage};
 use rondo_protocol::workflow::Checked;
+use rondo_store::{MemoryStore, Read as _};
 use rondo_tests::{checked, equipped, follow, start_with};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -162,7 +163,7 @@ async fn a_chain_of_rules_stops_and_goes_on() {
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::Interrupted), "{ended:?}");
     let steps = bench.store.row(&thread).unwrap().unwrap().seq;
     assert!(steps < 100_000, "{steps}");
-    let config = |_: &_, _: &_| Ok::<_, rondo::Error>(bench.config());
+    let config = |_: &_, _: &_| Ok::<_, rondo_core::Error>(bench.config());
     let Resumed::Running(mut handle) = bench.engine.resume(&thread, config).await.unwrap() else { panic!("it ended") };
     while !matches!(handle.events.recv().await.unwrap().what, What::StepCommitted { .. }) {}
     handle.stopper.cancel();
@@ -211,7 +212,7 @@ impl Bench {
     }
 
     async fn resume(&self, thread: &ThreadId) -> (Vec<Event>, Ended) {
-        let config = |_: &_, _: &_| Ok::<_, rondo::Error>(self.config());
+        let config = |_: &_, _: &_| Ok::<_, rondo_core::Error>(self.config());
         let resumed = self.engine.resume(thread, config).await.unwrap();
         let Resumed::Running(handle) = resumed else { panic!("it has ended") };
         follow(handle).await
@@ -269,7 +270,7 @@ async fn lanes_at_a_limit_keep_the_answers_that_were_on_their_way() {
         thread: None,
         limits: vec![RaisedLimit { key: "tokens".to_owned(), value: Value::from(100_000_u64) }],
     };
-    let config = |_: &_, _: &_| Ok::<_, rondo::Error>(RunConfig { raised: raised.clone(), ..bench.config() });
+    let config = |_: &_, _: &_| Ok::<_, rondo_core::Error>(RunConfig { raised: raised.clone(), ..bench.config() });
     let Resumed::Running(handle) = bench.engine.resume(&thread, config).await.unwrap() else { panic!("it has ended") };
     let (_, ended) = follow(handle).await;
     bench.is_paid_once(&thread, &ended);
@@ -337,7 +338,7 @@ graph: { start: { to: b, prompt: go }, b: { done: { to: c, prompt: on } }, c: { 
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.code == Code::RequestRefused), "{ended:?}");
     *model.fails.lock().unwrap() = None;
     tool.gate.add_permits(10);
-    let resume = |_: &_, _: &_| Ok::<_, rondo::Error>(config());
+    let resume = |_: &_, _: &_| Ok::<_, rondo_core::Error>(config());
     let Resumed::Running(handle) = bench.engine.resume(&thread, resume).await.unwrap() else { panic!("it has ended") };
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(Ending { outcome: Outcome::Done, .. })), "{ended:?}");

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
-use rondo::store::MemoryStore;
-use rondo::{Ended, Engine, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, Invocation, Origin, Spec, Tool};
+use rondo_core::{Ended, Engine, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::message::{Speaker, ToolUse};
 use rondo_protocol::object::ModelReply;
+use rondo_store::MemoryStore;
 use rondo_tests::{answer, checked, equipped, follow, start, start_with};
 use tokio::sync::Barrier;
 

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use rondo::conversation::rebuild;
-use rondo::store::{MemoryStore, Read};
-use rondo::{Engine, SystemEnv, registry};
+use rondo_core::conversation::rebuild;
+use rondo_core::{Engine, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::message::{Message, Speaker};
+use rondo_store::{MemoryStore, Read};
 use rondo_tests::{FnModel, checked, follow, start};
 
 /// Three roles that go round, with any history and context that runs.
@@ -143,8 +144,8 @@ async fn one_effect() {
     assert_eq!(*asked.lock().unwrap(), [("a".to_owned(), 0), ("a".to_owned(), 1)]);
 
     let second: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(Waits { asked: Arc::clone(&asked), waits_at: None });
-    let run_config = |workflow: &_, _: &_| Ok::<_, rondo::Error>(rondo_tests::run_config(workflow, &second));
-    let rondo::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_core::Error>(rondo_tests::run_config(workflow, &second));
+    let rondo_core::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     follow(handle).await;

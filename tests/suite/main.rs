@@ -18,6 +18,7 @@ mod deletion;
 mod digest;
 mod docs;
 mod durable_first;
+mod embedding;
 mod events;
 mod forks;
 mod from_threads;

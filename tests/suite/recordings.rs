@@ -4,12 +4,13 @@ use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rondo::store::{MemoryStore, Read, Status};
-use rondo::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::recorded::{Cassette, Recorded, Recorder, Title};
+use rondo_core::{Ended, Engine, RunConfig, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
+use rondo_store::{MemoryStore, Read, Status};
 use rondo_tests::{FnModel, checked, follow, run_config, start_with};
 
 /// What a recording is written on.
@@ -88,8 +89,8 @@ async fn a_recording_that_cannot_be_written_stops_the_run_before_the_next_call()
     assert_eq!((asked.load(Ordering::SeqCst), row.seq, row.status), (1, 1, Status::Stopped));
 
     // It goes on without a recording.
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo::Error>(given)).await.unwrap();
-    let rondo::Resumed::Running(handle) = resumed else { panic!("it must go on") };
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(given)).await.unwrap();
+    let rondo_core::Resumed::Running(handle) = resumed else { panic!("it must go on") };
     assert!(matches!(follow(handle).await.1, Ended::Finished(_)));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 }

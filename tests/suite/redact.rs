@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo::conversation::rebuild;
-use rondo::store::{MemoryStore, Read};
-use rondo::{Engine, Error, NewThread, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_core::conversation::rebuild;
+use rondo_core::{Engine, Error, NewThread, RunConfig, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;
@@ -14,6 +14,7 @@ use rondo_protocol::event::What;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Part, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply, Start, Transcript};
+use rondo_store::{MemoryStore, Read};
 use rondo_tests::{FnTool, answer, checked, equipped, follow};
 
 use crate::recordings::Paper;
@@ -113,7 +114,7 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
         script: None,
         recorded: None,
         workspace: None,
-        labels: rondo::Labels::default(),
+        labels: rondo_core::Labels::default(),
     };
     let handle = engine.start(new, run_config).await.unwrap();
     let thread = handle.thread.clone();
@@ -162,7 +163,7 @@ async fn a_pattern_that_cannot_be_used_is_refused_before_anything_is_stored() {
             script: None,
             recorded: None,
             workspace: None,
-            labels: rondo::Labels::default(),
+            labels: rondo_core::Labels::default(),
         };
         let refused = engine.start(new, run_config).await.err().unwrap();
         assert!(

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rondo::store::MemoryStore;
-use rondo::{Ended, Engine, SystemEnv, registry};
+use rondo_core::{Ended, Engine, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, Outcome, What};
+use rondo_store::MemoryStore;
 use rondo_tests::{FnModel, checked, follow, start};
 
 fn engine() -> Engine {
@@ -34,9 +35,7 @@ fn print(events: &[Event]) -> String {
     for event in events {
         lines.push(match &event.what {
             What::StepStarted { visit } => format!("{} visit {}", visit.role, visit.visit),
-            What::StepCommitted { site, seq, status, .. } => {
-                format!("  {seq} {} {}", site.role.as_ref().unwrap(), status.as_ref().unwrap())
-            }
+            What::StepCommitted { role, seq, status, .. } => format!("  {seq} {role} {status}"),
             What::EdgeTaken { from, to, .. } => {
                 let to: Vec<&str> = to.iter().map(|to| to.role.as_str()).collect();
                 format!("{from} -> {}", to.join(", "))
@@ -209,8 +208,8 @@ async fn an_unrouted_fault_stops_the_thread_and_it_can_be_resumed() {
             "writer" => says("drafted", "first"),
             _ => says("approved", "fine"),
         }));
-    let run_config = |workflow: &_, _: &_| Ok::<_, rondo::Error>(rondo_tests::run_config(workflow, &good));
-    let rondo::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_core::Error>(rondo_tests::run_config(workflow, &good));
+    let rondo_core::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     let (_, ended) = follow(handle).await;
@@ -244,8 +243,8 @@ async fn a_thread_that_is_cancelled_has_ended_for_good() {
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Stopped(fault) if fault.class == FaultClass::Cancelled));
     engine.cancel(&thread).await.unwrap();
-    assert!(matches!(engine.cancel(&thread).await, Err(rondo::Error::HasEnded { .. })));
-    let run_config = |_: &_, _: &_| -> Result<_, rondo::Error> { panic!("not asked for") };
+    assert!(matches!(engine.cancel(&thread).await, Err(rondo_core::Error::HasEnded { .. })));
+    let run_config = |_: &_, _: &_| -> Result<_, rondo_core::Error> { panic!("not asked for") };
     let resumed = engine.resume(&thread, run_config).await.unwrap();
-    assert!(matches!(resumed, rondo::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
+    assert!(matches!(resumed, rondo_core::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
 }

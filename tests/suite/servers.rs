@@ -4,7 +4,7 @@
 use crate::binary::{Finished, Place, Running};
 
 /// A server that answers from files beside it and notes each call.
-const SERVER: &str = r#"
+pub const SERVER: &str = r#"
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in

@@ -7,18 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use rondo::hook::HookResources;
-use rondo::store::{MemoryStore, Read, StoredStep};
-use rondo::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
+use rondo_core::hook::HookResources;
+use rondo_core::{Ended, Engine, RunConfig, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::message::{Speaker, ToolUse};
 use rondo_protocol::object::{AnsweredBy, ModelReply, Note};
 use rondo_protocol::workflow::Checked;
+use rondo_store::{MemoryStore, Read, StoredStep};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 use tempfile::TempDir;
 
@@ -333,7 +334,7 @@ async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() 
     let checked = workflow("[{ use: tool_cache, tools: [look, edit_file] }]");
     let run_config = bench.run_config(&checked, Vec::new(), "on");
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
-    let new = rondo::NewThread {
+    let new = rondo_core::NewThread {
         workflow,
         policy,
         input: Value::empty_object(),
@@ -341,7 +342,7 @@ async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() 
         script: None,
         recorded: None,
         workspace: None,
-        labels: rondo::Labels::default(),
+        labels: rondo_core::Labels::default(),
     };
     let error = bench.engine.start(new, run_config).await.err().unwrap().to_string();
     assert!(error.contains("edit_file") && error.contains("fixed list"), "{error}");

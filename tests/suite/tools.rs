@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo::conversation::rebuild;
-use rondo::grant::{Approver, Grants, Rule};
-use rondo::store::{Commit, MemoryStore, Read, StepStore as _};
-use rondo::thread::OpenForm;
-use rondo::{Answerer, Ended, Engine, PersonAnswer, PersonSaid, Resumed, RunConfig, SystemEnv};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use rondo_core::conversation::rebuild;
+use rondo_core::grant::{Approver, Grants, Rule};
+use rondo_core::thread::OpenForm;
+use rondo_core::{Answerer, Ended, Engine, PersonAnswer, PersonSaid, Resumed, RunConfig, SystemEnv};
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, ToolCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
@@ -20,6 +19,7 @@ use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
 use rondo_protocol::object::{AnsweredBy, ModelReply};
 use rondo_protocol::workflow::Checked;
 use rondo_protocol::{Digest, Value, canonical};
+use rondo_store::{Commit, MemoryStore, Read, StepStore as _};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 const DONE: &str = "---\nstatus: done\n---\n\nfine";
@@ -67,7 +67,7 @@ fn noting(name: &str, effect: Effect, calls: &Calls) -> Arc<dyn Tool> {
 
 fn engine() -> (Arc<MemoryStore>, Engine) {
     let store = Arc::new(MemoryStore::default());
-    let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), rondo::registry());
+    let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), rondo_hooks::registry());
     (store, engine)
 }
 
@@ -198,7 +198,7 @@ async fn interrupted(in_doubt: Option<InDoubt>) -> (Ended, usize, Vec<String>, V
     }
     handle.stopper.stop_at_once();
     follow(handle).await;
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo::Error>(run_config(in_doubt))).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(run_config(in_doubt))).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (events, ended) = follow(handle).await;
     let keys = keys.lock().unwrap().clone();
@@ -246,7 +246,7 @@ async fn what_reached_the_journal_is_not_called_again() {
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.class == FaultClass::Denied), "{ended:?}");
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo::Error>(run_config())).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(run_config())).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
@@ -320,7 +320,7 @@ async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_sinc
     follow(handle).await;
     assert_eq!(calls.lock().unwrap().len(), 1);
     let other = || run_config(tools().into_iter().map(redescribed).collect());
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo::Error>(other())).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(other())).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (events, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
@@ -349,7 +349,7 @@ async fn a_step_that_a_fault_ends_is_not_routed_while_a_call_is_in_doubt() {
     let Ended::Stopped(fault) = ended else { panic!("it must ask: {ended:?}") };
     assert_eq!(fault.code, Code::ToolInDoubt);
     let given = run_config(Some(InDoubt::Skip));
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo::Error>(given)).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(given)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     assert!(matches!(follow(handle).await.1, Ended::Finished(_)));
     assert_eq!(effects.load(Ordering::SeqCst), 1);
@@ -542,20 +542,20 @@ async fn a_call_is_made_only_if_it_is_the_one_that_the_form_showed() {
     let person = || Answerer::Person("ada".to_owned());
     let other = allows(Digest::sha256(b"another form"), &open, person());
     let config = run_config.clone();
-    let refused = engine.answer(&thread, other, |_, _| Ok::<_, rondo::Error>(config)).await;
-    let Err(rondo::Error::Fault(fault)) = refused else { panic!("it is no form of the thread") };
+    let refused = engine.answer(&thread, other, |_, _| Ok::<_, rondo_core::Error>(config)).await;
+    let Err(rondo_core::Error::Fault(fault)) = refused else { panic!("it is no form of the thread") };
     assert_eq!(fault.code, Code::NotWaiting);
 
     // A row that shows another call than the one that the journal holds.
     let mut row = store.row(&thread).unwrap().unwrap();
-    let mut origin = rondo::thread::Origin::from_bytes(&row.origin).unwrap();
+    let mut origin = rondo_core::thread::Origin::from_bytes(&row.origin).unwrap();
     let harmless = origin.forms[0].form.to_text().replace("this", "that");
     origin.forms[0].form = canonical::parse(harmless.as_bytes()).unwrap();
     let shown = origin.forms[0].digest(&thread);
     (row.origin, row.version) = (origin.to_bytes().unwrap(), row.version + 1);
     store.commit(Commit::of_row(thread.clone(), row)).await.unwrap();
     let answer = allows(shown, &open, person());
-    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo::Error>(run_config)).await.unwrap();
+    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("the thread has not ended") };
     let Ended::Stopped(fault) = follow(handle).await.1 else { panic!("nobody allowed that call") };
     assert_eq!((fault.code, calls.lock().unwrap().len()), (Code::NotWaiting, 0));
@@ -566,7 +566,7 @@ async fn a_client_allows_no_call_even_by_the_library() {
     let ((_, engine), calls) = (engine(), Calls::default());
     let (thread, open, run_config) = waits_for(&engine, &calls).await;
     let answer = allows(open.digest(&thread), &open, Answerer::Client("eager".to_owned()));
-    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo::Error>(run_config)).await.unwrap();
+    let resumed = engine.answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("the thread has not ended") };
     assert!(matches!(follow(handle).await.1, Ended::Waiting(forms) if forms == [open]));
     assert!(calls.lock().unwrap().is_empty());

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rondo::author::scenario::{Definition, Options, Suite, Verdict};
-use rondo::settings::files::FolderFiles;
+use rondo_author::scenario::{Definition, Options, Suite, Verdict};
+use rondo_settings::files::FolderFiles;
 
 /// How many scenarios each workflow has at least.
 const LEAST: usize = 3;

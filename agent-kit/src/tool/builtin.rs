@@ -52,16 +52,21 @@ impl<T: BuiltIn> Typed<T> {
     }
 }
 
-/// The spec of a built-in tool, without the tool.
-pub fn spec<T: BuiltIn>() -> Spec {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
+/// The JSON Schema of arguments of a type, for a model to read.
+pub fn schema_of<A: JsonSchema>() -> String {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
     // The rest of the schema is of no use to a model.
     schema.remove("$schema");
     schema.remove("title");
+    schema.to_value().to_string()
+}
+
+/// The spec of a built-in tool, without the tool.
+pub fn spec<T: BuiltIn>() -> Spec {
     Spec {
         name: T::NAME.to_owned(),
         description: T::DESCRIPTION.to_owned(),
-        parameters: schema.to_value().to_string(),
+        parameters: schema_of::<T::Arguments>(),
         origin: Origin::BuiltIn,
     }
 }

@@ -32,7 +32,7 @@ use rondo_protocol::call::Effect;
 
 pub use crate::cut::cut;
 pub use arguments::Arguments;
-pub use builtin::{BuiltIn, Typed, spec};
+pub use builtin::{BuiltIn, Typed, schema_of, spec};
 pub use files::file_tools;
 pub use gist::gist;
 pub use http_get::{HttpGet, HttpGetArguments};

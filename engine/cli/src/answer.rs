@@ -1,15 +1,15 @@
 //! `rondo answer`: fills in a form that a thread waits for, and continues the thread. An attended run asks in place.
 
 use std::path::Path;
-use std::sync::Arc;
 
+use rondo::Run;
 use rondo::host::answering::{
-    self, FormName, MeantForm, check, declared, meant_form, not_waiting, other_kind, role, statuses, this_person,
+    self, FormName, MeantForm, check, declared, meant_form, other_kind, role, statuses, this_person,
 };
-use rondo_agent_kit::model::recorded::Recorder;
+use rondo::run::configured_for;
 use rondo_core::shown_call::ShownCall;
 use rondo_core::thread::OpenForm;
-use rondo_core::{Ended, FilledForm, PersonAnswer, PersonSaid, Resumed, ThreadHandle};
+use rondo_core::{Ended, FilledForm, PersonAnswer, PersonSaid};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
@@ -27,7 +27,6 @@ use super::output::Output;
 use super::person::is_attended;
 use super::progress::suspended;
 use super::resume::{ContinueArgs, Continued, prepare};
-use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 
@@ -80,7 +79,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         meant = Some(form);
         Ok((root, row))
     };
-    let Continued { thread, run_spec, store, durability } = prepare(&args.run, find, output)?;
+    let Continued { thread, run_spec, writing } = prepare(&args.run, find, output)?;
     let MeantForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let (is_approval, can_ask) = (open.is_approval(), is_attended() && !output.is_json());
@@ -109,7 +108,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let answer = answering::answer(said, digest, open, this_person());
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
-    show_task(task, store, durability, &args.run.view(), output)
+    show_task(task, writing, &args.run.view(), output)
 }
 
 async fn answer_thread(
@@ -118,40 +117,23 @@ async fn answer_thread(
     answer: PersonAnswer,
     run_spec: RunSpec,
 ) -> Result<Exit, Failure> {
-    let handle = answered(&context, &thread, answer, &run_spec, None).await?;
-    follow_and_ask(&context, handle, &run_spec, None).await
-}
-
-async fn answered(
-    context: &TaskContext,
-    thread: &ThreadId,
-    answer: PersonAnswer,
-    run_spec: &RunSpec,
-    recorder: Option<&Arc<Recorder>>,
-) -> Result<ThreadHandle, Failure> {
-    let (workflow, _) = context.engine.definition(thread)?;
-    let mut run_config = context.unless_stopped(configured(&workflow, run_spec)).await?;
-    run_config.recorder = recorder.cloned();
-    match context.engine.answer(thread, answer, |_, _| Ok::<_, Failure>(run_config)).await? {
-        Resumed::Running(handle) => Ok(handle),
-        Resumed::Ended { ending, .. } => Err(not_waiting(thread, ending.outcome.name())),
-    }
+    let run_config = context.unless_stopped(configured_for(&context.rondo, &thread, &run_spec)).await?;
+    let run = rondo::run::answer(&context.rondo, &thread, answer, run_spec, run_config).await?;
+    follow_and_ask(&context, run).await
 }
 
 /// Shows a run to its end. At an attended terminal it asks for the forms that the thread waits for, one by one.
-pub(super) async fn follow_and_ask(
-    context: &TaskContext,
-    mut handle: ThreadHandle,
-    run_spec: &RunSpec,
-    recorder: Option<&Arc<Recorder>>,
-) -> Result<Exit, Failure> {
+pub(super) async fn follow_and_ask(context: &TaskContext, mut run: Run) -> Result<Exit, Failure> {
     loop {
-        let thread = handle.thread.clone();
-        let ended = context.follow(handle).await;
+        let thread = run.thread().clone();
+        let ended = context.follow(&mut run).await;
+        let exit = Exit::of_ended(&ended);
         // Only an attended run has approvers.
-        let Ended::Waiting(forms) = &ended else { return Ok(Exit::of_ended(&ended)) };
-        let open = forms.first().cloned().filter(|_| run_spec.approvers.is_some());
-        let Some(open) = open else { return Ok(Exit::of_ended(&ended)) };
+        let open = match &ended {
+            Ended::Waiting(forms) if run.run_spec().approvers.is_some() => forms.first().cloned(),
+            _ => None,
+        };
+        let Some(open) = open else { return run.finish_recording(&ended).map(|()| exit) };
         let digest = open.digest(&thread);
         let (workflow, _) = context.engine.definition(open.thread.as_ref().unwrap_or(&thread))?;
         let asked = tokio::task::spawn_blocking(move || {
@@ -161,8 +143,9 @@ pub(super) async fn follow_and_ask(
             answer.map(|answer| check(&workflow, &answer).map(|()| answer)).transpose()
         });
         let asked = asked.await.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-        let Some(answer) = asked? else { return Ok(Exit::of_ended(&ended)) };
-        handle = answered(context, &thread, answer, run_spec, recorder).await?;
+        let Some(answer) = asked? else { return run.finish_recording(&ended).map(|()| exit) };
+        let run_config = context.unless_stopped(configured_for(&context.rondo, &thread, run.run_spec())).await?;
+        run = run.answered(answer, run_config).await?;
     }
 }
 

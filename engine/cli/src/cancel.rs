@@ -8,8 +8,8 @@ use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
+use super::runner::Writing;
 use super::runner::{Task, run_task};
-use super::settings_files;
 use super::store_access::{existing_store_at, own_store};
 use super::{JsonArgs, StoreArgs};
 
@@ -25,10 +25,11 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let files = settings_files::read(&args.store.flags())?;
-    files.refuse_unsafe()?;
-    let settings = files.in_force()?;
-    let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
+    let by = consent_by(false, !output.is_json() && is_attended());
+    let rondo = super::rondo(&args.store.flags(), by, None)?;
+    rondo.operator().files.refuse_unsafe()?;
+    let settings = rondo.operator().files.in_force()?;
+    let store = own_store(&settings, by)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
@@ -39,7 +40,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         })
     });
-    let exit = run_task(task, store, settings.durability.value, output)?;
+    let exit = run_task(task, Writing { rondo, store, durability: settings.durability.value }, output)?;
     if exit == Exit::Done && !output.is_json() {
         tell(&format!("thread {thread} is cancelled\n"));
     }

@@ -17,11 +17,11 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::person::{answer_to, consent_by, is_attended};
-use super::runner::{Session, with_session};
+use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
-use super::{JsonArgs, StoreArgs, gc, settings_files};
+use super::{JsonArgs, StoreArgs, gc};
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -55,16 +55,17 @@ pub struct DeletionArgs {
 }
 
 impl DeletionArgs {
-    /// The store for writing, and how durable writes are.
+    /// The store for writing.
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    pub(super) fn own_store(&self, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let files = settings_files::read(&self.store.flags())?;
-        files.refuse_unsafe()?;
-        let settings = files.in_force()?;
-        let store = own_store(&settings, consent_by(false, !output.is_json() && is_attended()))?;
-        Ok((store, settings.durability.value))
+    pub(super) fn own_store(&self, output: &Output) -> Result<Writing, Failure> {
+        let by = consent_by(false, !output.is_json() && is_attended());
+        let rondo = super::rondo(&self.store.flags(), by, None)?;
+        rondo.operator().files.refuse_unsafe()?;
+        let settings = rondo.operator().files.in_force()?;
+        let store = own_store(&settings, by)?;
+        Ok(Writing { rondo, store, durability: settings.durability.value })
     }
 }
 
@@ -243,10 +244,11 @@ impl Deletion {
     }
 
     fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let (store, durability) = args.own_store(output)?;
+        let writing = args.own_store(output)?;
+        let (store, durability) = (writing.store.clone(), writing.durability);
         let chunks = self.chunks();
         drop(self);
-        with_session(store.clone(), durability, async |Session { engine, .. }| {
+        with_session(writing, async |Session { engine, .. }| {
             let all = chunks.iter().flatten().collect();
             let mut lines = lines_of(&**engine.store(), &all)?;
             for threads in chunks {

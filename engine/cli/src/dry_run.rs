@@ -70,7 +70,7 @@ struct WorstCase {
 
 /// Shows what a run would do.
 pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut Output) -> Result<Exit, Failure> {
-    let worst = worst(checked, &new, run_spec.resources.settings())?;
+    let worst = worst(checked, &new, run_spec.equipment.settings())?;
     let runtime = super::runtime()?;
     let (requests, stopped) = runtime.block_on(first_requests(new, run_spec))?;
     if output.is_json() {
@@ -149,7 +149,7 @@ fn harmless(run_config: RunConfig, seen: &Arc<Mutex<Vec<FirstRequest>>>) -> Resu
     }
     let children = children.into_iter().map(|(role, child)| Ok((role, harmless(child, seen)?)));
     let children = children.collect::<Result<BTreeMap<_, _>, Failure>>()?;
-    Ok(RunConfig { models, tools: pending, servers: Vec::new(), script: None, imposed, children, ..run_config })
+    Ok(RunConfig { models, tools: pending, script: None, imposed, children, ..run_config })
 }
 
 /// A model that notes the request and stops the thread.

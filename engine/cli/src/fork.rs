@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use rondo::host::continuing::Meant;
+use rondo::run::{begin, configured};
 use rondo::tell::plural;
 use rondo::views::fork::fork_line;
 use rondo_core::conversation::rebuild;
@@ -21,7 +22,6 @@ use super::find_thread::{find_current, no_threads};
 use super::input::changed_input;
 use super::output::Output;
 use super::resume::{ContinueArgs, Continued, prepare_for, resume_thread};
-use super::run::configured;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
@@ -95,10 +95,10 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok((thread, row))
     };
     let subject = Meant::Fork(loaded.as_ref());
-    let Continued { thread, run_spec, store, durability } = prepare_for(&args.run, subject, find, output)?;
+    let Continued { thread, run_spec, writing } = prepare_for(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
-    show_task(task, store, durability, &args.run.view(), output)
+    show_task(task, writing, &args.run.view(), output)
 }
 
 async fn fork_thread(
@@ -113,9 +113,9 @@ async fn fork_thread(
         let fork = context.engine.fork(&thread, plan.at, &request).await?;
         return resume_thread(context, fork, run_spec).await;
     };
-    let run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
-    let handle = context.engine.start(new, run_config).await?;
-    super::answer::follow_and_ask(&context, handle, &run_spec, None).await
+    let run_config = context.unless_stopped(configured(&context.rondo, &new.workflow, &run_spec)).await?;
+    let run = begin(&context.rondo, new, run_spec, run_config, None).await?;
+    super::answer::follow_and_ask(&context, run).await
 }
 
 /// The number of the step that a word names.

@@ -29,9 +29,8 @@ use super::find_thread::find_thread;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::recording::Recording;
-use super::run_config::{Resources, RunSpec, replaying};
-use super::runner::{Task, run_task};
-use super::settings_files;
+use super::run_config::{RunSpec, replaying};
+use super::runner::{Task, Writing, run_task};
 use super::store_access::{existing_store_at, own_store, secret};
 use super::{thread_row, working_folder};
 
@@ -184,8 +183,9 @@ pub fn learn(
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
     let trust = called.trust;
-    let files = settings_files::read(&Flags { store: called.store, ..Flags::default() })?;
-    let settings = files.in_force()?;
+    let by = consent_by(trust, !output.is_json() && is_attended());
+    let rondo = super::rondo(&Flags { store: called.store, ..Flags::default() }, by, None)?;
+    let settings = rondo.operator().files.in_force()?;
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
     let store = settings.store.value.clone();
@@ -203,8 +203,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let durability = settings.durability.value;
-    files.refuse_unsafe()?;
-    let by = consent_by(trust, !output.is_json() && is_attended());
+    rondo.operator().files.refuse_unsafe()?;
     let own = own_store(&settings, by)?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
@@ -219,7 +218,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
         let (grants, flags) = (Grants::everything(), BTreeMap::new());
         run_spec = Some(RunSpec {
-            resources: Arc::new(Resources::new(settings, grants)),
+            equipment: rondo.operator().equipment(settings, grants),
             script,
             recorded,
             record: None,
@@ -245,7 +244,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             Ok(Exit::Done)
         })
     });
-    run_task(task, own, durability, output)
+    run_task(task, Writing { rondo, store: own, durability }, output)
 }
 
 /// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks

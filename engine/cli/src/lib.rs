@@ -84,21 +84,30 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use rondo::Rondo;
+use rondo::host::consent::ConsentSource;
+use rondo::host::run_config::Approvers;
 use rondo_protocol::diagnostic::Code;
 
 use output::Output;
 use rondo::tell::tell;
 
-use rondo::exit::{self, Exit};
 use rondo::failure::{self, Failure};
 use rondo::files;
-use rondo::host::process::{runtime, working_folder};
+use rondo::host::process::{provide_cryptography, runtime, working_folder};
 use rondo::host::store_access::{StoreView, existing_store_at, view_store_at};
 use rondo::host::{
     batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
     thread_row, tooling, workflow,
 };
+use rondo_core::exit::{self, Exit};
 use rondo_settings::Flags;
+
+/// The library as the command line uses it: with the settings of the working folder, and notices on stderr.
+fn rondo(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
+    let builder = Rondo::builder().folder(working_folder()?).settings_files().flags(flags.clone());
+    builder.consent_by(by).approvers(approvers).notices(|notice| tell(&format!("{notice}\n"))).open_now()
+}
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
@@ -209,7 +218,7 @@ fn lacking_features() -> Option<&'static str> {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     // This binary also starts the programs of tools and some servers, and then does nothing else.
-    if let Some(exit) = rondo_agent_kit::sandbox::process::entered().or_else(rondo_agent_kit::mcp::entered) {
+    if let Some(exit) = rondo::launcher() {
         return exit;
     }
     if let Some(lacking) = lacking_features() {
@@ -226,8 +235,7 @@ pub fn main() -> ExitCode {
             env!("CARGO_PKG_VERSION"),
         ));
     }));
-    // HTTPS needs one provider of cryptography in the process; a second call finds the first.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    provide_cryptography();
     let exit = catch_unwind(AssertUnwindSafe(|| command(std::env::args_os()))).unwrap_or(Exit::InputOutput.code());
     // Whoever reads it may have gone.
     let _ = std::io::stdout().flush();

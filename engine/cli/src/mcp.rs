@@ -7,7 +7,7 @@ use rondo_web::{Parts, Server, mcp};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::serve::Beginning;
+use super::serve::rondo_for;
 use super::signals::Signals;
 use super::{StoreArgs, runtime};
 
@@ -25,16 +25,16 @@ pub struct McpArgs {
 }
 
 pub fn mcp(args: &McpArgs) -> Result<Exit, Failure> {
-    let beginning = Beginning::read(&args.store, args.trust)?;
+    let (rondo, settings) = rondo_for(&args.store, args.trust)?;
+    let to_open = rondo.store_to_open(&settings)?;
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let signals = Signals::listen()?;
-        let host = beginning.host().await?;
-        let Beginning { here, files, settings, by, .. } = beginning;
+        let host = rondo.open_store(to_open).await?.clone();
         let ending = signals.stop.clone();
         let token = Token::of_this_process()?;
         let durable = host.clone();
-        let parts = Parts { host, files, settings, here, by, token, names: Vec::new(), ending: ending.clone() };
+        let parts = Parts { rondo, host, settings, token, names: Vec::new(), ending: ending.clone() };
         let server = Server::new(parts);
         let outcome = mcp::serve(server.clone(), args.offline, ending).await;
         // Threads that a client has left can be resumed by the same call.

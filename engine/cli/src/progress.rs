@@ -208,13 +208,7 @@ mod tests {
                 answered_by: AnsweredBy::Port,
                 refused: None,
             },
-            What::StepCommitted {
-                site: visit.clone().into(),
-                seq: 3,
-                step: digest,
-                prev: Vec::new(),
-                status: Some(status.clone()),
-            },
+            What::committed(visit.clone().into(), (3, digest, Vec::new()), Some(status.clone())),
             What::Said { visit, text: "one more round".to_owned() },
             What::ThreadFinished {
                 outcome: Outcome::Failed,
@@ -269,12 +263,8 @@ mod tests {
             let lane = LanePath::new(lane).unwrap();
             Target { role: RoleName::new(lane.parts().last().unwrap().0).unwrap(), lane }
         };
-        let committed = |role: &str, lane: &str, seq| What::StepCommitted {
-            site: visit(role, lane).into(),
-            seq,
-            step: digest,
-            prev: Vec::new(),
-            status: Some(status()),
+        let committed = |role: &str, lane: &str, seq| {
+            What::committed(visit(role, lane).into(), (seq, digest, Vec::new()), Some(status()))
         };
         let started = |role: &str, lane: &str| What::StepStarted { visit: visit(role, lane) };
         let said = |role: &str, lane: &str, text: &str| What::ModelDelta {

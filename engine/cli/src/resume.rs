@@ -6,10 +6,9 @@ use std::path::Path;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use rondo::host::limit_choice::limits;
+use rondo::run::configured_for;
 use rondo::tell::tell;
 use rondo_agent_kit::tool::InDoubt;
-use rondo_core::{Resumed, RunConfig};
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use rondo_store::{Read, Row};
 
@@ -17,18 +16,17 @@ use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::batch;
 use super::changed_file::notice;
-use super::consent::ConsentRequest;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_unfinished, root};
 use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::result::{ResultArgs, View};
-use super::run::{ScriptArgs, configured};
+use super::run::ScriptArgs;
 use super::run_config::RunSpec;
+use super::runner::Writing;
 use super::runner::{Task, TaskContext, show_task};
-use super::settings_files;
-use super::store_access::{OwnStore, existing_store_at, own_store};
+use super::store_access::{existing_store_at, own_store};
 use super::{JsonArgs, StoreArgs, working_folder};
 
 /// What happens with tool calls in doubt.
@@ -106,19 +104,18 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
-    let Continued { thread, mut run_spec, store, durability } = prepare(run, find, output)?;
+    let Continued { thread, mut run_spec, writing } = prepare(run, find, output)?;
     // A child goes on with the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
-    show_task(task, store, durability, &run.view(), output)
+    show_task(task, writing, &run.view(), output)
 }
 
 /// A thread to continue, and all that this takes.
 pub(super) struct Continued {
     pub(super) thread: ThreadId,
     pub(super) run_spec: RunSpec,
-    pub(super) store: OwnStore,
-    pub(super) durability: Durability,
+    pub(super) writing: Writing,
 }
 
 impl ContinueArgs {
@@ -128,10 +125,9 @@ impl ContinueArgs {
 }
 
 /// All that continuing takes.
-pub(super) struct Equipment {
+pub(super) struct Continuation {
     pub(super) run_spec: RunSpec,
-    pub(super) store: OwnStore,
-    pub(super) durability: Durability,
+    pub(super) writing: Writing,
 }
 
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
@@ -163,24 +159,22 @@ pub(super) fn prepare_for(
         }
         Ok((thread, begun))
     };
-    let (thread, Equipment { run_spec, store, durability }) = equip(args, find, output)?;
-    Ok(Continued { thread, run_spec, store, durability })
+    let (thread, Continuation { run_spec, writing }) = continuing(args, find, output)?;
+    Ok(Continued { thread, run_spec, writing })
 }
 
 /// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
-pub(super) fn equip<T>(
+pub(super) fn continuing<T>(
     args: &ContinueArgs,
     find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
     output: &Output,
-) -> Result<(T, Equipment), Failure> {
+) -> Result<(T, Continuation), Failure> {
     let here = working_folder()?;
-    let files = settings_files::read(&args.store.flags())?;
-    files.refuse_unsafe()?;
-    let settings = files.whole()?;
     let is_attended = !output.is_json() && is_attended();
     let by = consent_by(args.trust, is_attended);
+    let rondo = super::rondo(&args.store.flags(), by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
-    ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
+    let settings = rondo.operator().agreed_settings()?;
     let own = own_store(&settings, by)?;
     let view = existing_store_at(&own.folder)?;
     let (found, begun) = find(view.store.as_ref())?;
@@ -198,26 +192,15 @@ pub(super) fn equip<T>(
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }
-    let (run_spec, notices) = continued((&files, settings), begun, choices, by, &here)?;
+    let (run_spec, notices) = continued(rondo.operator(), settings, begun, choices)?;
     for notice in notices {
         tell(&format!("{notice}\n"));
     }
-    Ok((found, Equipment { run_spec, store: own, durability }))
+    Ok((found, Continuation { run_spec, writing: Writing { rondo, store: own, durability } }))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
-    let (workflow, origin) = context.engine.definition(&thread)?;
-    // A thread that has ended makes no calls.
-    let run_config = match origin.ending {
-        Some(_) => RunConfig::default(),
-        None => context.unless_stopped(configured(&workflow, &run_spec)).await?,
-    };
-    match context.engine.resume(&thread, |_, _| Ok::<_, Failure>(run_config)).await? {
-        Resumed::Running(handle) => follow_and_ask(&context, handle, &run_spec, None).await,
-        Resumed::Ended { ending, head } => {
-            let exit = Exit::of_outcome(ending.outcome);
-            context.ended(thread, ending, head).await;
-            Ok(exit)
-        }
-    }
+    let run_config = context.unless_stopped(configured_for(&context.rondo, &thread, &run_spec)).await?;
+    let run = rondo::run::resume(&context.rondo, &thread, run_spec, run_config).await?;
+    follow_and_ask(&context, run).await
 }

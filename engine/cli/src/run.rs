@@ -5,15 +5,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rondo::host::answers_from::AnswersFrom;
-use rondo::host::limit_choice::limits;
-use rondo::host::starting::{Draft, RunChoices};
-use rondo::tell::{tell, tell_styled};
+use rondo::run::{Chosen, Prepared, begin, configured};
+use rondo::tell::tell_styled;
+use rondo_core::NewThread;
 use rondo_core::grant::Grants;
-use rondo_core::{NewThread, RunConfig};
-use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
-use rondo_protocol::workflow::Workflow;
 use rondo_settings::Flags;
 
 use super::answer::follow_and_ask;
@@ -22,16 +19,16 @@ use super::batch::{self, BatchArgs};
 use super::dry_run;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
+use super::find_thread::no_threads;
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
 use super::output::{Output, Style};
 use super::person::{consent_by, is_attended};
 use super::result::{ResultArgs, View};
-use super::run_config::{RunSpec, run_config};
+use super::run_config::RunSpec;
+use super::runner::Writing;
 use super::runner::{Task, TaskContext, show_task};
-use super::settings_files;
-use super::store_access::own_store;
-use super::{JsonArgs, StoreArgs, recording, report, workflow, working_folder};
+use super::{JsonArgs, StoreArgs, report, working_folder};
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
@@ -119,14 +116,17 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// # Errors
 /// Anything that prevents the run; also [`Code::RecordingRefused`] for more than one input.
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
-    let here = working_folder()?;
+    let _here = working_folder()?;
     let durability = args.durability.map(|durability| match durability {
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Log => Durability::Log,
     });
-    let files = settings_files::read(&Flags { durability, ..args.store.flags() })?;
-    files.refuse_unsafe()?;
-    let loaded = workflow::load(&args.workflow, &here)?;
+    let is_attended = !output.is_json() && is_attended();
+    let by = consent_by(args.trust, is_attended);
+    let rondo = super::rondo(&Flags { durability, ..args.store.flags() }, by, approvers(is_attended))?;
+    rondo.operator().files.refuse_unsafe()?;
+    let new = rondo.workflow(&args.workflow)?;
+    let loaded = new.loaded();
     let checked = &loaded.checked;
     if !output.is_json() && !args.quiet && !checked.warnings.is_empty() {
         let faulty = Faulty { faults: checked.warnings.clone(), sources: loaded.sources.clone() };
@@ -137,64 +137,41 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let failure = Failure::new(Code::RecordingRefused, "the threads of a batch cannot be recorded in one file");
         return Err(failure.with_hint("record one input at a time"));
     }
-    let is_attended = !output.is_json() && is_attended();
-    let choices = RunChoices {
+    let new = new.choose(Chosen {
         models: args.models.clone(),
-        limits: limits(&args.limits)?,
+        limits: args.limits.clone(),
         answers: args.script.answers(),
         labels: args.labels.labels(matches!(inputs, Inputs::Batch(_)))?,
         record,
-        approvers: approvers(is_attended),
         flags: args.flags.clone(),
-    };
-    let draft = Draft::new(files, loaded, Value::Null, choices, &here)?;
+    });
     if args.dry_run {
+        let draft = new.draft()?;
         let checked = draft.loaded.checked.clone();
-        let (new, run_spec) = draft.with_grants(Grants::everything());
+        let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::everything());
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(&checked, new, &run_spec, output);
     }
-    let by = consent_by(args.trust, is_attended);
-    let grants = draft.permitted(&args.workflow, by)?;
-    let (store, durability) = (own_store(&draft.settings, by)?, draft.settings.durability.value);
-    let (new, run_spec, notices) = draft.ready(grants)?;
-    for notice in notices {
-        tell(&format!("{notice}\n"));
-    }
+    let Prepared { rondo, new, run_spec, to_open } = new.prepare()?;
+    let (store, durability) = to_open.ok_or_else(no_threads)?;
+    let writing = Writing { rondo, store, durability };
     let view = View { is_quiet: args.quiet, is_verbose: args.verbose, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {
             let new = NewThread { input, ..new };
             let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
-            show_task(task, store, durability, &view, output)
+            show_task(task, writing, &view, output)
         }
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, new, run_spec, args.batch, (store, durability), (&view, output))
+            batch::start(lines, new, run_spec, args.batch, writing, (&view, output))
         }
     }
 }
 
 async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
-    let mut run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
-    let to = run_spec.record.as_deref();
-    let recorder = to.map(|to| recording::begin(to, &new.workflow.name)).transpose()?;
-    run_config.recorder.clone_from(&recorder);
-    let handle = context.engine.start(new, run_config).await.inspect_err(|_| recording::discard(to))?;
-    let exit = follow_and_ask(&context, handle, &run_spec, recorder.as_ref()).await?;
-    match recorder.map(|recorder| recorder.finish()) {
-        // A run that stopped because of this fault has reported it.
-        Some(Err(fault)) if exit != Exit::InputOutput => Err(recording::failed(fault)),
-        _ => Ok(exit),
-    }
-}
-
-/// The configuration of a run, with its notices on stderr.
-pub(super) async fn configured(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
-    let (run_config, notices) = run_config(workflow, run_spec).await?;
-    for notice in &notices {
-        tell(&format!("{notice}\n"));
-    }
-    Ok(run_config)
+    let run_config = context.unless_stopped(configured(&context.rondo, &new.workflow, &run_spec)).await?;
+    let run = begin(&context.rondo, new, run_spec, run_config, None).await?;
+    follow_and_ask(&context, run).await
 }

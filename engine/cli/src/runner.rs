@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rondo::host::{Host, Opening};
+use rondo::run::finished;
 use rondo::tell::tell;
+use rondo::{Rondo, Run};
 use rondo_core::hook::SubcommandOutput;
 use rondo_core::thread::Ending;
-use rondo_core::{Ended, Engine, SystemEnv, ThreadHandle};
+use rondo_core::{Ended, Engine};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, Event, Outcome, What};
@@ -42,8 +43,9 @@ pub(super) enum Update {
 /// The number of a task, and what it shows.
 pub(super) type Updates = mpsc::Receiver<(u32, Update)>;
 
-/// The engine and the output of one task.
+/// The library and the output of one task.
 pub struct TaskContext {
+    pub rondo: Rondo,
     pub engine: Engine,
     number: u32,
     stop: CancellationToken,
@@ -58,14 +60,7 @@ impl TaskContext {
 
     /// Shows the end of a thread that does not run in this process.
     pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) {
-        let store = self.engine.store().as_ref();
-        let Ending { outcome, reason, result, at_ms } = ending;
-        let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
-        let status = last.map(|(stored, _)| stored.step.status);
-        let result = Arc::unwrap_or_clone(result);
-        let what = What::ThreadFinished { outcome, head, status, reason, result };
-        let id = rondo_core::local::end(store, &thread).ok().flatten();
-        let event = Event { id, thread, parent: None, durability: store.durability(), at_ms, what };
+        let event = finished(self.engine.store().as_ref(), thread, ending, head);
         self.send(Update::Event(Box::new(event))).await;
     }
 
@@ -84,28 +79,28 @@ impl TaskContext {
 
     /// Shows the events of a running thread until it ends. Stops the thread when the process receives a signal to stop
     /// or the output is closed.
-    pub async fn follow(&self, mut handle: ThreadHandle) -> Ended {
-        let mut is_stopping = false;
+    pub async fn follow(&self, run: &mut Run) -> Ended {
+        let (stopper, mut is_stopping) = (run.stopper().clone(), false);
         loop {
             tokio::select! {
-                event = handle.events.recv() => {
+                event = run.next() => {
                     let Some(event) = event else { break };
                     if !self.send(Update::Event(Box::new(event))).await {
-                        handle.stopper.stop();
+                        stopper.stop();
                         break;
                     }
                 }
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    handle.stopper.stop();
+                    stopper.stop();
                 }
                 () = self.updates.closed(), if !is_stopping => {
                     is_stopping = true;
-                    handle.stopper.stop();
+                    stopper.stop();
                 }
             }
         }
-        handle.ended().await
+        run.ended().await
     }
 
     async fn send(&self, update: Update) -> bool {
@@ -113,30 +108,31 @@ impl TaskContext {
     }
 }
 
-/// The store and the signals of a verb that runs tasks.
+/// The store of a verb that writes.
+pub(super) struct Writing {
+    pub rondo: Rondo,
+    pub store: OwnStore,
+    pub durability: Durability,
+}
+
+/// The open store and the signals of a verb that runs tasks.
 #[derive(Clone)]
 pub(super) struct Session {
+    pub rondo: Rondo,
     pub engine: Engine,
     pub signals: Signals,
 }
 
 /// Opens the store for `work`, and releases it afterwards.
 pub(super) fn with_session(
-    store: OwnStore,
-    durability: Durability,
+    Writing { rondo, store, durability }: Writing,
     work: impl AsyncFnOnce(Session) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let exit = runtime.block_on(async {
-        let OwnStore { folder, owner, secret } = store;
         let signals = Signals::listen()?;
-        let opening = Opening { folder, owner, durability };
-        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), rondo::registry()).await?;
-        for notice in notices {
-            tell(&format!("store: {notice}\n"));
-        }
-        let host = host.with_secret(secret);
-        let exit = work(Session { engine: host.engine().clone(), signals }).await;
+        let host = rondo.open_store(Some((store, durability))).await?.clone();
+        let exit = work(Session { rondo, engine: host.engine().clone(), signals }).await;
         host.leave().await;
         exit
     });
@@ -146,23 +142,18 @@ pub(super) fn with_session(
 }
 
 /// Runs a task quietly.
-pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
-    show_task(task, store, durability, &View::quiet(), output)
+pub fn run_task(task: Task, writing: Writing, output: &mut Output) -> Result<Exit, Failure> {
+    show_task(task, writing, &View::quiet(), output)
 }
 
 /// Runs a task and shows it.
-pub fn show_task(
-    task: Task,
-    store: OwnStore,
-    durability: Durability,
-    view: &View,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
-    with_session(store, durability, async |Session { engine, signals }| {
+pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output) -> Result<Exit, Failure> {
+    with_session(writing, async |session| {
         let style = Style::stderr();
         let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, view.is_verbose);
         let mut display = Display { output, progress, view };
-        let (spawning, mut updates) = spawn(engine, std::iter::once((0, task)), 1, signals.stop.clone());
+        let Session { signals, .. } = session.clone();
+        let (spawning, mut updates) = spawn(session, std::iter::once((0, task)), 1, signals.stop.clone());
         let mut shown = Ok(None);
         loop {
             let update = match tokio::time::timeout(TICK, updates.recv()).await {
@@ -193,7 +184,7 @@ pub fn show_task(
 /// Starts tasks in order, at most `concurrency` at the same time, until `stop` is cancelled or nobody receives. The
 /// handle ends with the last of them.
 pub(super) fn spawn(
-    engine: Engine,
+    Session { rondo, engine, .. }: Session,
     tasks: impl Iterator<Item = (u32, Task)> + Send + 'static,
     concurrency: usize,
     stop: CancellationToken,
@@ -208,7 +199,8 @@ pub(super) fn spawn(
                 break;
             }
             while running.try_join_next().is_some() {}
-            let context = TaskContext { engine: engine.clone(), number, stop: stop.clone(), updates: updates.clone() };
+            let (rondo, engine) = (rondo.clone(), engine.clone());
+            let context = TaskContext { rondo, engine, number, stop: stop.clone(), updates: updates.clone() };
             let updates = updates.clone();
             running.spawn(async move {
                 let _permit = permit;

@@ -6,12 +6,10 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rondo::host::{Host, Opening};
+use rondo::Rondo;
 use rondo::tell::tell;
-use rondo_core::SystemEnv;
 use rondo_core::temporary_folder::temporary_folder;
 use rondo_settings::{Secret, Settings, TOKEN_FILE};
 use rondo_web::access::Token;
@@ -20,14 +18,12 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use super::StoreArgs;
-use super::consent::{ConsentRequest, ConsentSource};
+use super::consent::ConsentSource;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::settings_files::{self, SettingsFiles};
 use super::signals::Signals;
-use super::store_access::{OwnStore, own_store};
-use super::{JsonArgs, runtime, working_folder};
+use super::{JsonArgs, runtime};
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
@@ -66,54 +62,28 @@ struct ServingLine<'a> {
     token_file: Option<&'a str>,
 }
 
-/// What a server starts with.
-pub(super) struct Beginning {
-    pub here: PathBuf,
-    pub files: SettingsFiles,
-    pub settings: Settings,
-    pub by: ConsentSource,
-    store: OwnStore,
-}
-
-impl Beginning {
-    /// Reads the settings, once. Nobody is asked in place: requests come at any time, and from others than the person at
-    /// the terminal.
-    pub fn read(store: &StoreArgs, is_trusted: bool) -> Result<Self, Failure> {
-        let here = working_folder()?;
-        let files = settings_files::read(&store.flags())?;
-        files.refuse_unsafe()?;
-        let settings = files.whole()?;
-        let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
-        ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
-        let store = own_store(&settings, by)?;
-        Ok(Self { here, files, settings, by, store })
-    }
-
-    /// Opens the store.
-    pub async fn host(&self) -> Result<Host, Failure> {
-        let OwnStore { folder, owner, secret } = self.store.clone();
-        let opening = Opening { folder, owner, durability: self.settings.durability.value };
-        let (host, notices) = Host::open(opening, Arc::new(SystemEnv::default()), rondo::registry()).await?;
-        for notice in notices {
-            tell(&format!("store: {notice}\n"));
-        }
-        Ok(host.with_secret(secret))
-    }
+/// The library for a server. Nobody is asked in place: requests come at any time, and from others than the person at the
+/// terminal.
+pub(super) fn rondo_for(store: &StoreArgs, is_trusted: bool) -> Result<(Rondo, Settings), Failure> {
+    let by = if is_trusted { ConsentSource::Flag } else { ConsentSource::Nobody };
+    let rondo = super::rondo(&store.flags(), by, None)?;
+    let settings = rondo.operator().agreed_settings()?;
+    Ok((rondo, settings))
 }
 
 pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let beginning = Beginning::read(&args.store, args.trust)?;
+    let (rondo, mut settings) = rondo_for(&args.store, args.trust)?;
+    let to_open = rondo.store_to_open(&settings)?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
         let listening = listen(args.port).await?;
         let address = format!("http://{}", listening.address);
-        let host = beginning.host().await?;
-        let Beginning { here, files, mut settings, by, .. } = beginning;
+        let host = rondo.open_store(to_open).await?.clone();
         let (token, token_file) = token(&mut settings, listening.address.port())?;
-        let (names, shown) = (args.names.clone(), here.display().to_string());
+        let (names, shown) = (args.names.clone(), rondo.folder().display().to_string());
         let (ending, durable) = (signals.stop.clone(), host.clone());
-        let server = Server::new(Parts { host, files, settings, here, by, token, names, ending: ending.clone() });
+        let server = Server::new(Parts { rondo, host, settings, token, names, ending: ending.clone() });
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {

@@ -12,9 +12,9 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use rondo::exit::Exit;
 use rondo::tell::{tell, tell_styled};
 use rondo_author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
+use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::Code;
 
 use super::failure::{Failure, Faulty};

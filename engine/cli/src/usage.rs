@@ -8,7 +8,6 @@ mod tests;
 use std::collections::BTreeSet;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rondo::tell::word;
 use rondo::views::since::{Since, since};
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 use rondo_core::env::{Env as _, SystemEnv};

@@ -146,6 +146,8 @@ pub struct Settings {
     pub hooks: BTreeMap<String, HookProgram>,
     /// Hooks around every workflow, outermost first.
     pub imposed: Vec<Imposed>,
+    /// What the program itself brings along.
+    pub provided: Provided,
     /// Resource limits of programs, and paths that no tool may write.
     pub sandbox: SandboxSettings,
     /// Files and folders of the running workflow, which no tool may write.
@@ -154,6 +156,15 @@ pub struct Settings {
     pub shown: BTreeMap<String, (PathBuf, String)>,
     /// Every known key, for the redactor.
     pub secrets: Vec<Secret>,
+}
+
+/// What the program that embeds rondo brings along: nobody has to agree to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provided {
+    /// Rules of tools, as in `[grant] tools`: its own, and those that it grants.
+    pub tools: Vec<String>,
+    /// The names of servers.
+    pub servers: Vec<String>,
 }
 
 /// A secret value, and the name shown in its place.

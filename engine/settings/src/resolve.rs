@@ -11,8 +11,8 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provider, Secret, Settings, Sourced, Stated, TOKEN_FILE,
-    TOKEN_VARIABLE, USER_FILE_NAME, keys, list_price,
+    DEFAULT_PROVIDER, FILE_NAME, Model, Origin, Price, Provided, Provider, Secret, Settings, Sourced, Stated,
+    TOKEN_FILE, TOKEN_VARIABLE, USER_FILE_NAME, keys, list_price,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -198,6 +198,7 @@ pub fn resolve(
         tools: stated.tools,
         hooks: stated.hooks,
         imposed: stated.imposed,
+        provided: Provided::default(),
         sandbox: stated.sandbox,
         held: Vec::new(),
         shown: BTreeMap::new(),

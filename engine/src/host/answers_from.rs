@@ -1,6 +1,7 @@
 //! What answers in place of models: a script or a recording.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rondo_agent_kit::model::script::Script;
 use rondo_protocol::diagnostic::Code;
@@ -33,6 +34,8 @@ pub enum AnswersFrom {
     ScriptBeside,
     /// A recording.
     Recording(PathBuf),
+    /// A script that the program has as text.
+    Text(Arc<str>),
 }
 
 /// A script or a recording that was read.
@@ -57,6 +60,7 @@ impl AnswersFrom {
     pub fn read(&self, folder: Option<&Path>, workflow: &Workflow, here: &Path) -> Result<Played, Failure> {
         let script = match (self, folder) {
             (Self::Script(file), _) => Some((file.clone(), read_argument(file, MAX_SCRIPT_BYTES)?)),
+            (Self::Text(text), _) => Some((PathBuf::from(STDIN), text.to_string())),
             (Self::ScriptBeside, Some(folder)) => Some((folder.join(SCRIPT_NAME), script_beside(folder)?)),
             _ => None,
         };

@@ -20,7 +20,7 @@ use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
 use rondo_settings::folder_of;
 use rondo_settings::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
-use rondo_settings::{Grant, Settings, Stated, ToolSchema, keys};
+use rondo_settings::{Grant, Mcp, Settings, Stated, ToolSchema, keys};
 use rondo_workflows::shipped;
 
 use super::settings_files::SettingsFiles;
@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::tell::{one_line, plural};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.
-const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
+pub const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
 
 /// Precedes the names of the roles that ask for a tool.
 const FOR_ROLES: &str = "for ";
@@ -437,9 +437,10 @@ pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
 fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> Vec<Ask> {
     let is_shipped = shipped::is_one(subject.file);
     let named = named(subject.workflow);
+    let provided = rules(&settings.provided.tools);
     let mut asks = Vec::new();
     for (tool, roles) in &named {
-        let is_harmless = is_shipped || READING.contains(&tool.as_str());
+        let is_harmless = is_shipped || READING.contains(&tool.as_str()) || covers(&provided, tool);
         if !(is_harmless && covers(granted, tool)) {
             let roles = roles.join(", ");
             asks.push(Ask::new(Kind::Tool, tool, format!("{FOR_ROLES}{roles}")));
@@ -448,7 +449,8 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     if is_shipped {
         return asks;
     }
-    for (name, server) in &settings.mcp {
+    let is_asked = |(name, _): &(&String, &Mcp)| !settings.provided.servers.contains(name);
+    for (name, server) in settings.mcp.iter().filter(is_asked) {
         if named.keys().any(|tool| tool.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))) {
             asks.push(Ask::new(Kind::Server, name, server.place()));
         }

@@ -16,11 +16,10 @@ use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
 use super::answers_from::{AnswersFrom, Played, read_script};
-use super::consent::{ConsentRequest, ConsentSource, Subject, named};
-use super::key_command::with_keys;
+use super::consent::{ConsentRequest, Subject, named};
+use super::operator::Operator;
 use super::recording::Recording;
-use super::run_config::{Approvers, Resources, RunSpec};
-use super::settings_files::SettingsFiles;
+use super::run_config::{Approvers, Equipment, RunSpec};
 use super::starting::of_plain_http;
 use super::tooling::hold;
 use super::{thread_row, workflow};
@@ -42,9 +41,9 @@ pub struct ContinueChoices {
 }
 
 impl ContinueChoices {
-    fn run_spec(self, settings: Settings, grants: Grants, played: Played) -> RunSpec {
+    fn run_spec(self, equipment: Arc<Equipment>, played: Played) -> RunSpec {
         RunSpec {
-            resources: Arc::new(Resources::new(settings, grants)),
+            equipment,
             script: played.script.map(|(script, _)| script),
             recorded: played.recorded,
             record: None,
@@ -130,16 +129,17 @@ impl Begun {
 ///
 /// # Errors
 /// If a script or recording cannot be read, the thread's tools work in another folder, consent for the workflow is
-/// missing, or a key cannot be read.
+/// missing.
 pub fn continued(
-    (files, mut settings): (&SettingsFiles, Settings),
+    operator: &Operator,
+    mut settings: Settings,
     begun: Option<Begun>,
     choices: ContinueChoices,
-    by: ConsentSource,
-    here: &Path,
 ) -> Result<(RunSpec, Vec<String>), Failure> {
+    let Operator { files, folder: here, consent, .. } = operator;
     let Some(begun) = begun else {
-        return Ok((choices.run_spec(settings, Grants::default(), Played::default()), Vec::new()));
+        let equipment = operator.equipment(settings, Grants::default());
+        return Ok((choices.run_spec(equipment, Played::default()), Vec::new()));
     };
     let played = begun.played(&choices.answers, here)?;
     let Begun { workflow, policy, file, workspace, imported, .. } = &begun;
@@ -164,7 +164,7 @@ pub fn continued(
     let subject = Subject { workflow, policy: &policy, file: named, is_current };
     let asked = ConsentRequest { settings: None, ..ConsentRequest::of(files, &settings, Some(subject))? };
     let asked = asked.with_past(imported.as_ref(), &settings)?;
-    let grants = asked.permitted(named, by, &settings)?;
+    let grants = asked.permitted(named, *consent, &settings)?;
     // If the file is gone, there is nothing to protect.
     let loaded = current.filter(|_| !shipped::is_one(file));
     let script_file = played.script.as_ref().map(|(_, file)| file.as_str());
@@ -172,8 +172,7 @@ pub fn continued(
     hold(&mut settings, own, workflow);
     let mut notices = Vec::new();
     if !played.is_any() {
-        settings = with_keys(settings, workflow)?;
         notices = of_plain_http(&settings);
     }
-    Ok((choices.run_spec(settings, grants, played), notices))
+    Ok((choices.run_spec(operator.equipment(settings, grants), played), notices))
 }

@@ -1,14 +1,16 @@
-//! Keys printed by a program of the operator, such as `pass show openai`: it runs once per process, only for providers
-//! in use, and only after consent to the settings that name the program.
+//! Keys printed by a program of the operator, such as `pass show openai`: it runs once per process and settings, only for
+//! providers in use, and only after consent to the settings that name the program.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rondo_agent_kit::redact;
 use rondo_core::resolved_roles;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
-use rondo_settings::folder_of;
-use rondo_settings::{Secret, Settings};
+use rondo_settings::{Provider, Settings, folder_of};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
@@ -19,48 +21,35 @@ use crate::failure::Failure;
 const TIMEOUT: Duration = Duration::from_mins(2);
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The settings with the printed keys, for the providers that a workflow's roles use.
-///
-/// # Errors
-/// Exit 5 if a program cannot be run, fails, takes too long or prints nothing.
-pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings, Failure> {
-    let mut asked: Vec<String> = Vec::new();
+/// The providers that roles of a workflow and of its children use.
+pub fn used_providers(settings: &Settings, workflow: &Workflow) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
     for (_, workflow) in workflow.tree() {
         let models = workflow.models.keys().map(String::as_str);
         let models = models.chain(resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
         let of_model = |name: &str| settings.model(name, workflow.models.get(name), None).ok();
-        asked.extend(models.filter_map(of_model).map(|resolved| resolved.provider));
+        used.extend(models.filter_map(of_model).map(|resolved| resolved.provider));
     }
-    let folder_of_file = |is_project: bool| {
-        let file = if is_project { settings.file.as_deref() } else { settings.user_file.as_deref() };
-        file.map(|file| folder_of(file).to_owned())
-    };
-    let mut found = Vec::new();
-    for (name, provider) in settings.providers.iter().filter(|(name, _)| asked.contains(name)) {
-        if let Some(command) = &provider.key_command {
-            let mut program = Command::new(command.value.first().map(String::as_str).unwrap_or_default());
-            program.args(command.value.iter().skip(1));
-            // Not the working folder, which may be a stranger's.
-            program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
-            consent::pinned(&settings, &command.value)
-                .check()
-                .map_err(|error| Failure::new(error.code, format!("the key of provider {name}: {}", error.message)))?;
-            let key = super::process::runtime()?.block_on(printed(program)).map_err(|what| {
-                Failure::new(
-                    Code::NoProvider,
-                    format!("the key of provider {name}, printed by {}: {what}", command.from),
-                )
-            })?;
-            found.push((name.clone(), Secret { name: format!("{name}_key"), value: key }));
-        }
-    }
-    for (name, key) in found {
-        settings.secrets.push(key.clone());
-        if let Some(provider) = settings.providers.get_mut(&name) {
-            provider.key = Some(key);
-        }
-    }
-    Ok(settings)
+    used
+}
+
+/// The key of a provider that its command prints.
+///
+/// # Errors
+/// Exit 5 if the program cannot be run, fails, takes too long or prints nothing.
+pub async fn printed_key(name: &str, provider: &Provider, settings: &Settings) -> Result<redact::Secret, Failure> {
+    let failed = |what: String| Failure::new(Code::NoProvider, format!("the key of provider {name}{what}"));
+    let command = provider.key_command.as_ref().ok_or_else(|| failed(" has no command".to_owned()))?;
+    let mut program = Command::new(command.value.first().map(String::as_str).unwrap_or_default());
+    program.args(command.value.iter().skip(1));
+    let file = if command.from.is_project() { settings.file.as_deref() } else { settings.user_file.as_deref() };
+    // Not the working folder, which may be a stranger's.
+    program.current_dir(file.map_or_else(|| Path::new("/"), folder_of));
+    consent::pinned(settings, &command.value)
+        .check()
+        .map_err(|error| Failure::new(error.code, format!("the key of provider {name}: {}", error.message)))?;
+    let key = printed(program).await.map_err(|what| failed(format!(", printed by {}: {what}", command.from)))?;
+    Ok(redact::Secret { name: format!("{name}_key"), value: key })
 }
 
 /// The first line that a program prints. No error message contains its output.

@@ -51,3 +51,8 @@ fn started() -> io::Result<Runtime> {
 pub fn working_folder() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| Failure::new(Code::WriteFailed, format!("the working folder: {error}")))
 }
+
+/// HTTPS needs one provider of cryptography in the process; a second call finds the first.
+pub fn provide_cryptography() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

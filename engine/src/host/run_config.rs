@@ -4,18 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Roles as ScriptRoles, Script};
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_agent_kit::redact::{Redactor, Secret};
+use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
-use rondo_agent_kit::tool::{InDoubt, ToolSet};
+use rondo_agent_kit::tool::{InDoubt, Tool, ToolSet};
 use rondo_core::grant::{Approver, Grants};
 use rondo_core::hook::{HookProgram, HookResources};
 use rondo_core::local::RaisedLimits;
@@ -26,21 +23,28 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 
+use super::key_command::used_providers;
 use super::recording::Recording;
+use super::resources::Resources;
 use super::tooling::{self, NoServer};
 use crate::failure::Failure;
 
-/// The resources that the settings describe, built once and shared by every thread of the process. Providers, tools
-/// and servers are started when a thread first needs them.
-pub struct Resources {
+/// What one run may use: its settings and grants, and the resources that it shares with other threads.
+pub struct Equipment {
     settings: Settings,
     grants: Grants,
-    redactor: Arc<Redactor>,
-    providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    provided: Arc<Provided>,
+    resources: Arc<Resources>,
     local: Mutex<Option<Local>>,
     hook_programs: Mutex<Option<BTreeMap<String, HookProgram>>>,
-    /// By name, and whether the server starts only when one of its tools is called.
-    servers: tokio::sync::Mutex<BTreeMap<(String, bool), Arc<Server>>>,
+}
+
+/// What the program that embeds rondo brings along.
+#[derive(Default)]
+pub struct Provided {
+    /// By logical name. They answer in place of providers.
+    pub models: BTreeMap<String, Arc<dyn Model>>,
+    pub tools: Vec<Arc<dyn Tool>>,
 }
 
 /// The tools available without a server, and the files that they see.
@@ -52,7 +56,7 @@ pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 /// The inputs of a run besides the workflow.
 #[derive(Clone)]
 pub struct RunSpec {
-    pub resources: Arc<Resources>,
+    pub equipment: Arc<Equipment>,
     /// Answers in place of models, from a script.
     pub script: Option<Script>,
     /// Answers in place of models, from a recording.
@@ -68,6 +72,9 @@ pub struct RunSpec {
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
+
+/// What serves the models that the program brings along, where a provider has its name.
+const PROVIDED: &str = "provided";
 
 /// The roles of a workflow that a script can answer for.
 pub fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
@@ -86,6 +93,11 @@ pub type Given = (RunConfig, Vec<String>);
 /// # Cancel safety
 /// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
+    let Equipment { settings, resources, .. } = &*run_spec.equipment;
+    if !run_spec.is_played() {
+        let used = used_providers(settings, workflow);
+        resources.read_keys(used.iter().map(String::as_str)).await?;
+    }
     let script = scripted(workflow, run_spec)?;
     let (run_config, notices) = with_children(workflow, run_spec, script).await?;
     Ok((RunConfig { raised: run_spec.raised.clone(), ..run_config }, notices))
@@ -111,9 +123,9 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
 
 async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
     let run_config = speaking_as(workflow, run_spec, script)?;
-    let Resources { settings, grants, .. } = &*run_spec.resources;
-    let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
-    let Tools { set: tools, files, servers, notices } = run_spec.resources.tools(workflow, is_played).await?;
+    let Equipment { settings, grants, .. } = &*run_spec.equipment;
+    let is_played = run_spec.is_played();
+    let Tools { set: tools, files, notices } = run_spec.equipment.tools(workflow, is_played).await?;
     let grants = grants.clone();
     if !is_played {
         let toolboxes = resolved_roles::toolboxes(workflow, &tools, &grants);
@@ -124,20 +136,20 @@ async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted
     }
     let approver = run_spec.approvers.as_ref().map(|make| make());
     let in_doubt = run_spec.in_doubt;
-    let programs = run_spec.resources.hook_programs()?;
+    let programs = run_spec.equipment.hook_programs()?;
     let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
     let hook_resources = HookResources { files, programs, redactor, backends };
     let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
+    Ok((RunConfig { tools, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
 }
 
 /// The configuration for sending a thread's calls through hooks again: the current models, and the tools available
 /// without a server.
 pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
-    let (tools, files) = run_spec.resources.local()?;
-    let backends = tooling::backends(&run_spec.resources.settings);
+    let (tools, files) = run_spec.equipment.local()?;
+    let backends = tooling::backends(&run_spec.equipment.settings);
     let hook_resources = HookResources { files: Some(files), backends, ..HookResources::default() };
-    let grants = run_spec.resources.grants.clone();
+    let grants = run_spec.equipment.grants.clone();
     Ok(RunConfig { tools, grants, hook_resources, ..speaking(workflow, run_spec)? })
 }
 
@@ -146,31 +158,29 @@ struct Tools {
     set: ToolSet,
     /// The files that they see; `None` if there are no tools.
     files: Option<Arc<Workspace>>,
-    /// The servers of some of them.
-    servers: Vec<Arc<Server>>,
     notices: Vec<String>,
 }
 
-impl Resources {
-    /// Resources are created on first use, not here.
-    pub fn new(settings: Settings, grants: Grants) -> Self {
-        let redactor = Arc::new(redactor(&settings));
-        let (providers, local, hook_programs, servers) = Default::default();
-        Self { settings, grants, redactor, providers, local, hook_programs, servers }
+impl RunSpec {
+    /// Whether a script or a recording answers in place of models.
+    pub fn is_played(&self) -> bool {
+        self.script.is_some() || self.recorded.is_some()
+    }
+}
+
+impl Equipment {
+    /// Tools and programs are made ready on first use, not here. `resources` are those of these settings.
+    pub fn new(settings: Settings, grants: Grants, provided: Arc<Provided>, resources: Arc<Resources>) -> Self {
+        let (local, hook_programs) = Default::default();
+        Self { settings, grants, provided, resources, local, hook_programs }
     }
 
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    fn provider(&self, name: &str) -> Result<Arc<dyn Model>, Failure> {
-        let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(provider) = providers.get(name) {
-            return Ok(Arc::clone(provider));
-        }
-        let provider = connect(name, &self.settings, &self.redactor)?;
-        providers.insert(name.to_owned(), Arc::clone(&provider));
-        Ok(provider)
+    pub fn resources(&self) -> &Arc<Resources> {
+        &self.resources
     }
 
     fn local(&self) -> Result<Local, Failure> {
@@ -178,7 +188,9 @@ impl Resources {
         if let Some(local) = &*local {
             return Ok(local.clone());
         }
-        Ok(local.insert(tooling::local(&self.settings)?).clone())
+        let (mut tools, files) = tooling::local(&self.settings)?;
+        self.provided.tools.iter().try_for_each(|tool| tooling::add(&mut tools, Arc::clone(tool)))?;
+        Ok(local.insert((tools, files)).clone())
     }
 
     fn hook_programs(&self) -> Result<BTreeMap<String, HookProgram>, Failure> {
@@ -198,36 +210,20 @@ impl Resources {
         let settings = &self.settings;
         let asked = tooling::asked(workflow, settings, &self.grants);
         let (mut tools, files) = self.local()?;
-        // Held while servers start: others that need the same ones wait for these.
-        let mut known = self.servers.lock().await;
-        let is_known = |name: &&&str| known.contains_key(&((**name).to_owned(), is_played));
-        let (mut servers, new): (Vec<&str>, Vec<&str>) = asked.iter().partition(is_known);
+        let starting =
+            asked.into_iter().map(async |name| (name, self.resources.server(name, is_played, settings).await));
         let mut notices = Vec::new();
-        let starting = new.into_iter().map(|name| async move {
-            let started = if is_played {
-                tooling::played(name, settings).map(|server| (server, Vec::new())).map_err(NoServer::Refused)
-            } else {
-                tooling::started(name, settings).await
-            };
-            (name, started)
-        });
         for (name, started) in futures_util::future::join_all(starting).await {
             match started {
                 Ok((server, told)) => {
-                    known.insert((name.to_owned(), is_played), Arc::new(server));
-                    servers.push(name);
+                    server.tools().into_iter().try_for_each(|tool| tooling::add(&mut tools, tool))?;
                     notices.extend(told);
                 }
                 Err(NoServer::Unusable(failure)) => tools.miss(name.to_owned(), failure.to_string()),
                 Err(NoServer::Refused(failure)) => return Err(failure),
             }
         }
-        let of = |name: &str| known.get(&(name.to_owned(), is_played)).cloned();
-        let servers: Vec<Arc<Server>> = servers.into_iter().filter_map(of).collect();
-        for tool in servers.iter().flat_map(|server| server.tools()) {
-            tooling::add(&mut tools, tool)?;
-        }
-        Ok(Tools { set: tools, files: Some(files), servers, notices })
+        Ok(Tools { set: tools, files: Some(files), notices })
     }
 }
 
@@ -246,9 +242,9 @@ fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>,
 }
 
 fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scripted>) -> Result<RunConfig, Failure> {
-    let RunSpec { resources, script, recorded, .. } = run_spec;
-    let Resources { settings, redactor, .. } = &**resources;
-    let redactor = Arc::clone(redactor);
+    let RunSpec { equipment, script, recorded, .. } = run_spec;
+    let Equipment { settings, provided, resources, .. } = &**equipment;
+    let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
     let runtime = match (&cassette, from_script.clone()) {
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
@@ -262,6 +258,10 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         // A recording contains the model ids, so it can be played without settings.
         let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
         let unnamed = runtime.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
+        if let (Some(own), None) = (provided.models.get(name), &runtime) {
+            models.insert(name.to_owned(), provided_model(name, redacting(Arc::clone(own), &redactor)));
+            continue;
+        }
         let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
             Ok(resolved) => resolved,
             // A model that no role uses first fails only when it is needed.
@@ -270,7 +270,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         };
         let provider = match &runtime {
             Some(runtime) => Arc::clone(runtime),
-            None => resources.provider(&resolved.provider)?,
+            None => redacting(resources.client(&resolved.provider)?, &redactor),
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
         let served_by = match &player_served_by {
@@ -301,6 +301,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),
         flags: run_spec.flags.clone(),
+        held: vec![Arc::clone(resources) as _],
         ..RunConfig::default()
     })
 }
@@ -335,40 +336,11 @@ fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn M
     Arc::new(Redacting::new(model, Arc::clone(redactor)))
 }
 
-fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<Arc<dyn Model>, Failure> {
-    let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
-    let provider = settings.providers.get(name).ok_or_else(missing)?;
-    let Provider {
-        base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, keep_prefix, keep_for, ..
-    } = provider;
-    let is_lacking = |(header, _): &(&String, &String)| !provider.header_keys.contains_key(*header);
-    if let Some((header, variable)) = provider.headers_env.iter().find(is_lacking) {
-        let message = format!("provider {name}: the header {header} has its value in {variable}, which is not set");
-        return Err(Failure::new(Code::NoProvider, message).with_hint(format!("set {variable}")));
-    }
-    let headers = provider.headers.iter().map(|(header, value)| (header, None, value));
-    let of_variables = provider
-        .headers_env
-        .iter()
-        .filter_map(|(header, variable)| Some((header, Some(variable.clone()), provider.header_keys.get(header)?)));
-    let headers = headers.chain(of_variables).map(|(header, variable, value)| {
-        (header.clone(), Secret { name: variable.unwrap_or_else(|| header.clone()), value: value.clone() })
-    });
-    let connected = OpenAi::new(OpenAiSettings {
-        name: name.to_owned(),
-        headers: headers.collect(),
-        query: provider.query.clone().into_iter().collect(),
-        base_url: base_url.value.clone(),
-        api_key: key.as_ref().map(|key| Secret { name: key.name.clone(), value: key.value.clone() }),
-        connect_timeout: Duration::from_millis(connect_timeout_ms.value),
-        idle_timeout: Duration::from_millis(idle_timeout_ms.value),
-        total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
-        keep_prefix: keep_prefix.value,
-        keep_for: keep_for.as_ref().map(|time| time.value),
-        ..OpenAiSettings::default()
-    })
-    .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))?;
-    Ok(redacting(connected, redactor))
+/// A model that the program brings along is known by its logical name, and has no price.
+fn provided_model(name: &str, provider: Arc<dyn Model>) -> ResolvedModel {
+    let served_by = ServedBy { provider: PROVIDED.to_owned(), address: String::new() };
+    let (price, is_price_claimed, response_format) = Default::default();
+    ResolvedModel { id: name.to_owned(), provider, price, is_price_claimed, served_by, response_format }
 }
 
 fn unresolved(error: &Unresolved) -> Failure {

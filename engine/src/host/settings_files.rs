@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use rondo_core::grant::Rule;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::HookUse;
 use rondo_settings::files::read_bounded;
 use rondo_settings::folder_of;
 use rondo_settings::trust::owner::{self, Unsafe, User};
 use rondo_settings::trust::{Ask, Kind};
-use rondo_settings::{Files, Flags, Layer, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
+use rondo_settings::{Files, Flags, Imposed, Layer, Mcp, Origin, SET, Secret, Settings, Stated, TOKEN_FILE, layers};
 
 use super::consent::{self, NamedFiles, named_files};
 use super::process::working_folder;
@@ -19,6 +21,9 @@ use crate::tell::tell;
 
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_TOKEN_FILE_BYTES: usize = 1 << 10;
+
+/// What settings are called that a program states itself.
+const OF_PROGRAM: &str = "settings";
 
 /// Of how many servers the tokens are known.
 const MAX_SERVERS: usize = 64;
@@ -34,6 +39,20 @@ pub struct SettingsFiles {
     project: Option<SettingsFile>,
     /// See [`named_files`](SettingsFiles::named_files).
     named: OnceLock<NamedFiles>,
+    brought: Brought,
+}
+
+/// What the program that embeds rondo adds to the settings.
+#[derive(Debug, Clone, Default)]
+pub struct Brought {
+    /// The names of its tools, which every role may call that lists them.
+    pub tools: Vec<String>,
+    /// Grants of other tools.
+    pub grants: Vec<String>,
+    /// Servers with their commands.
+    pub mcp: Vec<(String, Vec<String>)>,
+    /// Hooks around every workflow, inside those of the settings.
+    pub hooks: Vec<HookUse>,
 }
 
 #[derive(Clone)]
@@ -79,7 +98,15 @@ fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Resul
     };
     let user = user.map(|file| read(file, Layer::User)).transpose()?;
     let project = project.map(|file| read(file, Layer::Project)).transpose()?;
-    Ok(SettingsFiles { folder, flags: flags.clone(), set: set(&flags.set)?, user, project, named: OnceLock::new() })
+    Ok(SettingsFiles {
+        folder,
+        flags: flags.clone(),
+        set: set(&flags.set)?,
+        user,
+        project,
+        named: OnceLock::new(),
+        brought: Brought::default(),
+    })
 }
 
 /// Reads `--set` options as lines of a settings file.
@@ -115,6 +142,22 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl SettingsFiles {
+    /// Settings that a program states itself, in the form of a user's file; nobody else's count.
+    pub fn of_program(folder: PathBuf, text: &str, flags: &Flags) -> Result<Self, Failure> {
+        let stated = rondo_settings::read(OF_PROGRAM, text, Layer::User);
+        let stated =
+            stated.map_err(|faults| Faulty { faults, sources: [(OF_PROGRAM.to_owned(), text.to_owned())].into() })?;
+        let user = SettingsFile { path: folder.join(OF_PROGRAM), stated, faults: Vec::new() };
+        let (set, named, brought) = (set(&flags.set)?, OnceLock::new(), Brought::default());
+        Ok(Self { folder, flags: flags.clone(), set, user: Some(user), project: None, named, brought })
+    }
+
+    /// The same with what the program brings along.
+    #[must_use]
+    pub fn with(self, brought: Brought) -> Self {
+        Self { brought, ..self }
+    }
+
     pub fn project(&self) -> Option<&SettingsFile> {
         self.project.as_ref()
     }
@@ -167,7 +210,32 @@ impl SettingsFiles {
             Failure::new(Code::SettingsVariable, message)
         })?;
         settings.secrets.extend(server_tokens(&settings));
+        self.bring(&mut settings)?;
         Ok(settings)
+    }
+
+    /// Adds what the program brings along.
+    fn bring(&self, settings: &mut Settings) -> Result<(), Failure> {
+        let Brought { tools, grants, mcp, hooks } = &self.brought;
+        for rule in grants {
+            rule.parse::<Rule>()
+                .map_err(|error| Failure::new(Code::SettingsValue, format!("grant {rule:?}: {error}")))?;
+        }
+        if !(tools.is_empty() && grants.is_empty()) {
+            let granted = settings.grant.tools.get_or_insert_with(|| consent::READING.map(str::to_owned).to_vec());
+            granted.extend(grants.iter().chain(tools).cloned());
+        }
+        settings.provided.tools = grants.iter().chain(tools).cloned().collect();
+        settings.provided.servers = mcp.iter().map(|(name, _)| name.clone()).collect();
+        for (name, words) in mcp {
+            let (command, args) =
+                words.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first.clone()), rest));
+            settings.mcp.insert(name.clone(), Mcp { command, args: args.to_vec(), ..Mcp::default() });
+        }
+        let imposed =
+            hooks.iter().map(|hook| Imposed { hook: hook.clone(), stated: Value::Null, from: Origin::Default });
+        settings.imposed.extend(imposed);
+        Ok(())
     }
 
     /// What the project's settings ask for, with the files below their folder that a command names.

@@ -1,8 +1,7 @@
 //! A run that is about to begin: a workflow that somebody named, what it was given, and all that this takes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use rondo_core::grant::Grants;
 use rondo_core::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
@@ -10,11 +9,10 @@ use rondo_protocol::Value;
 use rondo_settings::Settings;
 
 use super::answers_from::{AnswersFrom, Played};
-use super::consent::{ConsentRequest, ConsentSource, Subject, is_plain_http, named};
-use super::key_command::with_keys;
+use super::consent::{ConsentRequest, Subject, is_plain_http, named};
 use super::model_choice::set_models;
-use super::run_config::{Approvers, Resources, RunSpec, speaking};
-use super::settings_files::SettingsFiles;
+use super::operator::Operator;
+use super::run_config::{Approvers, RunSpec, speaking};
 use super::tooling;
 use super::workflow::Loaded;
 use crate::failure::Failure;
@@ -39,7 +37,6 @@ pub struct RunChoices {
 
 /// A run before consent.
 pub struct Draft {
-    files: SettingsFiles,
     pub loaded: Loaded,
     pub settings: Settings,
     /// The thread, with the input that the draft was made with.
@@ -55,18 +52,13 @@ impl Draft {
     ///
     /// # Errors
     /// If the settings, a chosen model, limit, script or recording are refused.
-    pub fn new(
-        files: SettingsFiles,
-        loaded: Loaded,
-        input: Value,
-        choices: RunChoices,
-        here: &Path,
-    ) -> Result<Self, Failure> {
+    pub fn new(operator: &Operator, loaded: Loaded, input: Value, choices: RunChoices) -> Result<Self, Failure> {
+        let here = &*operator.folder;
         let RunChoices { models, limits, answers, labels, record, approvers, flags } = choices;
         let checked = &loaded.checked;
         let played = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
         let script_file = played.script.as_ref().map(|(_, file)| file.clone());
-        let mut settings = files.whole()?;
+        let mut settings = operator.files.whole()?;
         tooling::hold(&mut settings, loaded.files(script_file.as_deref(), here), &checked.workflow);
         let mut workflow = checked.workflow.clone();
         set_models(&models, &mut workflow, &mut settings)?;
@@ -80,24 +72,28 @@ impl Draft {
             workspace: Some(settings.workspace.to_string_lossy().into_owned()),
             labels,
         };
-        Ok(Self { files, loaded, settings, new, played, record, approvers, flags })
+        Ok(Self { loaded, settings, new, played, record, approvers, flags })
     }
 
     /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.
     ///
     /// # Errors
     /// Exit 3 with the command to type, if consent is missing.
-    pub fn permitted(&self, shown: &str, by: ConsentSource) -> Result<Grants, Failure> {
+    pub fn permitted(&self, operator: &Operator, shown: &str) -> Result<Grants, Failure> {
         let checked = &self.loaded.checked;
         let file = self.new.file.as_deref().unwrap_or_default();
         let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true };
-        ConsentRequest::of(&self.files, &self.settings, Some(subject))?.permitted(shown, by, &self.settings)
+        ConsentRequest::of(&operator.files, &self.settings, Some(subject))?.permitted(
+            shown,
+            operator.consent,
+            &self.settings,
+        )
     }
 
-    /// The run with these grants, before keys are read: enough to show it.
-    pub fn with_grants(self, grants: Grants) -> (NewThread, RunSpec) {
+    /// The run with these grants: enough to show it.
+    pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
         let run_spec = RunSpec {
-            resources: Arc::new(Resources::new(self.settings, grants)),
+            equipment: operator.equipment(self.settings, grants),
             script: self.played.script.map(|(script, _)| script),
             recorded: self.played.recorded,
             record: self.record,
@@ -112,17 +108,16 @@ impl Draft {
     /// The run with these grants, ready to begin, and notices for the person who starts it.
     ///
     /// # Errors
-    /// If a model that a role uses has no id or no provider, or a key cannot be read.
-    pub fn ready(mut self, grants: Grants) -> Result<(NewThread, RunSpec, Vec<String>), Failure> {
+    /// If a model that a role uses has no id or no provider.
+    pub fn ready(self, operator: &Operator, grants: Grants) -> Result<(NewThread, RunSpec, Vec<String>), Failure> {
         let mut notices = Vec::new();
         if !named(&self.new.workflow).is_empty() {
             notices.extend(tooling::code_in_reach(&self.settings));
         }
         if !self.played.is_any() {
-            self.settings = with_keys(self.settings, &self.new.workflow)?;
             notices.extend(of_plain_http(&self.settings));
         }
-        let (new, run_spec) = self.with_grants(grants);
+        let (new, run_spec) = self.with_grants(operator, grants);
         // Missing configuration is reported before a thread begins.
         speaking(&new.workflow, &run_spec)?;
         Ok((new, run_spec, notices))

@@ -24,7 +24,7 @@ use rondo_settings::program;
 use rondo_settings::trust::{Records, server_key};
 use rondo_settings::{Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 
-use super::{consent, workflow};
+use super::{consent, launcher, workflow};
 use crate::failure::Failure;
 use crate::files::read_text;
 
@@ -75,7 +75,7 @@ fn process_settings(
     let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
     let most = Limits::default();
     Ok(ProcessSettings {
-        launcher: launcher()?,
+        launcher: launcher::file().unwrap_or_default(),
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, read),
         write: granted_paths(settings, write),
@@ -91,10 +91,6 @@ fn process_settings(
         sandbox: true,
         env: settings.environment.clone(),
     })
-}
-
-fn launcher() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::new(Code::InternalFault, format!("this program's file: {error}")))
 }
 
 /// The sandbox of `shell`: without the programs that it is denied by name.
@@ -193,6 +189,7 @@ pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
 }
 
 /// Why a server is not available.
+#[derive(Clone)]
 pub enum NoServer {
     /// It could not be started; calls of its tools fail.
     Unusable(Failure),
@@ -306,7 +303,7 @@ fn server_settings(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -
                     .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), &mcp.words(), sandbox, settings))
                     .transpose()?,
                 pinned: consent::pinned(settings, &mcp.words()),
-                launcher: Some(launcher()?),
+                launcher: launcher::file(),
             }
         }
         (None, url) => Transport::Http {

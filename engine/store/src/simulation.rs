@@ -22,7 +22,7 @@ use rondo_core::local::{Ended, Resumed};
 use rondo_core::{Engine, NewThread, RunConfig};
 use rondo_protocol::Value;
 use rondo_protocol::digest::Digest;
-use rondo_protocol::event::What;
+use rondo_protocol::event::{EpochOpened, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::Checked;
 
@@ -277,7 +277,9 @@ async fn life(
             engine.start_drawn(new, run_config, thread.clone()).await.map_err(|error| error.to_string())?
         };
         while let Some(event) = handle.events.recv().await {
-            if let What::StepCommitted { seq, step, .. } = &event.what {
+            if let What::StepCommitted { seq, step, .. } | What::EpochOpened(EpochOpened { seq, step, .. }) =
+                &event.what
+            {
                 world.tell(*seq, *step);
             }
             world.note(serde_json::to_string(&event).unwrap_or_default());

@@ -5,35 +5,25 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use rondo::failure::Failure;
-use rondo::host::answering::{
-    self, FormName, MeantForm, check, declared, meant_form, not_waiting, only_a_person, other_kind, role, this_person,
-};
-use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use rondo::host::answering::this_person;
 use rondo::host::find_thread::{find_thread, root};
-use rondo::host::limit_choice::limits;
-use rondo::host::run_config::{RunSpec, run_config};
 use rondo::views::fork::fork_line;
+use rondo::{Answer, Fork, Run};
 use rondo_agent_kit::tool::InDoubt;
-use rondo_core::conversation::rebuild;
-use rondo_core::local::{Cancelled, Edited, ForkPlan, ForkRequest, plan_fork};
-use rondo_core::{Answerer, FilledForm, PersonSaid, Resumed, RunConfig, ThreadHandle};
+use rondo_core::Answerer;
+use rondo_core::local::Cancelled;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Start;
-use rondo_protocol::workflow::types;
 use rondo_protocol::{Digest, Value};
-use rondo_store::{Read, Row};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Server;
 use super::body::Json;
 use super::params::{Path, invalid};
 use super::problem::Problem;
 use super::starting::{limit_words, started};
 use super::steps::raw;
-use super::{Inner, Server};
 
 /// What happens with tool calls of which nobody knows whether they had their effect.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -52,104 +42,31 @@ pub struct ResumeRequest {
     in_doubt: Option<InDoubtChoice>,
 }
 
-impl ResumeRequest {
-    fn choices(&self) -> Result<ContinueChoices, Failure> {
-        let in_doubt = self.in_doubt.map(|choice| match choice {
-            InDoubtChoice::Retry => InDoubt::Retry,
-            InDoubtChoice::Skip => InDoubt::Skip,
-        });
-        Ok(ContinueChoices { limits: limits(&limit_words(&self.limits))?, in_doubt, ..ContinueChoices::default() })
-    }
-}
-
-impl Inner {
-    /// What continuing a thread takes.
-    pub(super) fn continued(
-        &self,
-        store: &dyn Read,
-        row: &Row,
-        meant: Meant<'_>,
-        choices: ContinueChoices,
-    ) -> Result<RunSpec, Failure> {
-        let begun = Begun::of(store, row, meant, &self.here)?;
-        let (run_spec, _) = continued((&self.files, self.settings.clone()), begun, choices, self.by, &self.here)?;
-        Ok(run_spec)
-    }
-}
-
 impl Server {
-    /// The configuration of a thread that goes on. One that has ended makes no calls.
-    pub(super) async fn configured(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<RunConfig, Problem> {
-        let (workflow, origin) = self.host.engine().definition(thread)?;
-        if origin.ending.is_some() {
-            return Ok(RunConfig::default());
-        }
-        self.has_room()?;
-        let (run_config, _) = run_config(&workflow, run_spec).await?;
-        Ok(run_config)
-    }
-
-    async fn go_on(&self, thread: ThreadId, run_spec: RunSpec) -> Result<Response, Problem> {
-        if let Some(handle) = self.go_on_with(&thread, &run_spec).await? {
-            self.follow(handle);
-        }
-        started(self, thread).await
-    }
-
-    /// Continues a thread; `None` if it has ended.
-    async fn go_on_with(&self, thread: &ThreadId, run_spec: &RunSpec) -> Result<Option<ThreadHandle>, Problem> {
-        let run_config = self.configured(thread, run_spec).await?;
-        let resumed = self.host.engine().resume(thread, |_, _| Ok::<_, rondo_core::Error>(run_config)).await?;
-        Ok(match resumed {
-            Resumed::Running(handle) => Some(handle),
-            Resumed::Ended { .. } => None,
-        })
-    }
-
     /// Continues a thread as it began; `None` if it has ended.
-    pub(super) async fn resumed(&self, thread: &ThreadId) -> Result<Option<ThreadHandle>, Problem> {
-        let word = thread.clone();
-        let run_spec = self.reading(move |server, store| {
-            let (_, row) = find_thread(store, word.as_str())?;
-            server.continued(store, &row, Meant::Thread, ContinueChoices::default())
-        });
-        self.go_on_with(thread, &run_spec.await?).await
+    pub(super) async fn resumed(&self, thread: &ThreadId) -> Result<Option<Run>, Problem> {
+        self.has_room_for(thread)?;
+        let run = self.rondo.resume(thread).start().await?;
+        Ok(if run.was_over() { None } else { Some(run) })
     }
 
     /// Answers a form of the thread that a word names, and continues it.
-    pub(super) async fn answered(
-        &self,
-        word: String,
-        request: AnswerRequest,
-        by: Answerer,
-    ) -> Result<ThreadHandle, Problem> {
-        let prepared = self.reading(move |server, store| {
-            let found = find_thread(store, &word)?;
-            let named = FormName { role: request.role.as_deref(), lane: request.lane.as_deref(), digest: request.form };
-            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
-            if open.is_approval() && matches!(by, Answerer::Client(_)) {
-                return Err(only_a_person(&root, &open));
-            }
-            let said = match (request.status.as_deref(), request.approve) {
-                (None, Some(is_allowed)) if open.is_approval() => PersonSaid::Approval { is_allowed, why: request.why },
-                (Some(status), None) if !open.is_approval() => {
-                    let (status, _) = declared(role(&workflow, &open.visit)?, status)?;
-                    let (fields, body) = (request.fields.into_iter().collect(), request.body);
-                    PersonSaid::Form(FilledForm { status: status.clone(), fields, body })
-                }
-                _ => return Err(other_kind(&open, open.is_approval())),
-            };
-            let answer = answering::answer(said, digest, open, by);
-            check(&workflow, &answer)?;
-            let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
-            Ok((root, answer, run_spec))
-        });
-        let (thread, answer, run_spec) = prepared.await?;
-        let run_config = self.configured(&thread, &run_spec).await?;
-        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
-            Resumed::Running(handle) => Ok(handle),
-            Resumed::Ended { ending, .. } => Err(not_waiting(&thread, ending.outcome.name()).into()),
-        }
+    pub(super) async fn answered(&self, word: String, request: AnswerRequest, by: Answerer) -> Result<Run, Problem> {
+        let AnswerRequest { form, role, lane, status, fields, body, approve, why } = request;
+        let thread = self.rondo.find(&word).await?;
+        self.has_room_for(&thread)?;
+        let mut answer = self.rondo.answer(&thread).by(by).body(&body);
+        answer = fields.into_iter().fold(answer, |answer, (name, value)| answer.field(&name, value));
+        answer = form.into_iter().fold(answer, Answer::form);
+        answer = role.iter().fold(answer, |answer, role| answer.role(role));
+        answer = lane.iter().fold(answer, |answer, lane| answer.lane(lane));
+        answer = status.iter().fold(answer, |answer, status| answer.status(status));
+        answer = match approve {
+            Some(true) => answer.approve(),
+            Some(false) => answer.refuse(&why),
+            None => answer,
+        };
+        Ok(answer.start().await?)
     }
 }
 
@@ -159,16 +76,25 @@ pub async fn resume(
     Path(word): Path<String>,
     Json(request): Json<ResumeRequest>,
 ) -> Result<Response, Problem> {
-    let prepared = server.reading(move |server, store| {
-        let found = find_thread(store, &word)?;
-        let named = found.0.clone();
-        let (thread, row) = root(store, found)?;
-        let mut run_spec = server.continued(store, &row, Meant::Thread, request.choices()?)?;
-        run_spec.raised.thread = Some(named);
-        Ok((thread, run_spec))
-    });
-    let (thread, run_spec) = prepared.await?;
-    server.go_on(thread, run_spec).await
+    let thread = server.rondo.find(&word).await?;
+    server.has_room_for(&thread)?;
+    let mut resume = server.rondo.resume(&thread);
+    for (key, value) in limit_words(&request.limits) {
+        resume = resume.limit(key, value);
+    }
+    resume = match request.in_doubt {
+        Some(InDoubtChoice::Retry) => resume.in_doubt(InDoubt::Retry),
+        Some(InDoubtChoice::Skip) => resume.in_doubt(InDoubt::Skip),
+        None => resume,
+    };
+    went_on(&server, resume.start().await?).await
+}
+
+/// The response for a thread that goes on.
+async fn went_on(server: &Server, run: Run) -> Result<Response, Problem> {
+    let thread = run.thread().clone();
+    server.follow(run);
+    started(server, thread).await
 }
 
 /// `POST /threads/{thread}/stop`: the run ends, and the thread can be resumed.
@@ -220,10 +146,7 @@ pub async fn answer(
             "form: the answer does not say to which form; send its `digest`, as `forms` of the thread has it",
         ));
     }
-    let handle = server.answered(word, request, this_person()).await?;
-    let thread = handle.thread.clone();
-    server.follow(handle);
-    started(&server, thread).await
+    went_on(&server, server.answered(word, request, this_person()).await?).await
 }
 
 /// Where and how a thread is forked.
@@ -247,47 +170,16 @@ pub async fn fork(
     Path(word): Path<String>,
     Json(body): Json<ForkBody>,
 ) -> Result<Response, Problem> {
-    let prepared = server.reading(move |server, store| {
-        let (thread, row) = find_thread(store, &word)?;
-        if let Some(at) = body.at.filter(|at| !(1..=row.seq).contains(at)) {
-            let what = format!("thread {thread} has no step {at}; its last is {}", row.seq);
-            return Err(Failure::new(Code::ForkUnclear, what));
-        }
-        let edited = if body.input.is_empty() { None } else { Some(with_input(store, &row, body.input)?) };
-        let request = ForkRequest { at: body.at, edited, answer: body.answer };
-        let plan = plan_fork(store, &thread, &request)?;
-        if body.dry_run {
-            return Ok(Err(raw(&fork_line(&thread, &plan))?));
-        }
-        let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
-        Ok(Ok((thread, request, plan, run_spec)))
-    });
-    let (thread, request, plan, run_spec) = match prepared.await? {
-        Ok(prepared) => prepared,
-        Err(plan) => return Ok(Json(plan).into_response()),
-    };
-    let ForkPlan { at, .. } = plan;
-    let engine = server.host.engine();
-    let Some(new) = request.of_its_own(at, engine.definition(&thread)?.1) else {
-        let fork = engine.fork(&thread, at, &request).await?;
-        return server.go_on(fork, run_spec).await;
-    };
-    // Nothing stays as it is: the fork is a thread of its own.
-    let (run_config, _) = run_config(&new.workflow, &run_spec).await?;
-    let handle = engine.start(new, run_config).await?;
-    let fork = handle.thread.clone();
-    server.follow(handle);
-    started(&server, fork).await
-}
-
-/// The definition of a thread with some of its inputs changed.
-fn with_input(store: &dyn Read, row: &Row, changed: BTreeMap<String, Value>) -> Result<Edited, Failure> {
-    let (workflow, policy) = (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?);
-    let mut members = match rebuild::object::<Start>(store, Kind::Start, row.start)?.input {
-        Value::Object(members) => members,
-        _ => BTreeMap::new(),
-    };
-    members.extend(changed);
-    let input = types::check_input(&workflow, members).map_err(|faults| Failure::of_inputs(&faults))?;
-    Ok(Edited { workflow, policy, input: Some(input), file: None })
+    let thread = server.rondo.find(&word).await?;
+    let ForkBody { at, answer, input, dry_run } = body;
+    let mut fork = server.rondo.fork(&thread);
+    fork = at.into_iter().fold(fork, Fork::at);
+    fork = answer.iter().fold(fork, |fork, answer| fork.answer(answer));
+    fork = input.into_iter().fold(fork, |fork, (name, value)| fork.input(&name, value));
+    if dry_run {
+        let plan = fork.plan().await?;
+        return Ok(Json(raw(&fork_line(&thread, &plan))?).into_response());
+    }
+    server.has_room()?;
+    went_on(&server, fork.start().await?).await
 }

@@ -30,7 +30,6 @@ mod threads;
 mod workflows;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -39,9 +38,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
-use rondo_core::ThreadHandle;
+use rondo::{Rondo, Run};
 use rondo_core::local::Topic;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
 use rondo_store::Read;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,8 +52,6 @@ use body::Json;
 use problem::Problem;
 use rondo::failure::Failure;
 use rondo::host::Host;
-use rondo::host::consent::ConsentSource;
-use rondo::host::settings_files::SettingsFiles;
 use rondo::host::store_access::DrivenThreads;
 use rondo_settings::Settings;
 use sessions::Sessions;
@@ -72,12 +70,9 @@ const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none
 pub struct Server(Arc<Inner>);
 
 pub struct Inner {
+    rondo: Rondo,
     host: Host,
-    files: SettingsFiles,
     settings: Settings,
-    /// The folder that workflows are named from.
-    here: PathBuf,
-    by: ConsentSource,
     token: Token,
     sessions: Sessions,
     /// The host names that requests may name besides addresses and `localhost`.
@@ -96,13 +91,11 @@ pub struct Inner {
 
 /// What a server is made of.
 pub struct Parts {
+    pub rondo: Rondo,
+    /// Its open store.
     pub host: Host,
-    /// The settings files, read once; consent for them was obtained.
-    pub files: SettingsFiles,
+    /// The settings in force; consent for them was obtained.
     pub settings: Settings,
-    pub here: PathBuf,
-    /// Who agrees to what a workflow asks for.
-    pub by: ConsentSource,
     pub token: Token,
     pub names: Vec<String>,
     pub ending: CancellationToken,
@@ -118,14 +111,12 @@ impl std::ops::Deref for Server {
 
 impl Server {
     pub fn new(parts: Parts) -> Self {
-        let Parts { host, files, settings, here, by, token, names, ending } = parts;
+        let Parts { rondo, host, settings, token, names, ending } = parts;
         let repeats = tokio::sync::Mutex::default();
         Self(Arc::new(Inner {
+            rondo,
             host,
-            files,
             settings,
-            here,
-            by,
             token,
             sessions: Sessions::default(),
             names,
@@ -155,6 +146,12 @@ impl Server {
         }
         let what = format!("{MAX_RUNNING} threads run here, and no more at once");
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::ServerFull, what))
+    }
+
+    /// The same for a thread that is to be continued. One that has ended takes no room.
+    fn has_room_for(&self, thread: &ThreadId) -> Result<(), Problem> {
+        let (_, origin) = self.host.engine().definition(thread)?;
+        if origin.ending.is_some() { Ok(()) } else { self.has_room() }
     }
 
     /// Stops the runs of this process, whose threads can be resumed, and then the streams.
@@ -237,13 +234,16 @@ impl Server {
     }
 
     /// Passes the events of a thread that runs here to those who read the events of all threads.
-    fn follow(&self, mut handle: ThreadHandle) {
+    fn follow(&self, mut run: Run) {
+        if run.was_over() {
+            return;
+        }
         let server = self.clone();
         tokio::spawn(async move {
-            while let Some(event) = handle.events.recv().await {
+            while let Some(event) = run.next().await {
                 server.live.hear_of_other(event);
             }
-            handle.ended().await
+            run.ended().await
         });
     }
 }

@@ -16,11 +16,12 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use rmcp::transport::io::stdio;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rondo::Run;
 use rondo::failure::Failure;
 use rondo::host::workflow;
 use rondo_agent_kit::mcp::{cleaned, is_tool_name};
+use rondo_core::Answerer;
 use rondo_core::env::{Env as _, SystemEnv};
-use rondo_core::{Answerer, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::text::plain;
@@ -103,7 +104,7 @@ impl ServerHandler for Tools {
     ) -> Result<ListToolsResult, ErrorData> {
         let listed = self.server.reading(|server, _| {
             let mut tools = Vec::new();
-            for found in workflow::all(&server.here) {
+            for found in workflow::all(server.rondo.folder()) {
                 // What has faults cannot be called; `rondo validate` names them.
                 let Ok(loaded) = workflow::read(found.file).map(|loaded| loaded.checked) else { continue };
                 let Ok(schema) = cleaned(input_schema(&loaded.workflow)) else { continue };
@@ -238,7 +239,7 @@ impl Tools {
         asked.await.unwrap_or(true)
     }
 
-    async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<ThreadHandle, Problem> {
+    async fn begin(&self, name: &str, arguments: Value, thread: &ThreadId) -> Result<Run, Problem> {
         let input = match arguments {
             Value::Object(members) => members,
             _ => BTreeMap::new(),
@@ -264,7 +265,7 @@ impl Tools {
     }
 
     /// Follows a run until it rests, with a notification for each step and each line.
-    async fn hear(&self, handle: ThreadHandle, caller: Caller) -> Result<Box<Rest>, Problem> {
+    async fn hear(&self, handle: Run, caller: Caller) -> Result<Box<Rest>, Problem> {
         let mut heard = self.server.hear(handle);
         let mut steps = 0.0;
         loop {

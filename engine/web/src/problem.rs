@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rondo::exit::Exit;
 use rondo::failure::{Failure, Fault};
+use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use schemars::JsonSchema;
 use serde::Serialize;

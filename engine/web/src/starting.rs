@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use rondo::Run;
 use rondo::failure::Failure;
 use rondo::host::answers_from::AnswersFrom;
-use rondo::host::labels::labels;
-use rondo::host::limit_choice::limits;
-use rondo::host::run_config::{RunSpec, run_config};
-use rondo::host::starting::{Draft, RunChoices};
+use rondo::run::{Chosen, Prepared};
+use rondo_core::Labels;
 use rondo_core::env::{Env as _, SystemEnv};
-use rondo_core::{NewThread, ThreadHandle};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::types;
@@ -67,12 +65,9 @@ struct Repeat {
     request: Digest,
 }
 
-/// The limits of a request as words, `KEY=VALUE`.
-pub fn limit_words(limits: &BTreeMap<String, Value>) -> Vec<String> {
-    limits
-        .iter()
-        .map(|(key, value)| format!("{key}={}", value.as_str().map_or_else(|| value.to_text(), str::to_owned)))
-        .collect()
+/// The limits of a request, each value as a word.
+pub fn limit_words(limits: &BTreeMap<String, Value>) -> impl Iterator<Item = (&str, String)> {
+    limits.iter().map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_text(), str::to_owned)))
 }
 
 /// `POST /threads`
@@ -82,9 +77,9 @@ pub async fn start(
     Json(request): Json<StartRequest>,
 ) -> Result<Response, Problem> {
     let Some(key) = headers.get(KEY) else {
-        let handle = begin(&server, request, SystemEnv::default().thread_id()).await?;
-        let thread = handle.thread.clone();
-        server.follow(handle);
+        let run = begin(&server, request, SystemEnv::default().thread_id()).await?;
+        let thread = run.thread().clone();
+        server.follow(run);
         return started(&server, thread).await;
     };
     let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_CHARS).contains(&key.len()));
@@ -126,37 +121,33 @@ impl Server {
                 thread
             }
         };
-        let handle = begin(self, request, thread).await?;
-        let thread = handle.thread.clone();
-        self.follow(handle);
+        let run = begin(self, request, thread).await?;
+        let thread = run.thread().clone();
+        self.follow(run);
         Ok(thread)
     }
 }
 
 /// Starts a thread whose id was drawn.
-pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<ThreadHandle, Problem> {
+pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<Run, Problem> {
     server.has_room()?;
     let inner = server.clone();
-    let (new, run_spec) = Server::blocking(move || prepared(&inner, request)).await?;
-    let (run_config, _) = run_config(&new.workflow, &run_spec).await?;
-    Ok(server.host.engine().start_drawn(new, run_config, thread).await?)
+    let (prepared, input) = Server::blocking(move || prepared(&inner, request)).await?;
+    Ok(prepared.start(input, Some(thread)).await?)
 }
 
-fn prepared(server: &Inner, request: StartRequest) -> Result<(NewThread, RunSpec), Failure> {
-    let StartRequest { workflow: name, input, offline, label, tags, limits: chosen, models } = request;
+fn prepared(server: &Inner, request: StartRequest) -> Result<(Prepared, Value), Failure> {
+    let StartRequest { workflow: name, input, offline, label, tags, limits, models } = request;
     let loaded = load(server, &name)?;
     let input = types::check_input(&loaded.checked.workflow, input).map_err(|faults| Failure::of_inputs(&faults))?;
-    let choices = RunChoices {
+    let chosen = Chosen {
         models: models.iter().map(|(role, model)| format!("{role}={model}")).collect(),
-        limits: limits(&limit_words(&chosen))?,
+        limits: limit_words(&limits).map(|(key, value)| format!("{key}={value}")).collect(),
         answers: if offline { AnswersFrom::ScriptBeside } else { AnswersFrom::Unchosen },
-        labels: labels(label.as_deref(), &tags)?,
-        ..RunChoices::default()
+        labels: Labels { label, tags },
+        ..Chosen::default()
     };
-    let draft = Draft::new(server.files.clone(), loaded, input, choices, &server.here)?;
-    let grants = draft.permitted(&name, server.by)?;
-    let (new, run_spec, _) = draft.ready(grants)?;
-    Ok((new, run_spec))
+    Ok((server.rondo.run_of(name, loaded).choose(chosen).prepare()?, input))
 }
 
 /// The response for a thread that was started: 202 with its address.

@@ -62,13 +62,13 @@ pub struct WorkflowList {
 
 /// Loads a workflow by its name.
 pub fn load(server: &Inner, name: &str) -> Result<Loaded, Failure> {
-    workflow::read(workflow::named(name, &server.here)?.file)
+    workflow::read(workflow::named(name, server.rondo.folder())?.file)
 }
 
 /// `GET /workflows`
 pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Problem> {
     let list = server.reading(|server, _| {
-        let all = workflow::all(&server.here).into_iter();
+        let all = workflow::all(server.rondo.folder()).into_iter();
         let workflows = all.map(|found| {
             let loaded = workflow::read(found.file.clone());
             WorkflowView::new(&found.name, &found, loaded.as_ref())
@@ -118,7 +118,7 @@ pub async fn one(State(server): State<Server>, Path(name): Path<String>) -> Resu
 }
 
 fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
-    let found = workflow::named(name, &server.here)?;
+    let found = workflow::named(name, server.rondo.folder())?;
     let loaded = workflow::read(found.file.clone())?;
     let Workflow { roles, .. } = &loaded.checked.workflow;
     let roles = roles.iter().map(|(name, role)| RoleView {
@@ -141,7 +141,7 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
 /// Whether a script beside a workflow can answer for its models.
 pub(super) fn has_script(server: &Inner, loaded: &Loaded) -> bool {
     let script = loaded.folder().join(SCRIPT_NAME);
-    shipped::text(&script).is_some() || server.here.join(script).is_file()
+    shipped::text(&script).is_some() || server.rondo.folder().join(script).is_file()
 }
 
 fn kind(kind: &RoleKind) -> &'static str {
@@ -163,10 +163,10 @@ pub fn input_schema(workflow: &Workflow) -> Value {
 
 fn consent(server: &Inner, name: &str, loaded: &Loaded) -> Result<ConsentView, Failure> {
     let checked = &loaded.checked;
-    let file = rondo::files::absolute(&loaded.path, &server.here);
+    let file = rondo::files::absolute(&loaded.path, server.rondo.folder());
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
-    let is_given = matches!(server.by, ConsentSource::Flag)
-        || ConsentRequest::of(&server.files, &server.settings, Some(subject))?.is_agreed();
+    let is_given = matches!(server.rondo.operator().consent, ConsentSource::Flag)
+        || ConsentRequest::of(&server.rondo.operator().files, &server.settings, Some(subject))?.is_agreed();
     let command = (!is_given).then(|| format!("rondo trust {}", shell_argument(name)));
     Ok(ConsentView { is_given, command })
 }

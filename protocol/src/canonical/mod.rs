@@ -14,6 +14,8 @@ mod read;
 mod ser;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Index;
 
 pub use plain::of_text;
 pub use read::{parse, parse_canonical};
@@ -194,6 +196,67 @@ impl From<String> for Value {
 impl From<u64> for Value {
     fn from(number: u64) -> Self {
         Self::Int(i128::from(number))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(i128::from(number))
+    }
+}
+
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Self::Int(i128::from(number))
+    }
+}
+
+/// A number that has no canonical form is `null`.
+impl From<serde_json::Value> for Value {
+    fn from(value: serde_json::Value) -> Self {
+        match value {
+            serde_json::Value::Null => Self::Null,
+            serde_json::Value::Bool(truth) => Self::Bool(truth),
+            serde_json::Value::Number(number) => {
+                let integer = number.as_i64().map(Self::from).or_else(|| number.as_u64().map(Self::from));
+                let double = || number.as_f64().and_then(|number| Self::number(number).ok());
+                integer.or_else(double).unwrap_or_default()
+            }
+            serde_json::Value::String(text) => Self::Str(text),
+            serde_json::Value::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            serde_json::Value::Object(members) => members.into_iter().map(|(key, value)| (key, value.into())).collect(),
+        }
+    }
+}
+
+/// A text as it is, anything else as canonical JSON.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Str(text) => f.write_str(text),
+            _ => f.write_str(&self.to_text()),
+        }
+    }
+}
+
+/// The member of an object; `null` if there is none.
+impl Index<&str> for Value {
+    type Output = Self;
+
+    fn index(&self, key: &str) -> &Self {
+        self.get(key).unwrap_or(&Self::Null)
+    }
+}
+
+/// The item of a list, from 0; `null` if there is none.
+impl Index<usize> for Value {
+    type Output = Self;
+
+    fn index(&self, index: usize) -> &Self {
+        match self {
+            Self::List(items) => items.get(index).unwrap_or(&Self::Null),
+            _ => &Self::Null,
+        }
     }
 }
 

@@ -196,6 +196,7 @@ codes! {
     "1604" Error RepeatedCall,
     "1605" Error ToolInDoubt,
     "1606" Error CallsCut,
+    "1607" Error ToolFailed,
     "1610" Error OutsideWorkspace,
     "1611" Error OutOfReach,
     "1612" Error NotAFile,

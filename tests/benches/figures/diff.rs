@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo::author::thread_diff::{Side, pairs, parting};
-use rondo::store::{Read as _, RocksReader};
+use rondo_author::thread_diff::{Side, pairs, parting};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Read as _, RocksReader};
 use rondo_tests::{FnModel, follow, start};
 
 use crate::durable::open;

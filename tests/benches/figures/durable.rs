@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rondo::store::{Options, RocksStore, StepStore};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
+use rondo_store::{Options, RocksStore, StepStore};
 use rondo_tests::{FnModel, follow, start};
 
 use crate::support::{answer, engine, print, quantile, quick, run_threads, runtime, two_roles, us};

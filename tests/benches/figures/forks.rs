@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo::local::ForkRequest;
-use rondo::store::{Read as _, RocksReader, Status};
+use rondo_core::local::ForkRequest;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
+use rondo_store::{Read as _, RocksReader, Status};
 use rondo_tests::{FnModel, checked, follow, start};
 
 use crate::durable::open;

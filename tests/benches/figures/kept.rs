@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rondo::hook::KeySpace;
-use rondo::registry;
-use rondo::store::MemoryStore;
 use rondo_agent_kit::sandbox::files::{Access, ReadSetValidity, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
+use rondo_core::hook::KeySpace;
 use rondo_hooks::cache::{Cache, CacheValue, InsertOptions, Key, Label, Limits, table};
+use rondo_hooks::registry;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::{HookUse, OnHookError};
 use rondo_protocol::{Digest, Value, canonical};
+use rondo_store::MemoryStore;
 use rondo_tests::{follow, start};
 
 use crate::durable::open;
@@ -211,8 +211,11 @@ pub fn miss() {
     let time = |hooks: Vec<HookUse>| {
         let mut checked = two_roles(steps, "outputs");
         checked.policy.hooks = hooks;
-        let engine =
-            rondo::Engine::new(Arc::new(MemoryStore::default()), Arc::new(rondo::SystemEnv::default()), registry());
+        let engine = rondo_core::Engine::new(
+            Arc::new(MemoryStore::default()),
+            Arc::new(rondo_core::SystemEnv::default()),
+            registry(),
+        );
         let count = Arc::new(AtomicU64::new(0));
         let started = Instant::now();
         runtime().block_on(async {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rondo::store::check::check;
 use rondo_agent_kit::model::Model;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
+use rondo_store::check::check;
 use rondo_tests::FnModel;
 use sha2::{Digest as _, Sha256};
 

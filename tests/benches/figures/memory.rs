@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use rondo::store::MemoryStore;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{EdgeTaken, Entry, ModelReply, Step, StepKind, Transcript};
+use rondo_store::MemoryStore;
 use rondo_tests::{FnModel, follow, start};
 
 use crate::support::{answer, engine, median, print, runtime, touch_memory, two_roles, us};

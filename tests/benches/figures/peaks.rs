@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rondo::store::{Commit, Row, StepStore};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
+use rondo_store::{Commit, Row, StepStore};
 use rondo_tests::{follow, start};
 use serde_json::json;
 

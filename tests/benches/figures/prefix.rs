@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use rondo::author::prefix;
+use rondo_author::prefix;
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::object::Transcript;
@@ -36,7 +36,8 @@ pub fn thread() {
             .steps(&thread, 1..=row.seq, &mut |stored, _| {
                 let transcript = stored.step.transcript.map(|digest| {
                     let kind = rondo_protocol::digest::Kind::Transcript;
-                    rondo::conversation::rebuild::object::<Transcript>(&*store, kind, digest).expect("a transcript")
+                    rondo_core::conversation::rebuild::object::<Transcript>(&*store, kind, digest)
+                        .expect("a transcript")
                 });
                 entries += transcript.map_or(0, |transcript| transcript.entries.len());
                 true

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo::Resumed;
+use rondo_core::Resumed;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
@@ -95,7 +95,8 @@ pub fn child(folder: &str, thread: &str) {
     runtime().block_on(async {
         let engine = engine(open(Path::new(folder), Durability::Log));
         let model: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(model);
-        let resumed = engine.resume(&thread, |workflow, _| Ok::<_, rondo::Error>(run_config(workflow, &model))).await;
+        let resumed =
+            engine.resume(&thread, |workflow, _| Ok::<_, rondo_core::Error>(run_config(workflow, &model))).await;
         if let Ok(Resumed::Running(handle)) = resumed {
             follow(handle).await;
         }

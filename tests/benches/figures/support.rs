@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rondo::store::StepStore;
-use rondo::{Engine, SystemEnv, registry};
 use rondo_agent_kit::model::Model;
+use rondo_core::{Engine, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::workflow::Checked;
+use rondo_store::StepStore;
 use rondo_tests::{FnModel, checked, follow, start};
 
 /// The body of each answer: with its front matter about 400 bytes, as a short chat turn has.

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rondo_protocol::event::{Event, What};
-use serde_json::{Value, json};
+use rondo_protocol::event::Event;
+use serde_json::Value;
 
 use super::page;
 use crate::binary::{Place, fixture};
@@ -116,11 +116,12 @@ impl Section {
     }
 }
 
-/// The names of all events, as serde knows them.
+/// The names of all events, as the function that has one for each gives them.
 fn names() -> BTreeSet<String> {
-    let unknown = serde_json::from_value::<What>(json!({ "event": "" })).unwrap_err().to_string();
-    let (_, known) = unknown.split_once("expected one of ").unwrap();
-    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    let source = include_str!("../../../protocol/src/event.rs");
+    let (_, function) = source.split_once("pub fn name(&self)").unwrap();
+    let (function, _) = function.split_once("\n    }\n").unwrap();
+    function.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// `line` with null in place of the field at `path`; `None` where the line has no such field.

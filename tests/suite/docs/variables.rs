@@ -12,7 +12,9 @@ fn texts(folder: &Path, found: &mut BTreeSet<String>) {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "tests" && name != "page" {
             texts(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !["build.rs", "tests.rs"].contains(&name)
+        {
             let source = std::fs::read_to_string(&path).unwrap();
             let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
             found.extend(source.split('"').map(str::to_owned));

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
-use rondo::hook::{BuildContext, Context, Hook, HookKind, HookResources, Next, Registry};
-use rondo::store::{MemoryStore, Read, StepStore};
-use rondo::{Ended, Engine, Resumed, RunConfig, SystemEnv, registry};
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
+use rondo_core::hook::{BuildContext, Context, Hook, HookKind, HookResources, Next, Registry};
+use rondo_core::{Ended, Engine, Resumed, RunConfig, SystemEnv};
+use rondo_hooks::registry;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply};
 use rondo_protocol::diagnostic::Code;
@@ -22,6 +22,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Finish, ModelReply, Note, Usage};
 use rondo_protocol::workflow::{Checked, HookUse, OnHookError};
+use rondo_store::{MemoryStore, Read, StepStore};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, run_config, start_with};
 
 const NODE: &str = "response_cache";
@@ -107,7 +108,7 @@ impl Bench {
         let head = row.head.map(|head| head.to_string());
         let (mut notes, mut answers) = (Vec::new(), Vec::new());
         if row.seq > 0 {
-            let keep = &mut |stored: rondo::store::StoredStep, note| {
+            let keep = &mut |stored: rondo_store::StoredStep, note| {
                 notes.push(note);
                 answers.push(stored.step.answer);
                 true
@@ -193,7 +194,7 @@ async fn a_resumed_thread_goes_on_with_the_next_occurrence() {
     let bench = Bench::over(Arc::clone(&store));
     let model = counting(|_, _| Ok(paid("vote 1")));
     let given = run_config(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
-    let resumed = bench.engine.resume(&stopped.thread, |_, _| Ok::<_, rondo::Error>(given)).await.unwrap();
+    let resumed = bench.engine.resume(&stopped.thread, |_, _| Ok::<_, rondo_core::Error>(given)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it had ended") };
     let (events, ended) = follow(handle).await;
     let resumed = bench.ran(stopped.thread, events, ended);
@@ -610,7 +611,7 @@ async fn a_turn_whose_tools_may_no_longer_be_called_is_not_given_again() {
     let asks = || asking(vec![("look", "{}")]);
     bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
     let mut run_config = folder.run_config(&checked, &asks(), vec![look()]);
-    run_config.grants.approve = vec![rondo::grant::Rule::of_tool("look")];
+    run_config.grants.approve = vec![rondo_core::grant::Rule::of_tool("look")];
     let ran = bench.run(&checked, run_config).await;
     assert_eq!(ran.by_hook(), 0, "a call that needs a person's approval was answered without asking");
     assert!(matches!(ran.ended, Ended::Waiting(_)));
@@ -730,7 +731,7 @@ fn ledger() -> (Ledger, Arc<dyn Model>) {
 /// An edited prompt and a fork run only what depends on the edit again.
 #[tokio::test]
 async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
-    use rondo::local::{Edited, ForkRequest, plan_fork};
+    use rondo_core::local::{Edited, ForkRequest, plan_fork};
     let bench = Bench::new();
     let (asked, model) = ledger();
     let first = bench.run(&hooked(CHAIN, CallKind::Model, &[]), run_config(&checked(CHAIN).workflow, &model)).await;
@@ -744,7 +745,7 @@ async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
         let plan = plan_fork(&*bench.store, &first.thread, &request).unwrap();
         assert_eq!((plan.at, plan.again.steps), (1, 2));
         let fork = bench.engine.fork(&first.thread, plan.at, &request).await.unwrap();
-        let given = |workflow: &_, _: &_| Ok::<_, rondo::Error>(run_config(workflow, &model));
+        let given = |workflow: &_, _: &_| Ok::<_, rondo_core::Error>(run_config(workflow, &model));
         let Resumed::Running(handle) = bench.engine.resume(&fork, given).await.unwrap() else { panic!("it had ended") };
         let (_, ended) = follow(handle).await;
         assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");

@@ -4,6 +4,7 @@ mod access;
 mod client;
 mod model;
 mod openapi;
+mod shared;
 mod streams;
 mod threads;
 mod tools;

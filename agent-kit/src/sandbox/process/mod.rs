@@ -77,7 +77,8 @@ use plan::{Plan, Streams, Writable};
 /// The settings of all programs.
 #[derive(Debug, Clone)]
 pub struct ProcessSettings {
-    /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`).
+    /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`). Empty if its does not:
+    /// programs are then refused.
     pub launcher: PathBuf,
     /// The workspace folder.
     pub workspace: PathBuf,
@@ -233,7 +234,8 @@ impl Processes {
     /// A sandbox with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
         let nested = Arc::new(Nested::new(&settings.protected));
-        Self { settings: Arc::new(settings), sandbox: Arc::default(), nested, gate: None }
+        let sandbox = self_test::of(&settings.launcher);
+        Self { settings: Arc::new(settings), sandbox, nested, gate: None }
     }
 
     /// Uses these layers without a self-test, for tests of a sandbox that is not this machine's best.
@@ -242,7 +244,7 @@ impl Processes {
         Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::assumed(isolation)))), ..self }
     }
 
-    /// Finds the best sandbox of this machine with a probe that tries to escape. Runs once.
+    /// Finds the best sandbox of this machine with a probe that tries to escape. Runs once in a process.
     pub async fn self_test(&self) -> &Sandbox {
         self.sandbox.get_or_init(|| self_test::choose(&self.settings)).await
     }
@@ -325,6 +327,11 @@ impl Processes {
     /// Determines what a program with this access may do.
     async fn ready(&self, access: &Access) -> Result<Ready, Error> {
         undumpable();
+        if self.settings.launcher.as_os_str().is_empty() {
+            let message = "programs are started by a second copy of this program, which does not begin as their launcher: \
+                           its `main` has to call `rondo::launcher()` first";
+            return Err(Error::new(Code::SandboxMissing, message));
+        }
         if !self.settings.sandbox {
             return Ok(Ready::default());
         }

@@ -1,9 +1,13 @@
 //! Finds the sandbox of this machine by trying it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
+use tokio::sync::OnceCell;
 
 use super::ProcessSettings;
 use super::plan::Isolation;
@@ -76,6 +80,13 @@ impl fmt::Display for Sandbox {
         layers.push("seccomp".to_owned());
         f.write_str(&layers.join(", "))
     }
+}
+
+/// The sandbox of this machine, as a launcher finds it: tried once in a process, whatever its programs may access.
+pub(super) fn of(launcher: &Path) -> Arc<OnceCell<Sandbox>> {
+    static TRIED: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Sandbox>>>> = Mutex::new(BTreeMap::new());
+    let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(tried.entry(launcher.to_owned()).or_default())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -177,7 +177,7 @@ impl RunSetup {
         let thread = handle.thread.clone();
         let (mut said, mut steps) = (Vec::new(), 0_usize);
         while let Some(event) = handle.events.recv().await {
-            steps += usize::from(matches!(event.what, What::StepCommitted { .. }));
+            steps += usize::from(matches!(event.what, What::StepCommitted { .. } | What::EpochOpened(_)));
             if steps > MAX_STEPS {
                 handle.stopper.stop_at_once();
                 let what = format!("the scenario took more than {MAX_STEPS} steps, those of children included");

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rondo::host::run_config::RunSpec;
+use rondo::run::{begin as begin_run, configured};
 use rondo_core::{Labels, NewThread};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
@@ -13,7 +14,6 @@ use rondo_store::StepStore;
 use super::super::exit::Exit;
 use super::super::failure::Failure;
 use super::super::resume::resume_thread;
-use super::super::run::configured;
 use super::super::runner::{Task, TaskContext};
 use super::super::stored_batch::{Batch, Line};
 use super::super::thread_row;
@@ -93,7 +93,7 @@ async fn run(context: TaskContext, line: Line, common: Arc<Common>) -> Result<Ex
 
 async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc<Common>) -> Result<Exit, Failure> {
     let Batch { workflow, policy, file, script, recorded, workspace, tags, .. } = &common.batch;
-    let run_config = context.unless_stopped(configured(workflow, &common.run_spec)).await?;
+    let run_config = context.unless_stopped(configured(&context.rondo, workflow, &common.run_spec)).await?;
     let new = NewThread {
         workflow: workflow.clone(),
         policy: policy.clone(),
@@ -104,6 +104,6 @@ async fn begin(context: TaskContext, thread: ThreadId, input: Value, common: Arc
         workspace: workspace.clone(),
         labels: Labels { label: None, tags: tags.clone() },
     };
-    let handle = context.engine.start_drawn(new, run_config, thread).await?;
-    Ok(Exit::of_ended(&context.follow(handle).await))
+    let mut run = begin_run(&context.rondo, new, common.run_spec.clone(), run_config, Some(thread)).await?;
+    Ok(Exit::of_ended(&context.follow(&mut run).await))
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use rondo::host::continuing::Begun;
 use rondo::host::run_config::RunSpec;
+use rondo::run::configured;
 use rondo::tell::{plural, tell, tell_styled};
 use rondo_core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::Workflow;
 use rondo_store::Read;
@@ -29,10 +29,8 @@ use super::input;
 use super::output::{Output, Style};
 use super::report;
 use super::result::View;
-use super::resume::{ContinueArgs, Equipment, equip};
-use super::run::configured;
-use super::runner::{Session, spawn, with_session};
-use super::store_access::OwnStore;
+use super::resume::{Continuation, ContinueArgs, continuing};
+use super::runner::{Session, Writing, spawn, with_session};
 use super::stored_batch::{Batch, Line, Options, VERSION, find_batch};
 
 /// The most lines of a batch.
@@ -73,7 +71,7 @@ pub fn start(
     new: NewThread,
     run_spec: RunSpec,
     args: BatchArgs,
-    (store, durability): (OwnStore, Durability),
+    writing: Writing,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
     not_raw(view)?;
@@ -82,8 +80,8 @@ pub fn start(
         refuse(&lines, &new.workflow)?;
     }
     let is_json = output.is_json();
-    with_session(store, durability, async |session| {
-        let run_config = configured(&new.workflow, &run_spec).await?;
+    with_session(writing, async |session| {
+        let run_config = configured(&session.rondo, &new.workflow, &run_spec).await?;
         let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
         drop(lines);
         go(session, id, batch, run_spec, (view, output)).await
@@ -106,9 +104,9 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
         };
         Ok(((id, batch), Some(begun)))
     };
-    let ((id, batch), Equipment { run_spec, store, durability }) = equip(args, find, output)?;
+    let ((id, batch), Continuation { run_spec, writing }) = continuing(args, find, output)?;
     let run_spec = RunSpec { approvers: None, ..run_spec };
-    with_session(store, durability, async |session| go(session, id, batch, run_spec, (&args.view(), output)).await)
+    with_session(writing, async |session| go(session, id, batch, run_spec, (&args.view(), output)).await)
 }
 
 fn not_raw(view: &View) -> Result<(), Failure> {
@@ -225,12 +223,13 @@ fn invalid(faults: &[Diagnostic]) -> Line {
 
 /// Runs what has not ended, and shows every line.
 async fn go(
-    Session { engine, signals }: Session,
+    session: Session,
     id: BatchId,
     batch: Batch,
     run_spec: RunSpec,
     (view, output): (&View, &mut Output),
 ) -> Result<Exit, Failure> {
+    let Session { engine, signals, .. } = session.clone();
     let Options { concurrency, fails_fast, .. } = batch.options;
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop: CancellationToken = signals.stop.child_token();
@@ -240,7 +239,7 @@ async fn go(
     let common = Arc::new(Common { id, batch, run_spec });
     let numbers = Numbers::new(Arc::clone(engine.store()), common.id.clone());
     let tasks = tasks(numbers, common);
-    let (spawning, mut updates) = spawn(engine, tasks, usize::from(concurrency), stop.clone());
+    let (spawning, mut updates) = spawn(session, tasks, usize::from(concurrency), stop.clone());
     let mut shown = Ok(());
     let mut ticks = tokio::time::interval(display::TICK);
     loop {

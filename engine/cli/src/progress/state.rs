@@ -11,7 +11,7 @@ use rondo::views::spending::Spending;
 use rondo_agent_kit::answer::StreamedAnswer;
 use rondo_core::local::WARNING;
 use rondo_protocol::Value;
-use rondo_protocol::event::{CommittedSite, Event, LaneEnd, Outcome, Visit, What};
+use rondo_protocol::event::{EpochOpened, Event, LaneEnd, Outcome, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -298,17 +298,26 @@ impl RunState {
             }
             What::ToolFinished { .. } => self.tool_finished(&event.what),
             What::CallSettled { .. } => self.call_settled(&event.what),
-            What::StepCommitted { site: CommittedSite { role, visit, lane: Some(lane) }, seq, status, .. } => {
+            What::StepCommitted { .. } | What::EpochOpened(EpochOpened { lane: Some(_), .. }) => {
+                let (role, visit, lane, seq, status) = match &event.what {
+                    What::StepCommitted { role, visit, lane, seq, status, .. } => {
+                        (role, Some(*visit), lane, seq, Some(status))
+                    }
+                    What::EpochOpened(EpochOpened { role, lane, seq, .. }) => {
+                        (role.as_ref()?, None, lane.as_ref()?, seq, None)
+                    }
+                    _ => return None,
+                };
                 let (spent, begun_ms, hook) =
                     self.speaking.remove(lane).map_or((Spending::default(), event.at_ms, None), |speaking| {
                         (speaking.spent, speaking.begun_ms, speaking.hook)
                     });
                 let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
                 let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                let told = committed(*seq, role.as_ref()?, *visit, lane, status.as_ref());
+                let told = committed(*seq, role, visit, lane, status);
                 Some(told.and(Tone::Faint, format!("{}  {took}{by}", spending_text(&spent))))
             }
-            What::StepCommitted { seq, .. } => Some(Line::of(format!("{seq:>3}. the workflow was changed"))),
+            What::EpochOpened(EpochOpened { seq, .. }) => Some(Line::of(format!("{seq:>3}. the workflow was changed"))),
             What::Said { text, .. } => Some(Line::of(format!("     {text}"))),
             What::ThreadWaiting { visit, .. } => {
                 let told = format!(" waits for a person: `rondo answer {}`", event.thread);

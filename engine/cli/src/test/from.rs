@@ -4,13 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use rondo::exit::Exit;
 use rondo::failure::Failure;
 use rondo::files::absolute;
 use rondo::tell::tell;
 use rondo::views::scenario::{Told, origin, yaml};
 use rondo_author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
 use rondo_core::conversation::rebuild;
+use rondo_core::exit::Exit;
 use rondo_core::thread::Origin;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
-use rondo::exit::Exit;
 use rondo::failure::Failure;
 use rondo_author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
+use rondo_core::exit::Exit;
 use rondo_settings::folder_of;
 
 /// A marker near the beginning of every `JUnit` report.

@@ -107,6 +107,13 @@ impl Registry {
         Self { kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect() }
     }
 
+    /// The same with another kind, in place of one of its name.
+    #[must_use]
+    pub fn with(mut self, kind: Arc<dyn HookKind>) -> Self {
+        self.kinds.insert(kind.name(), kind);
+        self
+    }
+
     /// The kind of that name.
     pub fn kind(&self, name: &str) -> Option<&Arc<dyn HookKind>> {
         self.kinds.get(name)

@@ -148,13 +148,8 @@ fn of_record(thread: &ThreadId, stored: &StoredRecord, note: &Note) -> Vec<(Even
         }
         Record::Rebind(_) => (CommittedSite { role: None, visit: None, lane: None }, None, None),
     };
-    let committed = What::StepCommitted {
-        site,
-        seq: stored.seq,
-        step: stored.digest,
-        prev: stored.record.prev().to_vec(),
-        status: status.clone(),
-    };
+    let of_record = (stored.seq, stored.digest, stored.record.prev().to_vec());
+    let committed = What::committed(site, of_record, status.clone());
     let after = note.after.iter().cloned();
     let after = after.filter_map(|followed| Some(What::followed(thread, visit.as_ref()?, status.as_ref(), followed)));
     numbered(stored.seq, std::iter::once(committed).chain(after))

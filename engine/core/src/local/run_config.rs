@@ -1,9 +1,9 @@
 //! The definition of a thread, and the configuration of its run.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
@@ -24,8 +24,6 @@ pub struct RunConfig {
     pub models: Models,
     /// The available tools.
     pub tools: ToolSet,
-    /// The servers of some tools, which end with the last run that holds them.
-    pub servers: Vec<Arc<Server>>,
     /// The tools that roles may call.
     pub grants: Grants,
     /// Hooks around every workflow, outermost first.
@@ -46,6 +44,8 @@ pub struct RunConfig {
     pub call_total_ms: Option<u64>,
     /// The resources of hooks.
     pub hook_resources: HookResources,
+    /// What is needed for as long as the run lasts, such as the servers of tools.
+    pub held: Vec<Arc<dyn Any + Send + Sync>>,
     /// The flags of hook kinds for this run, by name.
     pub flags: BTreeMap<String, String>,
     /// Limits of the thread to raise, when it is resumed.
@@ -55,6 +55,7 @@ pub struct RunConfig {
 }
 
 /// A new thread.
+#[derive(Clone)]
 pub struct NewThread {
     /// The checked workflow.
     pub workflow: Workflow,

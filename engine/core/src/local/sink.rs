@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
-use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
+use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
 
 use super::hub::Topic;
@@ -61,7 +61,9 @@ impl Sink {
             let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
             position.at_ms = at_ms;
             position.id = match &what {
-                What::StepCommitted { seq, .. } => EventId { seq: *seq, k: 1 },
+                What::StepCommitted { seq, .. } | What::EpochOpened(EpochOpened { seq, .. }) => {
+                    EventId { seq: *seq, k: 1 }
+                }
                 _ => position.id.next(),
             };
             position.id

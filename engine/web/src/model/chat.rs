@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
+use rondo::Run;
 use rondo::failure::Failure;
-use rondo_core::ThreadHandle;
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::{Digest, Value, canonical};
@@ -106,7 +106,7 @@ fn place(model: &str, messages: &[Message]) -> Result<Digest, Failure> {
 
 impl Server {
     /// Starts a thread of a workflow on a message.
-    pub(super) async fn begin_on(&self, model: &str, text: String) -> Result<ThreadHandle, Problem> {
+    pub(super) async fn begin_on(&self, model: &str, text: String) -> Result<Run, Problem> {
         let (name, is_offline) = model.strip_suffix(OFFLINE).map_or((model, false), |name| (name, true));
         let name = name.to_owned();
         let named = name.clone();
@@ -138,7 +138,7 @@ pub async fn complete(
         None => server.begin_on(&request.model, text).await?,
     };
     let created = SystemEnv::default().now_ms() / 1000;
-    let thread = handle.thread.clone();
+    let thread = handle.thread().clone();
     let heard = server.hear(handle);
     let reply = Reply { server, request, thread, created };
     if reply.request.stream {

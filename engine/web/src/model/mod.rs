@@ -14,22 +14,22 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use rondo::Run;
 use rondo::failure::Failure;
-use rondo::host::answering::{self, FormName, MeantForm, check, command_for, meant_form, only_a_person};
-use rondo::host::continuing::{ContinueChoices, Meant};
+use rondo::host::answering::command_for;
 use rondo::host::find_thread::{find_thread, no_threads};
 use rondo::host::workflow;
 use rondo::tell::one_line;
 use rondo_core::conversation::rebuild;
 use rondo_core::graph::Graph;
-use rondo_core::local::{ForkRequest, spent};
+use rondo_core::local::spent;
 use rondo_core::shown_call::ShownCall;
 use rondo_core::thread::OpenForm;
-use rondo_core::{Answerer, Ended, Resumed, ThreadHandle};
+use rondo_core::{Answerer, Ended};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{CommittedSite, Outcome, What};
+use rondo_protocol::event::{Outcome, What};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::Policy;
+use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
 use rondo_store::Status;
 use schemars::JsonSchema;
@@ -135,7 +135,7 @@ pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, Mod
 
 fn all(server: &Inner) -> Vec<ModelView> {
     let mut models = Vec::new();
-    for found in workflow::all(&server.here) {
+    for found in workflow::all(server.rondo.folder()) {
         let Ok(loaded) = workflow::read(found.file) else { continue };
         let offline = has_script(server, &loaded).then(|| format!("{}{OFFLINE}", found.name));
         let names = std::iter::once(found.name).chain(offline);
@@ -200,11 +200,11 @@ pub enum Heard {
 
 impl Server {
     /// Follows a run until it rests. When the client is gone, the run stops; the thread can be resumed.
-    pub fn hear(&self, mut handle: ThreadHandle) -> mpsc::Receiver<Heard> {
+    pub fn hear(&self, mut run: Run) -> mpsc::Receiver<Heard> {
         let (sender, receiver) = mpsc::channel(LINES);
         let server = self.clone();
         tokio::spawn(async move {
-            let thread = handle.thread.clone();
+            let thread = run.thread().clone();
             // Without the definition, the text is told when it is whole.
             let mut speech = server.speech(thread.clone()).await.unwrap_or_default();
             // The number of the next step.
@@ -213,13 +213,13 @@ impl Server {
             let (mut text, mut seq) = (String::new(), next);
             loop {
                 let event = tokio::select! {
-                    event = handle.events.recv() => event,
+                    event = run.next() => event,
                     Ok(permit) = sender.reserve(), if !text.is_empty() => {
                         permit.send(Heard::Text { text: std::mem::take(&mut text), seq });
                         continue;
                     }
                     () = sender.closed() => {
-                        handle.stopper.stop();
+                        run.stop();
                         break;
                     }
                 };
@@ -234,9 +234,7 @@ impl Server {
                 }
                 let told = match &event.what {
                     What::Said { text, .. } => Some(Heard::Line(text.clone())),
-                    What::StepCommitted {
-                        site: CommittedSite { role: Some(role), .. }, status: Some(status), ..
-                    } => Some(Heard::Step(format!("{role}: {status}"))),
+                    What::StepCommitted { role, status, .. } => Some(Heard::Step(format!("{role}: {status}"))),
                     _ => None,
                 };
                 if let Some(told) = told {
@@ -245,7 +243,7 @@ impl Server {
                 }
                 server.live.hear_of_other(event);
             }
-            let ended = handle.ended().await;
+            let ended = run.ended().await;
             let rest = server.rest(thread, ended).await.map(|rest| {
                 let untold = text + &speech.end(&rest.text);
                 Box::new(Rest { untold, ..rest })
@@ -319,26 +317,11 @@ impl Server {
     }
 
     /// Answers the form that a client was shown with its message.
-    async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<ThreadHandle, Problem> {
+    async fn answer_with(&self, shown: Shown, text: String, client: &str) -> Result<Run, Problem> {
         let (Shown { thread, form }, by) = (shown, Answerer::Client(named(client)));
-        let prepared = self.reading(move |server, store| {
-            let found = find_thread(store, thread.as_str())?;
-            let named = FormName { digest: Some(form), ..FormName::default() };
-            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
-            if open.is_approval() {
-                return Err(only_a_person(&root, &open));
-            }
-            let answer = answering::answer(message::said(&text, &open, &workflow)?, digest, open, by);
-            check(&workflow, &answer)?;
-            let run_spec = server.continued(store, &row, Meant::Thread, ContinueChoices::default())?;
-            Ok((root, answer, run_spec))
-        });
-        let (thread, answer, run_spec) = prepared.await?;
-        let run_config = self.configured(&thread, &run_spec).await?;
-        match self.host.engine().answer(&thread, answer, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
-            Resumed::Running(handle) => Ok(handle),
-            Resumed::Ended { .. } => Err(ended(&thread).into()),
-        }
+        self.has_room_for(&thread)?;
+        let said = move |open: &OpenForm, workflow: &Workflow| message::said(&text, open, workflow);
+        Ok(self.rondo.answer(&thread).form(form).by(by).start_with(said).await?)
     }
 
     /// What was shown when a thread waited after `seq` steps, at `place`; if it has gone on since, what a fork of it
@@ -351,27 +334,22 @@ impl Server {
                 let shown = shown.ok_or_else(|| ended(&thread))?;
                 return Ok((thread, Err(shown)));
             }
-            let run_spec = server.continued(store, &row, Meant::Fork(None), ContinueChoices::default())?;
-            Ok((thread, Ok(run_spec)))
+            Ok((thread, Ok(())))
         });
-        let (thread, run_spec) = match found.await? {
+        let thread = match found.await? {
             (_, Err(shown)) => return Ok(shown),
-            (thread, Ok(run_spec)) => (thread, run_spec),
+            (thread, Ok(())) => thread,
         };
-        let engine = self.host.engine();
-        let fork = engine.fork(&thread, seq, &ForkRequest::default()).await?;
-        let run_config = self.configured(&fork, &run_spec).await?;
-        match engine.resume(&fork, |_, _| Ok::<_, rondo_core::Error>(run_config)).await? {
-            // It asks again what it asked then.
-            Resumed::Running(handle) => match handle.ended().await {
-                Ended::Waiting(forms) => match for_client(&forms) {
-                    Some(open) => Ok(Shown { form: open.digest(&fork), thread: fork }),
-                    None => Err(ended(&fork).into()),
-                },
-                _ => Err(ended(&fork).into()),
-            },
-            Resumed::Ended { .. } => Err(ended(&fork).into()),
-        }
+        self.has_room()?;
+        // It asks again what it asked then.
+        let mut run = self.rondo.fork(&thread).at(seq).start().await?;
+        let fork = run.thread().clone();
+        let open = match run.ended().await {
+            Ended::Waiting(forms) => for_client(&forms).cloned(),
+            _ => None,
+        };
+        let open = open.ok_or_else(|| ended(&fork))?;
+        Ok(Shown { form: open.digest(&fork), thread: fork })
     }
 }
 

@@ -76,7 +76,7 @@ pub async fn respond(
         }
     };
     let created = SystemEnv::default().now_ms() / 1000;
-    let reply = Reply { server: server.clone(), model: request.model, thread: handle.thread.clone(), created };
+    let reply = Reply { server: server.clone(), model: request.model, thread: handle.thread().clone(), created };
     let mut heard = server.hear(handle);
     if request.stream {
         return Ok(reply.streamed(heard));

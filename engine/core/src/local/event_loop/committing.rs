@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
         let sink = &self.parts.sink;
         match told {
             Notice::Committed { site, seq, step, prev, status, at_ms } => {
-                sink.emit_at(at_ms, What::StepCommitted { site, seq, step, prev, status });
+                sink.emit_at(at_ms, What::committed(site, (seq, step, prev), status));
             }
             Notice::After { visit, status, followed } => {
                 if let Followed::LaneEnded { visit, .. } = &followed {

@@ -1,0 +1,47 @@
+//! What the operator of a process gives to its runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rondo_core::grant::Grants;
+use rondo_settings::Settings;
+
+use super::answers_from::AnswersFrom;
+use super::consent::{ConsentRequest, ConsentSource};
+use super::resources::Resources;
+use super::run_config::{Approvers, Equipment, Provided};
+use super::settings_files::SettingsFiles;
+use crate::failure::Failure;
+
+/// What the operator of a process gives to its runs. Nothing of it changes while the process lasts.
+pub struct Operator {
+    /// The settings files, as they were read.
+    pub files: SettingsFiles,
+    /// The folder that workflows are named from.
+    pub folder: PathBuf,
+    pub consent: ConsentSource,
+    /// What answers in place of models, unless a run has its own.
+    pub answers: AnswersFrom,
+    pub provided: Arc<Provided>,
+    /// Creates approvers, if there is a person to ask.
+    pub approvers: Option<Approvers>,
+}
+
+impl Operator {
+    /// The settings in force, once there is consent for them.
+    ///
+    /// # Errors
+    /// Exit 3 if nobody agreed to what a project's settings ask for.
+    pub fn agreed_settings(&self) -> Result<Settings, Failure> {
+        self.files.refuse_unsafe()?;
+        let settings = self.files.whole()?;
+        ConsentRequest::of(&self.files, &settings, None)?.permitted("", self.consent, &settings)?;
+        Ok(settings)
+    }
+
+    /// What a run with these settings and grants may use.
+    pub fn equipment(&self, settings: Settings, grants: Grants) -> Arc<Equipment> {
+        let resources = Resources::of(&settings);
+        Arc::new(Equipment::new(settings, grants, Arc::clone(&self.provided), resources))
+    }
+}

@@ -1,0 +1,189 @@
+//! The library's entry: what a program opens once, and everything that it can do with workflows and threads.
+//!
+//! The command line and the server are written on this and on what it shows of lower crates.
+
+mod builder;
+mod end;
+pub mod run;
+mod threads;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rondo_core::env::Env;
+use rondo_core::hook::Registry;
+use rondo_core::local::Engine;
+use rondo_core::store::{MemoryStore, Read};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::Durability;
+use rondo_settings::Settings;
+use tokio::sync::OnceCell;
+
+use crate::failure::Failure;
+use crate::host::operator::Operator;
+use crate::host::resources::{Keeper, Resources};
+use crate::host::store_access::{OwnStore, own_store};
+use crate::host::{Host, Opening, workflow};
+
+pub use builder::Builder;
+pub use end::{End, Finished};
+pub use run::{NewRun, Run};
+pub use threads::{Answer, Diff, Fork, Prefixes, Resume};
+
+/// Receives a sentence for the person in front of the program.
+type Notices = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Workflows, threads and what they need, of one folder. Clones share everything.
+///
+/// The settings are read when it is opened. The store is opened by the first call that needs it, and closed with the
+/// last clone; other processes use it at the same time. Redaction, limits, prices, consent and the sandbox of tools are
+/// on: what loosens them is a method of [`Builder`] that says so.
+#[derive(Clone)]
+pub struct Rondo(Arc<Inner>);
+
+struct Inner {
+    operator: Operator,
+    is_in_memory: bool,
+    registry: Registry,
+    env: Arc<dyn Env>,
+    notices: Notices,
+    host: OnceCell<Host>,
+    keeper: Keeper,
+}
+
+impl Rondo {
+    /// Opens a folder with the settings of this user and of the folder, as the command line does.
+    ///
+    /// # Errors
+    /// If the settings cannot be read, or others could change them.
+    pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, Failure> {
+        Self::builder().folder(folder).settings_files().open().await
+    }
+
+    /// Opens with settings of the program's own.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A run of a workflow: a file, a folder with `workflow.yaml`, the name of a folder below `workflows/`, or of a
+    /// workflow that ships with rondo. It is read and checked here.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it has faults.
+    pub fn workflow(&self, name: &str) -> Result<NewRun, Failure> {
+        let loaded = workflow::load(name, &self.0.operator.folder)?;
+        Ok(NewRun::new(self.clone(), name.to_owned(), loaded))
+    }
+
+    /// A run of a workflow that the program has as text, in the YAML or JSON of a file. Files that it names are beside
+    /// `file`, which need not be there.
+    ///
+    /// # Errors
+    /// If it has faults.
+    pub fn workflow_text(&self, file: impl Into<PathBuf>, text: &str) -> Result<NewRun, Failure> {
+        let file = file.into();
+        let name = file.to_string_lossy().into_owned();
+        let loaded = workflow::check(self.folder().join(file), text.to_owned())?;
+        Ok(NewRun::new(self.clone(), name, loaded))
+    }
+
+    /// A run of a workflow that was read.
+    #[doc(hidden)]
+    pub fn run_of(&self, name: String, loaded: workflow::Loaded) -> NewRun {
+        NewRun::new(self.clone(), name, loaded)
+    }
+
+    /// Releases the store to other processes. Threads that still run here stop, and can be resumed.
+    pub async fn close(&self) {
+        if let Some(host) = self.0.host.get() {
+            host.engine().stop_all().await;
+            host.leave().await;
+        }
+    }
+
+    /// The folder that workflows are named from.
+    pub fn folder(&self) -> &Path {
+        &self.0.operator.folder
+    }
+
+    /// What the operator of this process gives to its runs.
+    #[doc(hidden)]
+    pub fn operator(&self) -> &Operator {
+        &self.0.operator
+    }
+
+    fn keep(&self, resources: &Arc<Resources>) {
+        self.0.keeper.keep(resources);
+    }
+
+    fn tell(&self, notice: &str) {
+        (self.0.notices)(notice);
+    }
+
+    /// What opening the store takes, unless it is open or in memory.
+    ///
+    /// # Errors
+    /// Exit 3 for a store that is not the user's own.
+    #[doc(hidden)]
+    pub fn store_to_open(&self, settings: &Settings) -> Result<Option<(OwnStore, Durability)>, Failure> {
+        if self.0.is_in_memory || self.0.host.initialized() {
+            return Ok(None);
+        }
+        Ok(Some((own_store(settings, self.0.operator.consent)?, settings.durability.value)))
+    }
+
+    /// Opens the store, unless it is open.
+    #[doc(hidden)]
+    pub async fn open_store(&self, to_open: Option<(OwnStore, Durability)>) -> Result<&Host, Failure> {
+        self.0.host.get_or_try_init(|| self.opened(to_open)).await
+    }
+
+    async fn opened(&self, to_open: Option<(OwnStore, Durability)>) -> Result<Host, Failure> {
+        let Inner { env, registry, is_in_memory, .. } = &*self.0;
+        if *is_in_memory {
+            return Ok(Host::new(Engine::new(Arc::new(MemoryStore::new()), Arc::clone(env), registry.clone())));
+        }
+        let (own, durability) = match to_open {
+            Some(to_open) => to_open,
+            None => {
+                let rondo = self.clone();
+                let own = blocking(move || {
+                    let settings = rondo.operator().agreed_settings()?;
+                    Ok((own_store(&settings, rondo.operator().consent)?, settings.durability.value))
+                });
+                own.await?
+            }
+        };
+        let OwnStore { folder, owner, secret } = own;
+        let opening = Opening { folder, owner, durability };
+        let (host, notices) = Host::open(opening, Arc::clone(env), registry.clone()).await?;
+        for notice in notices {
+            self.tell(&format!("store: {notice}"));
+        }
+        Ok(host.with_secret(secret))
+    }
+
+    /// The store, opened.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or nobody agreed to use it.
+    #[doc(hidden)]
+    pub async fn host(&self) -> Result<&Host, Failure> {
+        self.open_store(None).await
+    }
+
+    /// Runs `read` over the store, on a thread where it may block.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Read) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let host = self.host().await?.clone();
+        blocking(move || read(&**host.engine().store())).await
+    }
+}
+
+/// Runs `work` on a thread where it may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::new(Code::InternalFault, format!("the work broke off: {error}"))))
+}
