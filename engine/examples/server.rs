@@ -23,7 +23,7 @@ async fn show(State(rondo): State<Rondo>, Path(thread): Path<String>) -> Result<
     Value::from_serialize(&line).map(Json).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
-fn refused(error: rondo::Error) -> Refusal {
+fn refused(error: impl std::fmt::Display) -> Refusal {
     (StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
 }
 

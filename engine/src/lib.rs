@@ -23,7 +23,7 @@
 //!
 //! Redaction, limits, prices, consent and the sandbox of tools are on; what loosens them is a method of [`Builder`] that
 //! says so. An [`Error`] carries the code of its page (`rondo explain RN1010`). In signatures stand the types of tokio,
-//! futures, serde, serde_json and, for the arguments of tools, schemars.
+//! futures, serde, `serde_json` and, for the arguments of tools, schemars.
 
 #![warn(missing_docs)]
 

@@ -228,9 +228,7 @@ fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
         return Ok(Finding::fault("sandbox", "off, by [grant] sandbox"));
     }
-    let runtime = super::runtime()?;
-    let sandbox =
-        runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
+    let sandbox = super::runtime()?.block_on(async { tooling::processes(settings).self_test().await.clone() });
     Ok(Finding { is_fault: sandbox.isolation.is_none(), ..Finding::new("sandbox", sandbox.to_string()) })
 }
 
@@ -338,7 +336,6 @@ fn file_system(stat: &rustix::fs::StatFs) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rondo_settings;
 
     #[test]
     fn what_is_in_force_is_told_with_its_source_and_without_keys() {

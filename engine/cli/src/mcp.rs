@@ -36,7 +36,7 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Failure> {
         let durable = host.clone();
         let parts = Parts { rondo, host, settings, token, names: Vec::new(), ending: ending.clone() };
         let server = Server::new(parts);
-        let outcome = mcp::serve(server.clone(), args.offline, ending).await;
+        let outcome = Box::pin(mcp::serve(server.clone(), args.offline, ending)).await;
         // Threads that a client has left can be resumed by the same call.
         server.close().await;
         durable.leave().await;

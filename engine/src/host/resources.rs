@@ -82,7 +82,7 @@ impl Resources {
 
     /// Removes every known key from text that enters a thread, also those that were printed.
     pub fn redactor(&self) -> Redactor {
-        let printed = self.keys.known().into_iter().map(|(_, key)| (key.name, key.value));
+        let printed = self.keys.known().into_values().map(|key| (key.name, key.value));
         let stated = self.settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone()));
         Redactor::new(stated.chain(printed))
     }
@@ -266,12 +266,12 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_one_attempt_and_what_failed_is_tried_again() {
-        let (attempts, made) = (Attempts::<&str, usize, &str>::default(), AtomicUsize::new(0));
+        let (attempts, count) = (Attempts::<&str, usize, &str>::default(), AtomicUsize::new(0));
         let make = || async {
             tokio::task::yield_now().await;
-            match made.fetch_add(1, Ordering::SeqCst) {
+            match count.fetch_add(1, Ordering::SeqCst) {
                 0 => Err("it failed"),
-                count => Ok(count),
+                tries => Ok(tries),
             }
         };
         let both = tokio::join!(attempts.get("a", make), attempts.get("a", make));

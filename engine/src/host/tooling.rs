@@ -31,7 +31,7 @@ use crate::files::read_text;
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
 /// The sandbox of programs that are tools.
-pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
+pub fn processes(settings: &Settings) -> Arc<Processes> {
     confined(settings, hidden_from_tools(settings))
 }
 
@@ -41,7 +41,7 @@ pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram
     let program = |(name, hook): (&String, &rondo_settings::HookProgram)| {
         let processes = match &hook.sandbox {
             Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), &hook.argv, sandbox, settings)?),
-            None => confined(settings, hidden(settings, &[]))?,
+            None => confined(settings, hidden(settings, &[])),
         };
         let program = HookProgram {
             argv: hook.argv.clone(),
@@ -60,10 +60,10 @@ pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram
     settings.hooks.iter().map(program).collect()
 }
 
-fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
+fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Arc<Processes> {
     let Grant { read, write, sandbox, .. } = &settings.grant;
-    let process_settings = process_settings(settings, hidden, (read.as_deref(), write.as_deref()))?;
-    Ok(Arc::new(Processes::new(ProcessSettings { sandbox: sandbox.unwrap_or(true), ..process_settings })))
+    let process_settings = process_settings(settings, hidden, (read.as_deref(), write.as_deref()));
+    Arc::new(Processes::new(ProcessSettings { sandbox: sandbox.unwrap_or(true), ..process_settings }))
 }
 
 /// A sandbox with access to these paths.
@@ -71,10 +71,10 @@ fn process_settings(
     settings: &Settings,
     hidden: Vec<PathBuf>,
     (read, write): (Option<&[String]>, Option<&[String]>),
-) -> Result<ProcessSettings, Failure> {
+) -> ProcessSettings {
     let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
     let most = Limits::default();
-    Ok(ProcessSettings {
+    ProcessSettings {
         launcher: launcher::file().unwrap_or_default(),
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, read),
@@ -90,14 +90,14 @@ fn process_settings(
         },
         sandbox: true,
         env: settings.environment.clone(),
-    })
+    }
 }
 
 /// The sandbox of `shell`: without the programs that it is denied by name.
-fn of_shell(settings: &Settings, processes: &Arc<Processes>) -> Result<Arc<Processes>, Failure> {
+fn of_shell(settings: &Settings, processes: &Arc<Processes>) -> Arc<Processes> {
     let denied = denied_programs(settings);
     if denied.is_empty() {
-        return Ok(Arc::clone(processes));
+        return Arc::clone(processes);
     }
     confined(settings, hidden_from_tools(settings).into_iter().chain(denied).collect())
 }
@@ -131,11 +131,11 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     };
     let workspace = Workspace::open(workspace, access)
         .map_err(|error| refused(format!("the workspace {}: {error}", workspace.display())))?;
-    let processes = processes(settings)?;
+    let processes = processes(settings);
     let (gate, gates) = gates(&grant.hosts).map_err(|error| refused(format!("[grant] hosts: {error}")))?;
     let workspace = Arc::new(workspace);
     let mut all = file_tools(&workspace);
-    all.push(Arc::new(Typed::new(Shell::new(of_shell(settings, &processes)?))));
+    all.push(Arc::new(Typed::new(Shell::new(of_shell(settings, &processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
     for (name, tool) in &settings.tools {
         all.push(Arc::new(program(name, tool, (settings, &processes))?));
@@ -332,7 +332,7 @@ fn sandboxed(
 ) -> Result<Processes, Failure> {
     let own: Vec<PathBuf> = scripts(argv.iter(), &settings.workspace).collect();
     let granted = (Some(sandbox.read.as_slice()), Some(sandbox.write.as_slice()));
-    let mut process_settings = process_settings(settings, hidden(settings, &own), granted)?;
+    let mut process_settings = process_settings(settings, hidden(settings, &own), granted);
     process_settings.read_only.extend(own.iter().cloned());
     process_settings.read.extend(own);
     let processes = Processes::new(process_settings);

@@ -116,8 +116,10 @@ impl Rondo {
         self.0.keeper.keep(resources);
     }
 
-    fn tell(&self, notice: &str) {
-        (self.0.notices)(notice);
+    fn tell_all(&self, notices: &[String]) {
+        for notice in notices {
+            (self.0.notices)(notice);
+        }
     }
 
     /// What opening the store takes, unless it is open or in memory.
@@ -143,23 +145,20 @@ impl Rondo {
         if *is_in_memory {
             return Ok(Host::new(Engine::new(Arc::new(MemoryStore::new()), Arc::clone(env), registry.clone())));
         }
-        let (own, durability) = match to_open {
-            Some(to_open) => to_open,
-            None => {
-                let rondo = self.clone();
-                let own = blocking(move || {
-                    let settings = rondo.operator().agreed_settings()?;
-                    Ok((own_store(&settings, rondo.operator().consent)?, settings.durability.value))
-                });
-                own.await?
-            }
+        let (own, durability) = if let Some(to_open) = to_open {
+            to_open
+        } else {
+            let rondo = self.clone();
+            let own = blocking(move || {
+                let settings = rondo.operator().agreed_settings()?;
+                Ok((own_store(&settings, rondo.operator().consent)?, settings.durability.value))
+            });
+            own.await?
         };
         let OwnStore { folder, owner, secret } = own;
         let opening = Opening { folder, owner, durability };
         let (host, notices) = Host::open(opening, Arc::clone(env), registry.clone()).await?;
-        for notice in notices {
-            self.tell(&format!("store: {notice}"));
-        }
+        self.tell_all(&notices.iter().map(|notice| format!("store: {notice}")).collect::<Vec<_>>());
         Ok(host.with_secret(secret))
     }
 

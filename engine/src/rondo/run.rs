@@ -168,7 +168,7 @@ impl NewRun {
         let grants = draft.permitted(rondo.operator(), &name)?;
         let to_open = rondo.store_to_open(&draft.settings)?;
         let (new, run_spec, notices) = draft.ready(rondo.operator(), grants)?;
-        notices.iter().for_each(|notice| rondo.tell(notice));
+        rondo.tell_all(&notices);
         Ok(Prepared { rondo, new, run_spec, to_open })
     }
 }
@@ -196,7 +196,7 @@ impl Prepared {
 pub async fn configured(rondo: &Rondo, workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     rondo.keep(run_spec.equipment.resources());
     let (run_config, notices) = run_config(workflow, run_spec).await?;
-    notices.iter().for_each(|notice| rondo.tell(notice));
+    rondo.tell_all(&notices);
     Ok(run_config)
 }
 
@@ -277,7 +277,7 @@ async fn answered(
 pub struct Run {
     rondo: Rondo,
     thread: ThreadId,
-    run_spec: RunSpec,
+    spec: RunSpec,
     recorder: Option<Arc<Recorder>>,
     stopper: Stopper,
     state: State,
@@ -291,15 +291,15 @@ enum State {
 }
 
 impl Run {
-    fn of(rondo: Rondo, run_spec: RunSpec, recorder: Option<Arc<Recorder>>, handle: ThreadHandle) -> Self {
+    fn of(rondo: Rondo, spec: RunSpec, recorder: Option<Arc<Recorder>>, handle: ThreadHandle) -> Self {
         let (thread, stopper) = (handle.thread.clone(), handle.stopper.clone());
-        Self { rondo, thread, run_spec, recorder, stopper, state: State::Running(handle) }
+        Self { rondo, thread, spec, recorder, stopper, state: State::Running(handle) }
     }
 
     async fn over(
         rondo: &Rondo,
         thread: &ThreadId,
-        run_spec: RunSpec,
+        spec: RunSpec,
         ending: Ending,
         head: Option<Digest>,
     ) -> Result<Self, Failure> {
@@ -307,7 +307,7 @@ impl Run {
         let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head))).await?;
         let state = State::Over(Some(Box::new(last)), ending);
         let (rondo, thread, stopper) = (rondo.clone(), thread.clone(), Stopper::default());
-        Ok(Self { rondo, thread, run_spec, recorder: None, stopper, state })
+        Ok(Self { rondo, thread, spec, recorder: None, stopper, state })
     }
 
     /// The thread.
@@ -371,7 +371,7 @@ impl Run {
     /// Goes on with the answer to a form, in the same recording.
     #[doc(hidden)]
     pub async fn answered(self, answer: PersonAnswer, run_config: RunConfig) -> Result<Self, Failure> {
-        answered(&self.rondo, &self.thread, answer, self.run_spec, (run_config, self.recorder)).await
+        answered(&self.rondo, &self.thread, answer, self.spec, (run_config, self.recorder)).await
     }
 
     /// Whether the thread had ended before, so that nothing runs.
@@ -382,7 +382,7 @@ impl Run {
 
     #[doc(hidden)]
     pub fn run_spec(&self) -> &RunSpec {
-        &self.run_spec
+        &self.spec
     }
 }
 

@@ -284,7 +284,7 @@ impl Rondo {
     ) -> Result<RunSpec, Failure> {
         let begun = Begun::of(store, row, meant, self.folder())?;
         let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, begun, choices)?;
-        notices.iter().for_each(|notice| self.tell(notice));
+        self.tell_all(&notices);
         Ok(run_spec)
     }
 
@@ -498,17 +498,13 @@ pub async fn fork(
     run_spec: RunSpec,
 ) -> Result<Run, Failure> {
     let engine = rondo.host().await?.engine();
-    match request.of_its_own(at, engine.definition(thread)?.1) {
-        Some(new) => {
-            let run_config = run::configured(rondo, &new.workflow, &run_spec).await?;
-            run::begin(rondo, new, run_spec, run_config, None).await
-        }
-        None => {
-            let fork = engine.fork(thread, at, request).await?;
-            let run_config = run::configured_for(rondo, &fork, &run_spec).await?;
-            run::resume(rondo, &fork, run_spec, run_config).await
-        }
+    if let Some(new) = request.of_its_own(at, engine.definition(thread)?.1) {
+        let run_config = run::configured(rondo, &new.workflow, &run_spec).await?;
+        return run::begin(rondo, new, run_spec, run_config, None).await;
     }
+    let fork = engine.fork(thread, at, request).await?;
+    let run_config = run::configured_for(rondo, &fork, &run_spec).await?;
+    run::resume(rondo, &fork, run_spec, run_config).await
 }
 
 fn request(
