@@ -76,7 +76,7 @@ impl Exit {
     }
 
     /// The exit of a thread that has ended.
-    pub fn of_outcome(outcome: Outcome) -> Self {
+    pub(crate) fn of_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Done => Self::Done,
             Outcome::Failed | Outcome::Cancelled => Self::Failed,

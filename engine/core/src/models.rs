@@ -7,39 +7,11 @@ use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Digest;
 use rondo_protocol::object::Usage;
-use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
-
-/// The model of roles without one.
-const DEFAULT: &str = "default";
 
 /// The models of one run, by logical name.
 #[derive(Clone, Default)]
 pub struct Models(pub BTreeMap<String, ResolvedModel>);
-
-impl Models {
-    /// Every logical model of `workflow`, and the default one, served by `provider`. Each has the id from the
-    /// workflow, else its own name.
-    pub fn all_by(workflow: &Workflow, provider: &Arc<dyn Model>) -> Self {
-        let named = workflow.models.iter().map(|(name, model)| (name.as_str(), model.model.clone()));
-        let all: BTreeMap<&str, Option<String>> = std::iter::once((DEFAULT, None)).chain(named).collect();
-        let resolved = |(name, id): (&str, Option<String>)| {
-            let (id, provider) = (id.unwrap_or_else(|| name.to_owned()), Arc::clone(provider));
-            (
-                name.to_owned(),
-                ResolvedModel {
-                    id,
-                    provider,
-                    price: None,
-                    is_price_claimed: false,
-                    served_by: ServedBy::default(),
-                    response_format: ResponseFormat::default(),
-                },
-            )
-        };
-        Self(all.into_iter().map(resolved).collect())
-    }
-}
 
 /// A resolved logical model.
 #[derive(Clone)]
@@ -61,7 +33,7 @@ pub struct ResolvedModel {
 impl ResolvedModel {
     /// Whether calls cost an amount that is not known for sure. A script costs nothing and a recording what was recorded;
     /// an in-process model without a provider costs nothing.
-    pub fn is_unpriced(&self) -> bool {
+    pub(crate) fn is_unpriced(&self) -> bool {
         let provider = self.served_by.provider.as_str();
         (self.price.is_none() || self.is_price_claimed)
             && ![SCRIPT_PROVIDER, RECORDING_PROVIDER, ""].contains(&provider)

@@ -50,7 +50,7 @@ const KEY_WITH_SLASH_BYTES: usize = 16;
 
 /// Whether a variable holds a key: by its name, or by the form of its value, because a setting may use any variable
 /// name.
-pub fn holds_a_key(name: &str, value: &str) -> bool {
+pub(crate) fn holds_a_key(name: &str, value: &str) -> bool {
     is_named(name) || has_password(value) || looks_like_a_key(value)
 }
 
@@ -207,7 +207,7 @@ pub fn masked_address(address: &str) -> String {
 }
 
 /// The keys in the query of an address.
-pub fn in_address(address: &str) -> Vec<Secret> {
+pub(crate) fn in_address(address: &str) -> Vec<Secret> {
     let query = address.split_once('?').map_or("", |(_, query)| query);
     let parts = query.split('&').filter_map(|part| part.split_once('='));
     let keys = parts.filter(|(name, value)| holds_a_key(name, value));

@@ -40,7 +40,7 @@ pub use resolve::{
 };
 
 /// The default provider.
-pub const DEFAULT_PROVIDER: &str = "openai";
+pub(crate) const DEFAULT_PROVIDER: &str = "openai";
 
 /// The id of an unnamed model when no provider is asked.
 pub const SCRIPTED_MODEL: &str = "scripted";

@@ -76,7 +76,7 @@ fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
     }
 }
 
-pub fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
+pub(crate) fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     let failure = Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for an answer: it is {state}"));
     match state {
         "stopped" => failure.with_hint("`rondo resume` continues it"),
@@ -135,7 +135,7 @@ fn words_for(thread: &ThreadId, open: &OpenForm) -> String {
 }
 
 /// The failure for a program that would allow a tool call.
-pub fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
+pub(crate) fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
     Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
         .with_hint(format!("tell them to look at it and type `{} --approve` or `--refuse`", command_for(thread, open)))
 }

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::tell::{one_line, plural};
 
 /// Tools that only read below the workspace: granted unless `[grant]` changes it.
-pub const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
+pub(crate) const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
 
 /// Precedes the names of the roles that ask for a tool.
 const FOR_ROLES: &str = "for ";
@@ -556,7 +556,7 @@ pub type NamedFiles = BTreeMap<String, (PathBuf, String)>;
 
 /// The files below `folder` that a command or a schema of the settings names, with their digests: replacing a program
 /// asks again.
-pub fn named_files(stated: &Stated, folder: &Path) -> NamedFiles {
+pub(crate) fn named_files(stated: &Stated, folder: &Path) -> NamedFiles {
     let servers = stated.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args).chain(mcp.env.values()));
     let programs = stated.tools.values().map(|tool| &tool.argv).chain(stated.hooks.values().map(|hook| &hook.argv));
     let programs = programs.flatten();

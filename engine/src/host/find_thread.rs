@@ -133,7 +133,7 @@ pub fn find_thread_in(view: StoreView, word: &str) -> Result<(StoreView, ThreadI
 ///
 /// # Errors
 /// A fault of the store.
-pub fn child_threads(
+pub(crate) fn child_threads(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,

@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The providers that roles of a workflow and of its children use.
-pub fn used_providers(settings: &Settings, workflow: &Workflow) -> BTreeSet<String> {
+pub(crate) fn used_providers(settings: &Settings, workflow: &Workflow) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (_, workflow) in workflow.tree() {
         let models = workflow.models.keys().map(String::as_str);
@@ -37,7 +37,11 @@ pub fn used_providers(settings: &Settings, workflow: &Workflow) -> BTreeSet<Stri
 ///
 /// # Errors
 /// Exit 5 if the program cannot be run, fails, takes too long or prints nothing.
-pub async fn printed_key(name: &str, provider: &Provider, settings: &Settings) -> Result<redact::Secret, Failure> {
+pub(crate) async fn printed_key(
+    name: &str,
+    provider: &Provider,
+    settings: &Settings,
+) -> Result<redact::Secret, Failure> {
     let failed = |what: String| Failure::new(Code::NoProvider, format!("the key of provider {name}{what}"));
     let command = provider.key_command.as_ref().ok_or_else(|| failed(" has no command".to_owned()))?;
     let mut program = Command::new(command.value.first().map(String::as_str).unwrap_or_default());

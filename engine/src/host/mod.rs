@@ -11,7 +11,7 @@ pub mod known_keys;
 pub mod labels;
 pub mod launcher;
 pub mod limit_choice;
-pub mod model_choice;
+pub(crate) mod model_choice;
 pub mod operator;
 pub mod picture;
 pub mod process;

@@ -15,7 +15,7 @@ const FLAG: &str = "--model";
 ///
 /// # Errors
 /// [`Code::ModelUnclear`] if a role is no model role of the workflow, or a name is empty.
-pub fn set_models(words: &[String], workflow: &mut Workflow, settings: &mut Settings) -> Result<(), Failure> {
+pub(crate) fn set_models(words: &[String], workflow: &mut Workflow, settings: &mut Settings) -> Result<(), Failure> {
     for word in words {
         let (role, name) = word.split_once('=').map_or((None, word.as_str()), |(role, name)| (Some(role), name));
         if name.is_empty() {

@@ -69,7 +69,7 @@ impl Resources {
     ///
     /// # Cancel safety
     /// A command ends with the last caller that waits for it.
-    pub async fn read_keys(&self, providers: impl Iterator<Item = &str>) -> Result<(), Failure> {
+    pub(crate) async fn read_keys(&self, providers: impl Iterator<Item = &str>) -> Result<(), Failure> {
         for name in providers {
             let Some(provider) = self.settings.providers.get(name) else { continue };
             if provider.key_command.is_some() {

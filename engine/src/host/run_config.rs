@@ -77,7 +77,7 @@ pub struct RunSpec {
 const PROVIDED: &str = "provided";
 
 /// The roles of a workflow that a script can answer for.
-pub fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
+pub(crate) fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
     resolved_roles::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 

@@ -69,14 +69,14 @@ pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
 }
 
 /// Reads the settings files for a folder.
-pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
+pub(crate) fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
     let home = rondo_settings::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
     let project = rondo_settings::find_project(&folder, home.as_deref());
     read_files(folder, project, flags)
 }
 
 /// Only the user's settings.
-pub fn settings_of_user() -> Result<Settings, Failure> {
+pub(crate) fn settings_of_user() -> Result<Settings, Failure> {
     of_user_for(working_folder()?)?.without_asking()
 }
 
@@ -143,7 +143,7 @@ fn variable(name: &str) -> Option<String> {
 
 impl SettingsFiles {
     /// Settings that a program states itself, in the form of a user's file; nobody else's count.
-    pub fn of_program(folder: PathBuf, text: &str, flags: &Flags) -> Result<Self, Failure> {
+    pub(crate) fn of_program(folder: PathBuf, text: &str, flags: &Flags) -> Result<Self, Failure> {
         let stated = rondo_settings::read(OF_PROGRAM, text, Layer::User);
         let stated =
             stated.map_err(|faults| Faulty { faults, sources: [(OF_PROGRAM.to_owned(), text.to_owned())].into() })?;

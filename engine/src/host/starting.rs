@@ -125,7 +125,7 @@ impl Draft {
 }
 
 /// Notices of the providers that are reached by unencrypted HTTP.
-pub fn of_plain_http(settings: &Settings) -> Vec<String> {
+pub(crate) fn of_plain_http(settings: &Settings) -> Vec<String> {
     let plain = settings
         .providers
         .iter()

@@ -37,7 +37,7 @@ pub fn processes(settings: &Settings) -> Arc<Processes> {
 
 /// The programs that are hooks, each with its sandbox: its own `sandbox`, else that of tools, but with access to the
 /// files of hooks, which no tool may replace.
-pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
+pub(crate) fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
     let program = |(name, hook): (&String, &rondo_settings::HookProgram)| {
         let processes = match &hook.sandbox {
             Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), &hook.argv, sandbox, settings)?),

@@ -225,7 +225,7 @@ pub struct CompactionLine {
 }
 
 /// The line of a record. `body` reads the answer of a step.
-pub fn record_line(
+pub(crate) fn record_line(
     store: &dyn Read,
     stored: StoredRecord,
     note: Note,
@@ -252,7 +252,7 @@ pub fn record_line(
 }
 
 /// The line of a step; `body` is the body of its answer.
-pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
+pub(crate) fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
     let transcript = stored
         .step
         .transcript

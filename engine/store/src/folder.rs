@@ -15,7 +15,7 @@ use rondo_core::durable_folder;
 use rustix::fs::OFlags;
 
 use super::Error;
-use super::recovery::{DAMAGED, DATABASE};
+use super::recovery::DAMAGED;
 
 /// The file that identifies the owner.
 pub(super) const OWNER: &str = "owner";
@@ -304,11 +304,6 @@ fn is_own(path: &Path, about: &Metadata) -> Result<(), Error> {
 
 fn refused(path: &Path, what: &str) -> Error {
     Error::Unsafe { path: path.display().to_string(), what: what.to_owned() }
-}
-
-/// Whether the folder holds a database.
-pub fn has_database(folder: &Path) -> bool {
-    folder.join(DATABASE).is_dir()
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Grants {
     }
 
     /// Whether some calls of a tool by a role need approval.
-    pub fn asks_about(&self, role: &RoleName, tool: &str) -> bool {
+    pub(crate) fn asks_about(&self, role: &RoleName, tool: &str) -> bool {
         self.approve.iter().any(|rule| rule.is_of(Some(role), tool))
     }
 

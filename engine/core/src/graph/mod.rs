@@ -339,7 +339,7 @@ impl Graph {
     }
 
     /// Roles for which a template reads every visit (`steps.ROLE.all`).
-    pub fn roles_told_whole(&self) -> Arc<[RoleName]> {
+    pub(crate) fn roles_told_whole(&self) -> Arc<[RoleName]> {
         Arc::clone(&self.told_whole)
     }
 

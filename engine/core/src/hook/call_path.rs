@@ -99,7 +99,7 @@ impl CallPath {
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
-    pub async fn run_redacting<'a>(
+    pub(crate) async fn run_redacting<'a>(
         &'a self,
         call: Call,
         port: PortFn<'a>,

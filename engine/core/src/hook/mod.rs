@@ -8,7 +8,7 @@
 //! which is named only where the engine is put together.
 
 pub mod call_path;
-pub mod key_space;
+pub(crate) mod key_space;
 pub mod redactors;
 pub mod registry;
 pub mod resources;

@@ -73,7 +73,7 @@ impl Redactors {
     }
 
     /// A digest of the patterns that act on a role's messages; nothing without any.
-    pub fn fingerprint(&self, role: &RoleName) -> String {
+    pub(crate) fn fingerprint(&self, role: &RoleName) -> String {
         self.of_role.get(role).map_or_else(String::new, |of_role| of_role.fingerprint.clone())
     }
 

@@ -124,7 +124,7 @@ pub enum EntryKind {
 }
 
 /// The kind of such an entry; `None` if its key has another shape.
-pub fn entry_kind(key: &[u8]) -> Option<EntryKind> {
+pub(crate) fn entry_kind(key: &[u8]) -> Option<EntryKind> {
     if key == FORMAT {
         return Some(EntryKind::Format);
     }
@@ -227,7 +227,7 @@ pub fn batch_of(key: &[u8]) -> Option<BatchId> {
 }
 
 /// The batch with these 128 bits.
-pub fn batch_with(bytes: [u8; 16]) -> Option<BatchId> {
+pub(crate) fn batch_with(bytes: [u8; 16]) -> Option<BatchId> {
     let bits = u128::from_be_bytes(bytes);
     Some(BatchId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
 }
@@ -313,7 +313,7 @@ pub fn places(digest: Digest) -> Range<Vec<u8>> {
 }
 
 /// The possible locations of a digest in one thread, in [`Family::Index`].
-pub fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
+pub(crate) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
     below(join(PLACE, &[place_digest(&digest), &thread_bytes(thread)]))
 }
 
@@ -442,7 +442,7 @@ pub fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
 }
 
 /// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
-pub fn id_bytes(id: &str) -> [u8; 16] {
+pub(crate) fn id_bytes(id: &str) -> [u8; 16] {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'h' => byte - b'a' + 10,

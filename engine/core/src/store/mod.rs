@@ -12,7 +12,7 @@ mod commit;
 
 pub mod error;
 pub mod keys;
-pub mod lineage;
+pub(crate) mod lineage;
 mod memory;
 pub mod references;
 mod row;
