@@ -65,11 +65,18 @@ pub use rondo_protocol::diagnostic::{Code, Diagnostic};
 pub use rondo_protocol::event::{Event, EventId, Outcome, What};
 pub use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 pub use rondo_protocol::{Digest, Value};
+// What the command line and the server show of lower crates, through this one: no program outside needs it, and it
+// changes without notice.
 pub use schemars;
 pub use views::diff::StepPair;
 pub use views::form::FormView;
 pub use views::lines::{RecordLine, StepLine, ThreadLine};
 pub use views::usage::{By, Sums};
+#[doc(hidden)]
+pub use {
+    rondo_agent_kit as agent_kit, rondo_author as author, rondo_core as core, rondo_protocol as protocol,
+    rondo_settings as settings, rondo_store as store, rondo_workflows as workflows,
+};
 
 /// If this process was started as the launcher of a program: its exit code, once that has ended.
 ///

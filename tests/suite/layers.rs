@@ -209,3 +209,16 @@ fn the_arrows_of_the_architecture_are_those_of_the_sources() {
     }
     assert!(wrong.is_empty(), "ARCHITECTURE.md and the sources differ:\n{wrong}");
 }
+
+/// The command line and the server name the library, and nothing below it.
+#[test]
+fn what_people_see_stands_on_the_library_alone() {
+    for (name, allowed) in [("engine/web", &["rondo"][..]), ("engine/cli", &["rondo", "rondo-web"])] {
+        let manifest = std::fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let dependencies = dependencies.split("\n[").next().unwrap();
+        let named = dependencies.lines().filter_map(|line| line.split(['.', ' ']).next());
+        let own: Vec<&str> = named.filter(|dependency| dependency.starts_with("rondo")).collect();
+        assert_eq!(own, allowed, "{name}");
+    }
+}

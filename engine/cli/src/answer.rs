@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use rondo::Run;
+use rondo::core::shown_call::ShownCall;
+use rondo::core::thread::OpenForm;
+use rondo::core::{Ended, FilledForm, PersonAnswer, PersonSaid};
 use rondo::host::answering::{
     self, FormName, MeantForm, check, declared, meant_form, other_kind, role, statuses, this_person,
 };
+use rondo::protocol::Digest;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::workflow::Role;
+use rondo::protocol::workflow::types;
 use rondo::run::configured_for;
-use rondo_core::shown_call::ShownCall;
-use rondo_core::thread::OpenForm;
-use rondo_core::{Ended, FilledForm, PersonAnswer, PersonSaid};
-use rondo_protocol::Digest;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::Role;
-use rondo_protocol::workflow::types;
-use rondo_store as store;
-use rondo_store::{Read, Row};
+use rondo::store;
+use rondo::store::{Read, Row};
 
 use super::exit::Exit;
 use super::failure::Failure;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
-use rondo_core::grant::Approver;
-use rondo_core::shown_call::ShownCall;
-use rondo_protocol::call::{Fault, FaultClass, ToolCall};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::RoleName;
+use rondo::core::grant::Approver;
+use rondo::core::shown_call::ShownCall;
+use rondo::protocol::call::{Fault, FaultClass, ToolCall};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::RoleName;
 use tokio::sync::Mutex;
 
 use super::consent::Answer;

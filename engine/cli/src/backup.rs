@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use rondo::store::check::Examination;
 use rondo::tell::{plural, size};
 use rondo::upkeep;
-use rondo_store::check::Examination;
 use serde::Serialize;
 
 use super::exit::Exit;

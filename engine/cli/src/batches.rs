@@ -1,8 +1,8 @@
 //! `rondo batches`: every batch of the store, and how far it has come.
 
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::id::BatchId;
 use rondo::views::batches::{BatchLine, batch_line};
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::id::BatchId;
 
 use super::exit::Exit;
 use super::failure::Failure;

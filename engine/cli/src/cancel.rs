@@ -1,7 +1,7 @@
 //! `rondo cancel`: ends a thread for good.
 
+use rondo::core::Cancelled;
 use rondo::tell::tell;
-use rondo_core::Cancelled;
 
 use super::exit::Exit;
 use super::failure::Failure;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use rondo::core::local::{Edited, ForkRequest, plan_fork};
 use rondo::host::continuing::Begun;
-use rondo_core::local::{Edited, ForkRequest, plan_fork};
-use rondo_protocol::call::FaultClass;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::text::shell_argument;
-use rondo_protocol::workflow::Policy;
-use rondo_store::{Read, Row};
-use rondo_workflows::shipped;
+use rondo::protocol::call::FaultClass;
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::text::shell_argument;
+use rondo::protocol::workflow::Policy;
+use rondo::store::{Read, Row};
+use rondo::workflows::shipped;
 
 use super::fork::plan_text;
 use super::named_command::completed;

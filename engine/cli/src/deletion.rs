@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rondo::core::Error;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::Durability;
+use rondo::protocol::id::{BatchId, ThreadId};
+use rondo::store::folder::disk_usage;
+use rondo::store::{Read, Row, StepStore, rows_after};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::Collected;
 use rondo::views::lines::thread_line;
-use rondo_core::Error;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::Durability;
-use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_store::folder::disk_usage;
-use rondo_store::{Read, Row, StepStore, rows_after};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -134,7 +134,7 @@ struct DeletionLine {
     thread: ThreadId,
     name: String,
     label: Option<String>,
-    status: rondo_store::Status,
+    status: rondo::store::Status,
     steps: u64,
     size_bytes: u64,
     deleted: bool,

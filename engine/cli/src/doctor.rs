@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use rondo::protocol::Value;
+use rondo::protocol::event::Durability;
+use rondo::settings::keys::{masked_address, masked_words};
+use rondo::settings::layers::ignored;
+use rondo::settings::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
+use rondo::store;
+use rondo::store::folder::{self, FolderState};
 use rondo::tell::one_line;
-use rondo_protocol::Value;
-use rondo_protocol::event::Durability;
-use rondo_settings::keys::{masked_address, masked_words};
-use rondo_settings::layers::ignored;
-use rondo_settings::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
-use rondo_store as store;
-use rondo_store::folder::{self, FolderState};
 use serde::Serialize;
 
 use super::consent::{ConsentRequest, is_plain_http};
@@ -343,15 +343,15 @@ mod tests {
                     price = { input = 1, output = 2, source = \"a page\", date = \"2026-11-01\" }\n\
                     [model.small]\nmodel = \"gpt-4.1-mini\"\n\
                     [limits]\ncost_usd = 0.5\n[hook.x]\nargv = [\"x\"]\n";
-        let stated = rondo_settings::read("rondo.toml", text, rondo_settings::Layer::Project).unwrap();
+        let stated = rondo::settings::read("rondo.toml", text, rondo::settings::Layer::Project).unwrap();
         let variable = |name: &str| match name {
             "OPENAI_API_KEY" => Some("sk-0123456789".to_owned()),
             "RONDO_IDLE_TIMEOUT" => Some("5s".to_owned()),
             _ => None,
         };
-        let files = rondo_settings::Files { project: Some("/here/rondo.toml".into()), user: None };
+        let files = rondo::settings::Files { project: Some("/here/rondo.toml".into()), user: None };
         let settings =
-            rondo_settings::resolve(Path::new("/here"), &files, stated, &rondo_settings::Flags::default(), &variable)
+            rondo::settings::resolve(Path::new("/here"), &files, stated, &rondo::settings::Flags::default(), &variable)
                 .unwrap();
         // How it was built differs from build to build.
         let shown = table(&of_settings(&settings)).replace(env!("BUILT_VERSION"), env!("CARGO_PKG_VERSION"));

@@ -10,21 +10,21 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use rondo::agent_kit::model::{Completion, Deltas, Model};
+use rondo::agent_kit::tool::{Error, Invocation, Spec, Tool, ToolSet};
+use rondo::author::simulate::Worst;
+use rondo::core::{Engine, NewThread, RunConfig, SystemEnv};
+use rondo::protocol::call::{Effect, Fault, FaultClass, ModelCall};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::What;
+use rondo::protocol::id::{LanePath, RoleName};
+use rondo::protocol::message::Message;
+use rondo::protocol::object::{Dollars, Head, Usage};
+use rondo::protocol::workflow::{Checked, Limits, RoleKind, Workflow};
+use rondo::protocol::{Digest, Value, canonical};
+use rondo::settings::{SCRIPTED_MODEL, Settings};
+use rondo::store::MemoryStore;
 use rondo::tell::plural;
-use rondo_agent_kit::model::{Completion, Deltas, Model};
-use rondo_agent_kit::tool::{Error, Invocation, Spec, Tool, ToolSet};
-use rondo_author::simulate::Worst;
-use rondo_core::{Engine, NewThread, RunConfig, SystemEnv};
-use rondo_protocol::call::{Effect, Fault, FaultClass, ModelCall};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::What;
-use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::Message;
-use rondo_protocol::object::{Dollars, Head, Usage};
-use rondo_protocol::workflow::{Checked, Limits, RoleKind, Workflow};
-use rondo_protocol::{Digest, Value, canonical};
-use rondo_settings::{SCRIPTED_MODEL, Settings};
-use rondo_store::MemoryStore;
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -144,7 +144,7 @@ fn harmless(run_config: RunConfig, seen: &Arc<Mutex<Vec<FirstRequest>>>) -> Resu
     imposed.retain(|hook| hook.kind != PROGRAM_HOOK);
     let mut pending = ToolSet::default();
     for (_, tool) in tools.iter() {
-        let clash = |clash: rondo_agent_kit::tool::Clash| Failure::new(Code::InternalFault, clash.to_string());
+        let clash = |clash: rondo::agent_kit::tool::Clash| Failure::new(Code::InternalFault, clash.to_string());
         pending.add(Arc::new(Pending { tool: Arc::clone(tool) })).map_err(clash)?;
     }
     let children = children.into_iter().map(|(role, child)| Ok((role, harmless(child, seen)?)));
@@ -227,7 +227,7 @@ fn money((workflow, path): (&Workflow, &str), worst: &Worst, settings: &Settings
         let Some(model) = role.kind.model() else { continue };
         let resolved = settings.model(&model.model, workflow.models.get(&model.model), Some(SCRIPTED_MODEL)).ok();
         let price =
-            resolved.and_then(|resolved| resolved.price.or_else(|| rondo_settings::list_price(&resolved.model)));
+            resolved.and_then(|resolved| resolved.price.or_else(|| rondo::settings::list_price(&resolved.model)));
         let (prompt_tokens, output_tokens) = (spent.prompt_tokens, spent.output_tokens);
         match price {
             Some(price) => cost_usd += price_of(&price).of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),

@@ -4,7 +4,7 @@
 mod layout;
 mod reference;
 
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo::protocol::diagnostic::{Code, nearest};
 
 use super::exit::Exit;
 use super::failure::Failure;

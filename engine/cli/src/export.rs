@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use rondo::protocol::diagnostic::Code;
+use rondo::settings::folder_of;
 use rondo::upkeep::{self, Chosen};
-use rondo_protocol::diagnostic::Code;
-use rondo_settings::folder_of;
 use tempfile::NamedTempFile;
 
 use super::exit::Exit;

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
-use rondo_store::Row;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::ThreadId;
+use rondo::store::Row;
 use tokio::runtime::Runtime;
 
 use super::exit::Exit;

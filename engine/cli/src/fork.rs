@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use rondo::core::conversation::rebuild;
+use rondo::core::local::{Edited, ForkPlan, ForkRequest, plan_fork};
 use rondo::host::continuing::Meant;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::digest::Kind;
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::object::Start;
 use rondo::run::{begin, configured};
+use rondo::store::{Read, Row};
 use rondo::tell::plural;
 use rondo::views::fork::fork_line;
-use rondo_core::conversation::rebuild;
-use rondo_core::local::{Edited, ForkPlan, ForkRequest, plan_fork};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Kind;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Start;
-use rondo_store::{Read, Row};
 
 use super::exit::Exit;
 use super::failure::Failure;

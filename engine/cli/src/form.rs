@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use rondo::core::shown_call::ShownCall;
+use rondo::core::temporary_folder::temporary_folder;
+use rondo::core::thread::OpenForm;
+use rondo::core::{FilledForm, PersonSaid};
+use rondo::protocol::Value;
+use rondo::protocol::id::{FieldName, Status};
+use rondo::protocol::workflow::Role;
+use rondo::protocol::workflow::types::{self, Field};
 use rondo::tell::{printable, tell};
 use rondo::views::lines::who;
-use rondo_core::shown_call::ShownCall;
-use rondo_core::temporary_folder::temporary_folder;
-use rondo_core::thread::OpenForm;
-use rondo_core::{FilledForm, PersonSaid};
-use rondo_protocol::Value;
-use rondo_protocol::id::{FieldName, Status};
-use rondo_protocol::workflow::Role;
-use rondo_protocol::workflow::types::{self, Field};
 
 use super::approval::asked;
 use super::person::answer_to;

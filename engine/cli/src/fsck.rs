@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use rondo::protocol::id::ThreadId;
+use rondo::store::check::{Examination, Fault};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::{self, SavedExamination};
-use rondo_protocol::id::ThreadId;
-use rondo_store::check::{Examination, Fault};
 
 use super::exit::Exit;
 use super::failure::Failure;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use rondo::protocol::event::Durability;
+use rondo::protocol::id::ThreadId;
+use rondo::store::collect::Garbage;
+use rondo::store::folder::DiskUsage;
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::{self, Collected};
-use rondo_protocol::event::Durability;
-use rondo_protocol::id::ThreadId;
-use rondo_store::collect::Garbage;
-use rondo_store::folder::DiskUsage;
 use serde::Serialize;
 
 use super::deletion::{Deleted, DeletionArgs};

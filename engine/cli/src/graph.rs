@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use rondo::host::picture::draw;
 use rondo::picture;
-use rondo_protocol::diagnostic::Code;
-use rondo_settings::Flags;
+use rondo::protocol::diagnostic::Code;
+use rondo::settings::Flags;
 
 use super::exit::Exit;
 use super::failure::Failure;

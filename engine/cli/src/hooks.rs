@@ -7,21 +7,21 @@ use std::sync::Arc;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
 use futures_util::future::BoxFuture;
-use rondo::host::answers_from::read_script;
-use rondo::host::consent::ConsentRequest;
-use rondo_core::conversation::rebuild;
-use rondo_core::env::Env;
-use rondo_core::grant::Grants;
-use rondo_core::hook::{
+use rondo::core::conversation::rebuild;
+use rondo::core::env::Env;
+use rondo::core::grant::Grants;
+use rondo::core::hook::{
     Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
-use rondo_core::local::RaisedLimits;
-use rondo_core::thread::Origin;
-use rondo_core::{Engine, SystemEnv};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
-use rondo_settings::Flags;
-use rondo_store::Read;
+use rondo::core::local::RaisedLimits;
+use rondo::core::thread::Origin;
+use rondo::core::{Engine, SystemEnv};
+use rondo::host::answers_from::read_script;
+use rondo::host::consent::ConsentRequest;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::ThreadId;
+use rondo::settings::Flags;
+use rondo::store::Read;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -348,7 +348,7 @@ impl SubcommandContext for StoreContext<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rondo_core::hook::{BuildContext, Flag, Hook};
+    use rondo::core::hook::{BuildContext, Flag, Hook};
 
     struct Counting;
 

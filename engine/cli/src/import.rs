@@ -3,11 +3,11 @@
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use rondo::protocol::diagnostic::Code;
+use rondo::settings::files::open_plain;
+use rondo::store::import::Imported;
 use rondo::tell::plural;
 use rondo::upkeep::{self, Staged};
-use rondo_protocol::diagnostic::Code;
-use rondo_settings::files::open_plain;
-use rondo_store::import::Imported;
 use serde::Serialize;
 
 use super::exit::Exit;

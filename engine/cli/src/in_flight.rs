@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use rondo::core::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
+use rondo::core::shown_call::arguments;
 use rondo::tell::plural;
 use rondo::views::in_flight::{InFlightTotals, VisitLine};
 use rondo::views::lines::who;
 use rondo::views::spending::Spending;
-use rondo_core::local::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight};
-use rondo_core::shown_call::arguments;
 
 use super::spending::spending_text;
 

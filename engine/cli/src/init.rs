@@ -5,11 +5,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use rondo::protocol::diagnostic::{Code, nearest};
+use rondo::protocol::text::shell_argument;
+use rondo::settings::Flags;
 use rondo::tell::tell;
-use rondo_protocol::diagnostic::{Code, nearest};
-use rondo_protocol::text::shell_argument;
-use rondo_settings::Flags;
-use rondo_workflows::shipped;
+use rondo::workflows::shipped;
 
 use super::consent::{ConsentRequest, Shown, Subject};
 use super::exit::Exit;
@@ -75,7 +75,7 @@ fn template(name: &str, folder: &Path) -> Result<Vec<(&'static str, Cow<'static,
         let path = in_folder(path)?;
         Some((path, if path == WORKFLOW { copied(name, text, folder).into() } else { Cow::Borrowed(*text) }))
     };
-    Ok(rondo_workflows::FILES.iter().filter_map(file).collect())
+    Ok(rondo::workflows::FILES.iter().filter_map(file).collect())
 }
 
 fn list(output: &mut Output) -> Result<Exit, Failure> {

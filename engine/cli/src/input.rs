@@ -5,13 +5,13 @@ mod csv;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo_protocol::canonical::{self, Value};
-use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
-use rondo_protocol::id::FieldName;
-use rondo_protocol::source;
-use rondo_protocol::text::shell_argument;
-use rondo_protocol::workflow::Workflow;
-use rondo_protocol::workflow::types::{self, Field, InputFault};
+use rondo::protocol::canonical::{self, Value};
+use rondo::protocol::diagnostic::{Code, Diagnostic, Span, nearest};
+use rondo::protocol::id::FieldName;
+use rondo::protocol::source;
+use rondo::protocol::text::shell_argument;
+use rondo::protocol::workflow::Workflow;
+use rondo::protocol::workflow::types::{self, Field, InputFault};
 
 use super::failure::{Failure, Faulty};
 use super::files::{STDIN, read_argument};

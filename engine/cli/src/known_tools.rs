@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use rondo_agent_kit::tool::ToolSet;
-use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
-use rondo_protocol::workflow::{RoleKind, SourceMap, Workflow};
-use rondo_settings::Settings;
+use rondo::agent_kit::tool::ToolSet;
+use rondo::protocol::diagnostic::{Code, Diagnostic, nearest};
+use rondo::protocol::workflow::{RoleKind, SourceMap, Workflow};
+use rondo::settings::Settings;
 
 use super::failure::Failure;
 use super::settings_files::SettingsFiles;

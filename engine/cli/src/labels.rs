@@ -1,8 +1,8 @@
 //! The options that name and tag a thread.
 
+use rondo::core::Labels;
 use rondo::host::labels::labels;
-use rondo_core::Labels;
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
 use super::failure::Failure;
 

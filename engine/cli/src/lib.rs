@@ -87,11 +87,12 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo::Rondo;
 use rondo::host::consent::ConsentSource;
 use rondo::host::run_config::Approvers;
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
 use output::Output;
 use rondo::tell::tell;
 
+use rondo::core::exit::{self, Exit};
 use rondo::failure::{self, Failure};
 use rondo::files;
 use rondo::host::process::{provide_cryptography, runtime, working_folder};
@@ -100,8 +101,7 @@ use rondo::host::{
     batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
     thread_row, tooling, workflow,
 };
-use rondo_core::exit::{self, Exit};
-use rondo_settings::Flags;
+use rondo::settings::Flags;
 
 /// The library as the command line uses it: with the settings of the working folder, and notices on stderr.
 fn rondo(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
@@ -226,7 +226,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(Exit::InputOutput.code());
     }
     // Before anything is started or read: other processes must not see the keys in the environment.
-    rondo_agent_kit::sandbox::process::undumpable();
+    rondo::agent_kit::sandbox::process::undumpable();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
         tell(&format!(

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
+use rondo::core::conversation::rebuild::{self, Request};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::digest::Kind;
+use rondo::protocol::id::{LanePath, RoleName, ThreadId};
+use rondo::protocol::message::Message;
+use rondo::protocol::object::{Head, Record, Transcript};
+use rondo::store::{Read, Row, StoredRecord, StoredStep};
 use rondo::views::in_flight::visits as uncommitted_visits;
 use rondo::views::lines::who;
 use rondo::views::request::RequestLine;
-use rondo_core::conversation::rebuild::{self, Request};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Kind;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::message::Message;
-use rondo_protocol::object::{Head, Record, Transcript};
-use rondo_store::{Read, Row, StoredRecord, StoredStep};
 
 use super::exit::Exit;
 use super::failure::Failure;

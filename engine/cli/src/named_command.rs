@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
-use rondo_protocol::text::shell_argument;
+use rondo::protocol::text::shell_argument;
 
 /// What the command line of this process gave for commands that are named.
 static GIVEN: OnceLock<Given> = OnceLock::new();

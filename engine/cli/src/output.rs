@@ -5,9 +5,9 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use rondo::core::hook::SubcommandOutput;
+use rondo::protocol::diagnostic::Code;
 use rondo::tell::printable;
-use rondo_core::hook::SubcommandOutput;
-use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
 use super::failure::Failure;

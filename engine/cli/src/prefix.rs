@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use rondo::agent_kit::prefix::tokens;
+use rondo::author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
+use rondo::core::conversation::rebuild;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::object::{Dollars, KnownCost, Usage};
 use rondo::tell::{plural, word};
 use rondo::views::lines::who;
 use rondo::views::prefix::{AgainstLine, role_line, strategy_line, visit_line};
-use rondo_agent_kit::prefix::tokens;
-use rondo_author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
-use rondo_core::conversation::rebuild;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{Dollars, KnownCost, Usage};
 
 use super::exit::Exit;
 use super::failure::Failure;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo::protocol::event::Event;
 use rondo::tell::tell_styled;
-use rondo_protocol::event::Event;
 
 use self::state::{ProgressState, Speaker};
 use super::output::Style;
@@ -168,11 +168,11 @@ fn others(all: &MultiProgress, place: usize) -> ProgressBar {
 mod tests {
     use std::fmt::Write as _;
 
-    use rondo_protocol::Digest;
-    use rondo_protocol::digest::Kind;
-    use rondo_protocol::event::{Durability, LaneEnd, Outcome, Target, Visit, What};
-    use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-    use rondo_protocol::object::{AnsweredBy, Usage};
+    use rondo::protocol::Digest;
+    use rondo::protocol::digest::Kind;
+    use rondo::protocol::event::{Durability, LaneEnd, Outcome, Target, Visit, What};
+    use rondo::protocol::id::{LanePath, RoleName, Status, ThreadId};
+    use rondo::protocol::object::{AnsweredBy, Usage};
 
     use super::*;
 
@@ -215,7 +215,7 @@ mod tests {
                 head: Some(digest),
                 status: Some(status),
                 reason: Some("three rounds were not enough".to_owned()),
-                result: rondo_protocol::Value::Null,
+                result: rondo::protocol::Value::Null,
             },
         ];
         timed(what)

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::workflow::read::duration_ms;
+use rondo::store::{Row, Status};
 use rondo::tell::{plural, tell};
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::read::duration_ms;
-use rondo_store::{Row, Status};
 
 use super::deletion::{Deleted, Deletion, DeletionArgs};
 use super::exit::Exit;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use rondo::protocol::text::shell_argument;
 use rondo::tell::tell;
-use rondo_protocol::text::shell_argument;
 
 use super::exit::Exit;
 use super::failure::Failure;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo::store::repair::{Loss, LossKind, Repaired};
 use rondo::tell::{plural, tell};
 use rondo::upkeep::{self, Repair};
-use rondo_store::repair::{Loss, LossKind, Repaired};
 use serde::Serialize;
 
 use super::exit::Exit;

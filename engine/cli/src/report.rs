@@ -3,11 +3,11 @@
 use std::fmt;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
+use rondo::protocol::event::Location;
+use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
-use rondo_protocol::event::Location;
-use rondo_protocol::text::{is_invisible, is_steering};
 use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
@@ -172,7 +172,7 @@ fn with_hint(message: &str, hint: Option<&str>) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use rondo_protocol::diagnostic::Span;
+    use rondo::protocol::diagnostic::Span;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::Value;
+use rondo::protocol::diagnostic::Code;
 
 use super::failure::Failure;
 use super::output::{Output, Style};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rondo::agent_kit::tool::InDoubt;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use rondo::host::limit_choice::limits;
+use rondo::protocol::id::ThreadId;
 use rondo::run::configured_for;
+use rondo::store::{Read, Row};
 use rondo::tell::tell;
-use rondo_agent_kit::tool::InDoubt;
-use rondo_protocol::id::ThreadId;
-use rondo_store::{Read, Row};
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;

@@ -4,8 +4,8 @@
 
 use std::io::{BufRead, stdin};
 
+use rondo::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 use rondo::tell::printable;
-use rondo_author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 use similar::TextDiff;
 
 use super::failure::Failure;

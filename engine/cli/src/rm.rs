@@ -1,7 +1,7 @@
 //! `rondo rm`: deletes threads.
 
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::diagnostic::Code;
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::diagnostic::Code;
 
 use super::deletion::{Deletion, DeletionArgs};
 use super::exit::Exit;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use rondo::core::NewThread;
+use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::Durability;
 use rondo::run::{Chosen, Prepared, begin, configured};
+use rondo::settings::Flags;
 use rondo::tell::tell_styled;
-use rondo_core::NewThread;
-use rondo_core::grant::Grants;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::Durability;
-use rondo_settings::Flags;
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -18,7 +18,7 @@ pub struct SchemaArgs {
 }
 
 pub fn schema(args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let schema = rondo_protocol::workflow::schema::schema();
+    let schema = rondo::protocol::workflow::schema::schema();
     let Some(file) = &args.write else {
         output.write(schema.as_bytes())?;
         return Ok(Exit::Done);

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rondo::Rondo;
+use rondo::core::temporary_folder::temporary_folder;
+use rondo::settings::{Secret, Settings, TOKEN_FILE};
 use rondo::tell::tell;
-use rondo_core::temporary_folder::temporary_folder;
-use rondo_settings::{Secret, Settings, TOKEN_FILE};
 use rondo_web::access::Token;
 use rondo_web::{Parts, Server, listen};
 use serde::Serialize;

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rondo::core::conversation::rebuild;
+use rondo::core::local::VisitInFlight;
+use rondo::core::shown_call::{self, ShownCall};
 use rondo::host::answering::command_for;
+use rondo::protocol::Value;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::LanePath;
+use rondo::protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
+use rondo::store::{Row, Status};
 use rondo::tell::{plural, word};
 use rondo::views::form::FormLine;
 use rondo::views::in_flight::visits;
 use rondo::views::lines::{CompactionLine, RecordLine, StepLine, ThreadLine, thread_line_with, who};
 use rondo::views::records::records;
 use rondo::views::spending::Spending;
-use rondo_core::conversation::rebuild;
-use rondo_core::local::VisitInFlight;
-use rondo_core::shown_call::{self, ShownCall};
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::LanePath;
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
-use rondo_store::{Row, Status};
 
 use super::spending::spending_text;
 
@@ -198,9 +198,9 @@ impl HookFigures {
             let saved = answer.saved.unwrap_or_default();
             of_node.saved_tokens += saved.prompt_tokens.saturating_add(saved.output_tokens);
         }
-        let rondo_protocol::Value::Object(metrics) = &note.metrics else { return };
+        let rondo::protocol::Value::Object(metrics) = &note.metrics else { return };
         for (name, value) in metrics {
-            if let rondo_protocol::Value::Int(number) = value {
+            if let rondo::protocol::Value::Int(number) = value {
                 let sum = of_node.metrics.entry(name.clone()).or_default();
                 // A current amount is not summed.
                 *sum = if GAUGES.contains(&name.as_str()) { *number } else { sum.saturating_add(*number) };
@@ -324,7 +324,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
             Entry::Model { .. } => {}
         }
     }
-    if let rondo_protocol::Value::Object(fields) = &step.output {
+    if let rondo::protocol::Value::Object(fields) = &step.output {
         for (name, value) in fields {
             let shown = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
             block(&mut text, &format!("{name} ="), &shown);
@@ -428,7 +428,7 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     text
 }
 
-pub(super) fn pretty(value: &rondo_protocol::Value) -> String {
+pub(super) fn pretty(value: &rondo::protocol::Value) -> String {
     serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
 }
 

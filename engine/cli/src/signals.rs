@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rondo::protocol::diagnostic::Code;
 use rondo::tell::tell;
-use rondo_protocol::diagnostic::Code;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 

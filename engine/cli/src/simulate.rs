@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use rondo::agent_kit::tool::ToolSet;
+use rondo::author::role_of;
+use rondo::author::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
+use rondo::core::grant::Grants;
+use rondo::core::graph::Graph;
+use rondo::core::resolved_roles;
+use rondo::protocol::Value;
+use rondo::protocol::diagnostic::{Code, Severity};
+use rondo::protocol::workflow::{Checked, Workflow};
+use rondo::settings::Flags;
 use rondo::tell::tell;
-use rondo_agent_kit::tool::ToolSet;
-use rondo_author::role_of;
-use rondo_author::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
-use rondo_core::grant::Grants;
-use rondo_core::graph::Graph;
-use rondo_core::resolved_roles;
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::{Code, Severity};
-use rondo_protocol::workflow::{Checked, Workflow};
-use rondo_settings::Flags;
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -263,7 +263,7 @@ fn repeated(steps: &[String]) -> (&[String], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rondo_author::simulate::End;
+    use rondo::author::simulate::End;
 
     fn shown(steps: &str) -> String {
         let steps = steps.split_whitespace().map(str::to_owned).collect();

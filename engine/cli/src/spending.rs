@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rondo_protocol::object::{KnownCost, Usage};
+use rondo::protocol::object::{KnownCost, Usage};
 
 use rondo::tell::plural;
 use rondo::views::spending::Spending;

@@ -5,12 +5,12 @@
 
 use std::ops::RangeInclusive;
 
-use rondo_core::local::VisitInFlight;
-use rondo_protocol::diagnostic::{Code, nearest};
-use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::Record;
-use rondo_protocol::workflow::Workflow;
-use rondo_store::{Read, StoredRecord};
+use rondo::core::local::VisitInFlight;
+use rondo::protocol::diagnostic::{Code, nearest};
+use rondo::protocol::id::{LanePath, RoleName, Status, ThreadId};
+use rondo::protocol::object::Record;
+use rondo::protocol::workflow::Workflow;
+use rondo::store::{Read, StoredRecord};
 
 use super::failure::Failure;
 

@@ -12,10 +12,10 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
+use rondo::author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
+use rondo::core::exit::Exit;
+use rondo::protocol::diagnostic::Code;
 use rondo::tell::{tell, tell_styled};
-use rondo_author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
-use rondo_core::exit::Exit;
-use rondo_protocol::diagnostic::Code;
 
 use super::failure::{Failure, Faulty};
 use super::known_keys::KnownKeys;

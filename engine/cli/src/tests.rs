@@ -262,7 +262,7 @@ fn faults_of_a_file_of_inputs_are_told_with_their_places() {
 fn explain_prints_pages_and_finds_the_nearest_code() {
     assert!(rondo(&["explain", "rn1401"]).out.starts_with("# RN1401: no such thread"));
     let listed = rondo(&["explain"]).out;
-    assert!(rondo_protocol::diagnostic::Code::ALL.iter().all(|code| listed.contains(code.as_str())), "{listed}");
+    assert!(rondo::protocol::diagnostic::Code::ALL.iter().all(|code| listed.contains(code.as_str())), "{listed}");
     for (topic, told) in [
         ("workflow", "# The workflow file"),
         ("exit-codes", "# Exit codes"),

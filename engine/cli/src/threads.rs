@@ -1,11 +1,11 @@
 //! `rondo threads`: every thread of the store.
 
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::id::ThreadId;
+use rondo::store::{Error, Row, Status, rows_after};
 use rondo::tell::word;
 use rondo::views::lines::{ThreadLine, thread_line};
 use rondo::views::since::{Since, since};
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::id::ThreadId;
-use rondo_store::{Error, Row, Status, rows_after};
 
 use super::exit::Exit;
 use super::failure::Failure;

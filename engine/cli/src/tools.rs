@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use rondo::agent_kit::tool::{BuiltIn as _, HttpGet, Origin, Spec, Tool, means, wire_name};
+use rondo::core::resolved_roles;
+use rondo::protocol::call::Effect;
+use rondo::protocol::id::RoleName;
+use rondo::settings::{Grant, Settings};
 use rondo::tell::tell;
-use rondo_agent_kit::tool::{BuiltIn as _, HttpGet, Origin, Spec, Tool, means, wire_name};
-use rondo_core::resolved_roles;
-use rondo_protocol::call::Effect;
-use rondo_protocol::id::RoleName;
-use rondo_settings::{Grant, Settings};
 use serde::Serialize;
 
 use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use rondo::protocol::Digest;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::digest::Hasher;
+use rondo::settings::trust::{Ask, Records};
+use rondo::settings::{Flags, Settings};
+use rondo::store::folder::{self, FolderState};
+use rondo::store::rows_after;
 use rondo::tell::{one_line, tell};
-use rondo_protocol::Digest;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::digest::Hasher;
-use rondo_settings::trust::{Ask, Records};
-use rondo_settings::{Flags, Settings};
-use rondo_store::folder::{self, FolderState};
-use rondo_store::rows_after;
 use serde::Serialize;
 
 use super::consent::{Answer, ConsentRequest, Shown, Subject};
@@ -120,7 +120,7 @@ fn consider(
     let digest = asked.digest()?;
     let (asks, changed, text) = (asked.asks(), asked.changed(), asked.text());
     let folder =
-        settings.file.as_deref().map_or(settings.workspace.as_path(), rondo_settings::folder_of).to_string_lossy();
+        settings.file.as_deref().map_or(settings.workspace.as_path(), rondo::settings::folder_of).to_string_lossy();
     if output.is_json() {
         let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
         output.line(&line)?;

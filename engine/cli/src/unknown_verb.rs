@@ -1,7 +1,7 @@
 //! The fault of a word that is no verb, with the verb that was meant.
 
 use clap::error::{ContextKind, ContextValue};
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo::protocol::diagnostic::{Code, nearest};
 
 use super::failure::Failure;
 

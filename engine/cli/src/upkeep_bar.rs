@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rondo_store::check::Progress;
+use rondo::store::check::Progress;
 
 use super::output::Style;
 

@@ -8,9 +8,9 @@ mod tests;
 use std::collections::BTreeSet;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rondo::core::env::{Env as _, SystemEnv};
 use rondo::views::since::{Since, since};
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
-use rondo_core::env::{Env as _, SystemEnv};
 
 use super::exit::Exit;
 use super::failure::Failure;

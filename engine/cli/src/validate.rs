@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 
+use rondo::agent_kit::tool::ToolSet;
+use rondo::author::lint;
+use rondo::core::resolved_roles;
+use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
+use rondo::protocol::id::RoleName;
+use rondo::protocol::workflow::read::FileError;
+use rondo::protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
+use rondo::settings::{Flags, SCRIPTED_MODEL, Settings};
 use rondo::tell::{plural, tell};
-use rondo_agent_kit::tool::ToolSet;
-use rondo_author::lint;
-use rondo_core::resolved_roles;
-use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
-use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::read::FileError;
-use rondo_protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
-use rondo_settings::{Flags, SCRIPTED_MODEL, Settings};
 use serde::Serialize;
 
 use super::consent::by_settings;
@@ -114,7 +114,7 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
             // A run fails on an unnamed model before its price matters.
             let is_known = resolved.price.is_some()
                 || resolved.model.is_empty()
-                || rondo_settings::list_price(&resolved.model).is_some();
+                || rondo::settings::list_price(&resolved.model).is_some();
             if is_known || !said.insert((limits.clone(), name.clone())) {
                 continue;
             }

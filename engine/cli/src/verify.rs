@@ -1,9 +1,9 @@
 //! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
 
+use rondo::core::conversation::rebuild::{self, Request};
+use rondo::protocol::Digest;
+use rondo::protocol::id::{LanePath, RoleName, ThreadId};
 use rondo::views::lines::who;
-use rondo_core::conversation::rebuild::{self, Request};
-use rondo_protocol::Digest;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::Serialize;
 
 use super::exit::Exit;

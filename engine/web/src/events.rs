@@ -11,11 +11,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse;
 use axum::response::{IntoResponse as _, Response, Sse};
 use futures_util::stream::{self, Stream};
+use rondo::core::local::{SubscribeError, Subscription, unreadable};
 use rondo::host::find_thread::find_thread;
-use rondo_core::local::{SubscribeError, Subscription, unreadable};
-use rondo_protocol::event::{Event, EventId, What};
-use rondo_protocol::id::ThreadId;
-use rondo_store as store;
+use rondo::protocol::event::{Event, EventId, What};
+use rondo::protocol::id::ThreadId;
+use rondo::store;
 use serde::Deserialize;
 
 use super::Server;
@@ -54,7 +54,7 @@ pub async fn of_thread(
     let (thread, last, has_ended) = server
         .reading(move |_, store| {
             let (thread, row) = find_thread(store, &word)?;
-            let last = rondo_core::local::end(store, &thread)?.unwrap_or(EventId::NONE);
+            let last = rondo::core::local::end(store, &thread)?.unwrap_or(EventId::NONE);
             Ok((thread, last, row.status.has_ended()))
         })
         .await?;
@@ -171,7 +171,7 @@ impl Follower {
             return Ok(Some(false));
         }
         let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
-        let last = reading(move || rondo_core::local::end(&**server.host.engine().store(), &thread)).await?;
+        let last = reading(move || rondo::core::local::end(&**server.host.engine().store(), &thread)).await?;
         Ok(last.map(|last| last <= after))
     }
 }

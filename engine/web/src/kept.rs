@@ -1,8 +1,8 @@
 //! What a server keeps of requests, in spaces of the store beside those of hooks: of each the latest.
 
+use rondo::core::hook::KeySpace;
 use rondo::failure::Failure;
-use rondo_core::hook::KeySpace;
-use rondo_protocol::id::ThreadId;
+use rondo::protocol::id::ThreadId;
 
 use super::Server;
 
@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use rondo_store::MemoryStore;
+    use rondo::store::MemoryStore;
 
     #[tokio::test]
     async fn the_values_of_the_oldest_threads_are_forgotten() {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
 use super::body::typed;
 use super::params::Path;

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, rejection};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;

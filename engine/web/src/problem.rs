@@ -2,9 +2,9 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use rondo::core::exit::Exit;
 use rondo::failure::{Failure, Fault};
-use rondo_core::exit::Exit;
-use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo::protocol::diagnostic::{Code, Diagnostic};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -103,8 +103,8 @@ impl From<Failure> for Problem {
     }
 }
 
-impl From<rondo_core::Error> for Problem {
-    fn from(error: rondo_core::Error) -> Self {
+impl From<rondo::core::Error> for Problem {
+    fn from(error: rondo::core::Error) -> Self {
         Failure::from(error).into()
     }
 }

@@ -2,19 +2,19 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use rondo::author::prefix;
+use rondo::core::conversation::rebuild;
+use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
 use rondo::host::find_thread::find_thread;
 use rondo::host::run_config::price_of;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::source;
 use rondo::views::diff::Comparison;
 use rondo::views::prefix::{role_line, visit_line};
 use rondo::views::scenario::{Told, origin, yaml};
 use rondo::views::since::since;
 use rondo::views::usage::{self, By, Groups, UsageLine, of_thread};
-use rondo_author::prefix;
-use rondo_core::conversation::rebuild;
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::source;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Re
 }
 
 impl UsageReport {
-    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, rondo_store::Error>) -> Result<Self, Failure> {
+    fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, rondo::store::Error>) -> Result<Self, Failure> {
         let groups = sums(Some(by))?;
         let lines = groups.iter().map(|(key, sums)| raw(&UsageLine::new(Some(by), key.clone(), sums)));
         let all = sums(None)?.get(&None).copied().unwrap_or_default();

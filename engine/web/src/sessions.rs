@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rondo_protocol::Digest;
+use rondo::protocol::Digest;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use rondo::failure::Failure;

@@ -8,12 +8,12 @@ use rondo::host::consent::{ConsentRequest, ConsentSource, Subject};
 use rondo::host::picture::draw;
 use rondo::host::workflow::{self, Loaded, Named};
 use rondo::picture;
-use rondo_protocol::diagnostic::Diagnostic;
-use rondo_protocol::digest::Kind;
-use rondo_protocol::text::shell_argument;
-use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
-use rondo_protocol::{Digest, Value};
-use rondo_workflows::shipped;
+use rondo::protocol::diagnostic::Diagnostic;
+use rondo::protocol::digest::Kind;
+use rondo::protocol::text::shell_argument;
+use rondo::protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo::protocol::{Digest, Value};
+use rondo::workflows::shipped;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -151,7 +151,7 @@ fn kind(kind: &RoleKind) -> &'static str {
 /// The JSON Schema of a workflow's input.
 pub fn input_schema(workflow: &Workflow) -> Value {
     let is_required =
-        |field: &rondo_protocol::workflow::types::Field| !field.optional && field.default_value().is_none();
+        |field: &rondo::protocol::workflow::types::Field| !field.optional && field.default_value().is_none();
     let required = workflow.input.iter().filter(|(_, field)| is_required(field));
     Value::from_iter([
         ("type", Value::from("object")),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rondo::core::env::{Env as _, SystemEnv};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::{Durability, Event, Outcome, What};
+use rondo::protocol::id::{BatchId, ThreadId};
+use rondo::store::StepStore;
 use rondo::tell::{plural, tell};
 use rondo::views::spending::Spending;
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Durability, Event, Outcome, What};
-use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_store::StepStore;
 use serde::Serialize;
 
 use super::super::exit::Exit;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use rondo::protocol::Value;
+use rondo::protocol::event::Outcome;
+use rondo::protocol::id::{Status, ThreadId};
+use rondo::store::Read;
 use rondo::tell::one_line;
-use rondo_protocol::Value;
-use rondo_protocol::event::Outcome;
-use rondo_protocol::id::{Status, ThreadId};
-use rondo_store::Read;
 use serde::Serialize;
 
 use super::super::exit::Exit;

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rondo::core::{Labels, NewThread};
 use rondo::host::run_config::RunSpec;
+use rondo::protocol::Value;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::run::{begin as begin_run, configured};
-use rondo_core::{Labels, NewThread};
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_store::StepStore;
+use rondo::store::StepStore;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;

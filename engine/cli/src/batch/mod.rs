@@ -10,15 +10,15 @@ mod lines;
 
 use std::sync::Arc;
 
+use rondo::core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
 use rondo::host::continuing::Begun;
 use rondo::host::run_config::RunSpec;
+use rondo::protocol::diagnostic::{Code, Diagnostic};
+use rondo::protocol::id::{BatchId, ThreadId};
+use rondo::protocol::workflow::Workflow;
 use rondo::run::configured;
+use rondo::store::Read;
 use rondo::tell::{plural, tell, tell_styled};
-use rondo_core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
-use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::id::{BatchId, ThreadId};
-use rondo_protocol::workflow::Workflow;
-use rondo_store::Read;
 use tokio_util::sync::CancellationToken;
 
 use self::display::Display;

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use rondo::author::thread_diff::words::{Part, words};
+use rondo::protocol::Value;
+use rondo::store::StoredStep;
 use rondo::tell::{one_line, plural, printable, word};
 use rondo::views::diff::{DiffLine, KnownTotals, Sides, TotalsLine, WorkflowLine, names, tools_and_repairs};
 use rondo::views::lines::{StepLine, ThreadLine, who};
 use rondo::views::spending::Spending;
-use rondo_author::thread_diff::words::{Part, words};
-use rondo_protocol::Value;
-use rondo_store::StoredStep;
 
 use crate::spending::spending_text;
 

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 use crate::spending::spending_text;
 
+use rondo::agent_kit::answer::StreamedAnswer;
+use rondo::core::local::WARNING;
+use rondo::protocol::Value;
+use rondo::protocol::event::{EpochOpened, Event, LaneEnd, Outcome, Visit, What};
+use rondo::protocol::id::{LanePath, RoleName, Status, ThreadId};
+use rondo::protocol::object::{AnsweredBy, Dollars, Usage};
 use rondo::tell::{plural, printable, word};
 use rondo::views::lines::who as who_in;
 use rondo::views::spending::Spending;
-use rondo_agent_kit::answer::StreamedAnswer;
-use rondo_core::local::WARNING;
-use rondo_protocol::Value;
-use rondo_protocol::event::{EpochOpened, Event, LaneEnd, Outcome, Visit, What};
-use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{AnsweredBy, Dollars, Usage};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::named_command::completed;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo::author::scenario::FOLDER;
 use rondo::failure::Failure;
-use rondo_author::scenario::FOLDER;
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
 use crate::workflow;
 

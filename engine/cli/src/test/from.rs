@@ -4,19 +4,19 @@
 
 use std::path::{Path, PathBuf};
 
+use rondo::author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
+use rondo::core::conversation::rebuild;
+use rondo::core::exit::Exit;
+use rondo::core::thread::Origin;
 use rondo::failure::Failure;
 use rondo::files::absolute;
+use rondo::protocol::Value;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::source;
+use rondo::protocol::text::shell_argument;
+use rondo::settings::folder_of;
 use rondo::tell::tell;
 use rondo::views::scenario::{Told, origin, yaml};
-use rondo_author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
-use rondo_core::conversation::rebuild;
-use rondo_core::exit::Exit;
-use rondo_core::thread::Origin;
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::source;
-use rondo_protocol::text::shell_argument;
-use rondo_settings::folder_of;
 use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;

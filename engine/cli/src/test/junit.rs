@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rondo_author::scenario::{Report, ScenarioResult, Verdict};
-use rondo_protocol::diagnostic::Code;
+use rondo::author::scenario::{Report, ScenarioResult, Verdict};
+use rondo::protocol::diagnostic::Code;
 
 use super::{Unread, text};
 

@@ -1,8 +1,8 @@
 //! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
+use rondo::author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
 use rondo::failure::Failure;
-use rondo_author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
-use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo::protocol::diagnostic::{Code, Diagnostic};
 use serde::Serialize;
 
 use crate::output::Output;
@@ -97,7 +97,7 @@ fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'
         FaultLine { code, file, line, column, message, expected: None, actual: None }
     });
     let of_run = tested.failures.iter().map(|failure| {
-        let rondo_author::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
+        let rondo::author::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
         let (expected, actual) = (Some(expected), Some(actual));
         FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
     });

@@ -5,12 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use rondo_protocol::diagnostic::Code;
+use rondo::protocol::diagnostic::Code;
 
+use rondo::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
+use rondo::core::exit::Exit;
 use rondo::failure::Failure;
-use rondo_author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
-use rondo_core::exit::Exit;
-use rondo_settings::folder_of;
+use rondo::settings::folder_of;
 
 /// A marker near the beginning of every `JUnit` report.
 const REPORT_MARK: &[u8] = b"<testsuite";

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use rondo::author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
+use rondo::protocol::diagnostic::Code;
 use rondo::tell::{printable, word};
-use rondo_author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
-use rondo_protocol::diagnostic::Code;
 
 use super::snapshots::Mode;
 use crate::output::Style;

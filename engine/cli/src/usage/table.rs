@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use rondo::protocol::object::Usage;
 use rondo::tell::{one_line, plural};
 use rondo::views::usage::{Groups, Sums, cached_share};
-use rondo_protocol::object::Usage;
 
 use crate::spending::cost_cell;
 

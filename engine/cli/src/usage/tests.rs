@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use rondo::core::thread::Origin;
 use rondo::host::workflow;
-use rondo_core::thread::Origin;
-use rondo_protocol::call::CallKind;
-use rondo_protocol::digest::Kind;
-use rondo_protocol::event::Outcome;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use rondo_protocol::object::{AnsweredBy, CancelledLane, HookAnswer, HookNote, Note, Observation, Step, Usage};
-use rondo_protocol::{Digest, Value, canonical};
-use rondo_store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
+use rondo::protocol::call::CallKind;
+use rondo::protocol::digest::Kind;
+use rondo::protocol::event::Outcome;
+use rondo::protocol::id::{LanePath, RoleName, ThreadId};
+use rondo::protocol::object::{AnsweredBy, CancelledLane, HookAnswer, HookNote, Note, Observation, Step, Usage};
+use rondo::protocol::{Digest, Value, canonical};
+use rondo::store::{Base, Commit, MemoryStore, NewStep, Row, StepStore, VisitIndex, VisitKey};
 
 use super::*;
 use crate::steps;

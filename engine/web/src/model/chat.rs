@@ -8,10 +8,10 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response, Sse, sse};
 use futures_util::{StreamExt as _, stream};
 use rondo::Run;
+use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
-use rondo_core::env::{Env as _, SystemEnv};
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::{Digest, Value, canonical};
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::{Digest, Value, canonical};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rondo_core::thread::OpenForm;
-use rondo_core::{FilledForm, PersonSaid};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::{Policy, Workflow};
-use rondo_protocol::{Value, canonical};
+use rondo::core::thread::OpenForm;
+use rondo::core::{FilledForm, PersonSaid};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::workflow::{Policy, Workflow};
+use rondo::protocol::{Value, canonical};
 use serde::{Deserialize, Serialize};
 
 use rondo::failure::Failure;

@@ -15,23 +15,23 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rondo::Run;
+use rondo::core::conversation::rebuild;
+use rondo::core::graph::Graph;
+use rondo::core::local::spent;
+use rondo::core::shown_call::ShownCall;
+use rondo::core::thread::OpenForm;
+use rondo::core::{Answerer, Ended};
 use rondo::failure::Failure;
 use rondo::host::answering::command_for;
 use rondo::host::find_thread::{find_thread, no_threads};
 use rondo::host::workflow;
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::{Outcome, What};
+use rondo::protocol::id::ThreadId;
+use rondo::protocol::workflow::{Policy, Workflow};
+use rondo::protocol::{Digest, Value};
+use rondo::store::Status;
 use rondo::tell::one_line;
-use rondo_core::conversation::rebuild;
-use rondo_core::graph::Graph;
-use rondo_core::local::spent;
-use rondo_core::shown_call::ShownCall;
-use rondo_core::thread::OpenForm;
-use rondo_core::{Answerer, Ended};
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Outcome, What};
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::{Policy, Workflow};
-use rondo_protocol::{Digest, Value};
-use rondo_store::Status;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -259,7 +259,7 @@ impl Server {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
             let workflow = rebuild::beginning(store, &row)?.workflow;
             let policy = rebuild::policy(store, &row)?;
-            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo_core::Error::from)?;
+            let graph = Graph::new(&workflow, &policy, Vec::new()).map_err(rondo::core::Error::from)?;
             Ok(Speech::new(Speakers::new(&graph, policy.serve.answer.as_deref())))
         })
         .await

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use rondo_agent_kit::answer::{AnswerPart, StreamedAnswer};
-use rondo_protocol::event::{Visit, What};
-use rondo_protocol::id::{RoleName, Status};
-use rondo_protocol::workflow::template::{Path, Segment, ValueTemplate};
-use rondo_protocol::workflow::{AnswerFormat, RoleKind};
+use rondo::agent_kit::answer::{AnswerPart, StreamedAnswer};
+use rondo::protocol::event::{Visit, What};
+use rondo::protocol::id::{RoleName, Status};
+use rondo::protocol::workflow::template::{Path, Segment, ValueTemplate};
+use rondo::protocol::workflow::{AnswerFormat, RoleKind};
 
-use rondo_core::graph::{Edge, Graph, To};
+use rondo::core::graph::{Edge, Graph, To};
 
 /// What stands between a text and the one that replaces it.
 const BREAK: &str = "\n\n";
@@ -185,7 +185,7 @@ mod tests {
             "rondo: 1\nname: t\nroles:\n  writer: {{ system: W. }}\n  editor: {{ system: E., {outputs} }}\n\
              graph:\n  start: {{ to: writer, prompt: Go. }}\n  writer: {{ done: {{ to: editor, prompt: Go on. }} }}\n{graph}\n"
         );
-        let checked = rondo_protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
+        let checked = rondo::protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
         let graph = Graph::new(&checked.workflow, &checked.policy, Vec::new()).unwrap();
         let speakers = Speakers::new(&graph, answer);
         speakers.0.iter().map(|(role, (part, _))| format!("{role} {part:?}")).collect()
