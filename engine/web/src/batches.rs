@@ -38,10 +38,12 @@ pub async fn list(State(server): State<Server>) -> Result<Json<BatchList>, Probl
 }
 
 /// Which lines of a batch are wanted.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinesQuery {
+    /// The line after which the list begins.
     after: u32,
+    /// How many lines it has at most.
     limit: Option<usize>,
 }
 

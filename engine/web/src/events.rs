@@ -16,6 +16,7 @@ use rondo::host::find_thread::find_thread;
 use rondo::protocol::event::{Event, EventId, What};
 use rondo::protocol::id::ThreadId;
 use rondo::store;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Server;
@@ -28,7 +29,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often the store is asked for news of a thread that another process drives, or that may be resumed.
 const LOOK: Duration = Duration::from_millis(250);
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsQuery {
     /// The last event that the client has, `SEQ.K`; `Last-Event-ID` goes before it.

@@ -1,20 +1,23 @@
 //! `GET /api/v1/openapi.json`: the API as a document (`OpenAPI` 3.1, <https://spec.openapis.org/oas/v3.1.1.html>).
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema as _, Schema};
 use serde_json::{Map, Value, json};
 
 use super::Health;
 use super::access::{SessionBegun, SessionRequest};
-use super::batches::{BatchList, BatchView};
+use super::batches::{BatchList, BatchView, LinesQuery};
 use super::body::{Json, NDJSON};
 use super::changes::{AnswerRequest, ForkBody, ResumeRequest};
+use super::events::EventsQuery;
+use super::model::chat::{ChatRequest, Completion};
 use super::model::{ModelList, ModelView};
 use super::problem::Problem;
-use super::reports::{DiffReport, PrefixReport, UsageReport};
+use super::reports::{DiffQuery, DiffReport, PrefixReport, UsageQuery, UsageReport};
 use super::schema::Line;
 use super::starting::StartRequest;
-use super::steps::{Requests, StepList};
-use super::threads::{ThreadList, ThreadView};
+use super::steps::{Requests, StepList, StepsQuery};
+use super::threads::{ListQuery, ThreadList, ThreadView};
 use super::workflows::{WorkflowDetails, WorkflowList};
 
 /// What an address answers with.
@@ -33,18 +36,19 @@ struct Operation {
     method: &'static str,
     path: &'static str,
     about: &'static str,
-    query: &'static [&'static str],
+    /// The schema of an object with them as its properties.
+    query: Option<Value>,
     body: Option<Value>,
     answer: Answer,
 }
 
 fn operation(method: &'static str, path: &'static str, about: &'static str, answer: Answer) -> Operation {
-    Operation { method, path, about, query: &[], body: None, answer }
+    Operation { method, path, about, query: None, body: None, answer }
 }
 
 impl Operation {
-    fn query(self, query: &'static [&'static str]) -> Self {
-        Self { query, ..self }
+    fn query(self, schema: Schema) -> Self {
+        Self { query: Some(schema.to_value()), ..self }
     }
 
     fn body(self, schema: Value) -> Self {
@@ -58,7 +62,7 @@ impl Operation {
             let kind = if name == "seq" { "integer" } else { "string" };
             json!({"name": name, "in": "path", "required": true, "schema": {"type": kind}})
         });
-        let in_query = self.query.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}));
+        let in_query = self.query.as_ref().map(in_query).unwrap_or_default();
         let content = |media: &str, schema: Value| json!({media: {"schema": schema}});
         let (status, response) = match &self.answer {
             Answer::Nothing => ("204", json!({"description": "Done."})),
@@ -88,6 +92,34 @@ impl Operation {
     }
 }
 
+/// The parameters that are the properties of a schema.
+fn in_query(schema: &Value) -> Vec<Value> {
+    let is_required = |name: &str| {
+        let required = schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|required| required.iter().any(|known| known == name))
+    };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let parameter = |(name, schema): (&String, &Value)| {
+        let mut schema = schema.clone();
+        // What is not given is left out, and `null` stands in no query.
+        if let Some(members) = schema.as_object_mut() {
+            members.retain(|key, value| key != "default" || !value.is_null());
+            if let Some(Value::Array(types)) = members.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                let only = types.first().cloned().filter(|_| types.len() == 1);
+                members.extend(only.map(|kind| ("type".to_owned(), kind)));
+            }
+        }
+        let about = schema.as_object_mut().and_then(|members| members.remove("description"));
+        let mut parameter = json!({"name": name, "in": "query", "required": is_required(name), "schema": schema});
+        if let (Some(about), Some(members)) = (about, parameter.as_object_mut()) {
+            members.insert("description".to_owned(), about);
+        }
+        parameter
+    };
+    properties.into_iter().flatten().map(parameter).collect()
+}
+
 /// The operations, whose schemas are added to those of answers and of requests.
 fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> Vec<Operation> {
     macro_rules! of {
@@ -98,6 +130,11 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
     macro_rules! given {
         ($type:ty) => {
             requests.subschema_for::<$type>().to_value()
+        };
+    }
+    macro_rules! asked {
+        ($type:ty) => {
+            <$type>::json_schema(requests)
         };
     }
     let json = Answer::Json;
@@ -111,21 +148,20 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/api/v1/workflows", "The workflows that can be started", json(of!(WorkflowList))),
         operation("get", "/api/v1/workflows/{name}", "A workflow, with its input", json(of!(WorkflowDetails))),
         operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(open.clone())),
-        operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList)))
-            .query(&["status", "workflow", "name", "tag", "since", "q", "children", "limit", "cursor"]),
+        operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList))).query(asked!(ListQuery)),
         operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted).body(given!(StartRequest)),
         operation("get", "/api/v1/threads/{thread}", "A thread", json(of!(ThreadView))),
-        operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(&["after", "limit"]),
+        operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(asked!(StepsQuery)),
         operation("get", "/api/v1/threads/{thread}/steps/{seq}", "A step", json(line)),
         operation("get", "/api/v1/threads/{thread}/steps/{seq}/messages", "Its requests", json(of!(Requests))),
         operation("get", "/api/v1/threads/{thread}/prefix", "What its requests share", json(of!(PrefixReport))),
         operation("get", "/api/v1/threads/{thread}/usage", "What its steps used", json(of!(UsageReport))),
         operation("get", "/api/v1/threads/{thread}/diff", "How another thread differs", json(of!(DiffReport)))
-            .query(&["against"]),
+            .query(asked!(DiffQuery)),
         operation("get", "/api/v1/threads/{thread}/graph", "The graph that it runs", json(open.clone())),
         operation("get", "/api/v1/threads/{thread}/scenario", "A scenario of it", Answer::Text("text/yaml")),
         operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Text("text/event-stream"))
-            .query(&["after"]),
+            .query(asked!(EventsQuery)),
         operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted).body(given!(ResumeRequest)),
         operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted),
         operation("post", "/api/v1/threads/{thread}/cancel", "End it for good", Answer::Accepted),
@@ -134,13 +170,13 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted).body(given!(ForkBody)),
         operation("get", "/api/v1/batches", "Batches, newest first", json(of!(BatchList))),
         operation("get", "/api/v1/batches/{batch}", "A batch with its lines", json(of!(BatchView)))
-            .query(&["after", "limit"]),
-        operation("get", "/api/v1/usage", "What all threads used", json(of!(UsageReport))).query(&["by", "since"]),
+            .query(asked!(LinesQuery)),
+        operation("get", "/api/v1/usage", "What all threads used", json(of!(UsageReport))).query(asked!(UsageQuery)),
         operation("get", "/api/v1/events", "Events of all threads, live", Answer::Text("text/event-stream")),
         operation("get", "/v1/models", "Workflows as models", json(of!(ModelList))),
         operation("get", "/v1/models/{model}", "A workflow as a model", json(of!(ModelView))),
-        operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(open.clone()))
-            .body(open.clone()),
+        operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(of!(Completion)))
+            .body(given!(ChatRequest)),
         operation("post", "/v1/responses", "Ask a workflow, as OpenAI's API does", json(open.clone())).body(open),
     ]
 }

@@ -82,10 +82,11 @@ impl UsageReport {
 }
 
 /// What is added up.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UsageQuery {
     by: By,
+    /// Only steps that ended in this time, such as `7d`, or since a day, such as `2026-11-01`.
     since: Option<String>,
 }
 
@@ -101,7 +102,7 @@ pub async fn usage_of_all(
     report.await.map(Json)
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiffQuery {
     /// The thread to compare it with.

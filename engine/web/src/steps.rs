@@ -33,11 +33,12 @@ const MAX_PAGE: u64 = 1000;
 /// A list ends early once its lines come to so many bytes.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepsQuery {
     /// The step after which the list begins.
     after: u64,
+    /// How many steps it has at most.
     limit: Option<u64>,
 }
 

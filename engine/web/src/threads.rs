@@ -143,17 +143,25 @@ pub async fn one(State(server): State<Server>, Path(word): Path<String>) -> Resu
 }
 
 /// Which threads a list has.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListQuery {
+    #[schemars(with = "Status")]
     status: Option<String>,
+    /// The name of their workflow.
     workflow: Option<String>,
+    /// The label of a thread.
     name: Option<String>,
     tag: Option<String>,
+    /// Only threads that began in this time, such as `12h`, or since a day, such as `2026-11-01`.
     since: Option<String>,
+    /// What the id, a label, a tag, the workflow or the input holds.
     q: Option<String>,
+    /// Child threads too.
     children: bool,
+    /// How many threads the list has at most.
     limit: Option<usize>,
+    /// `next` of the list before.
     cursor: Option<String>,
 }
 

@@ -69,6 +69,22 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     let schema =
         document.pointer("/paths/~1api~1v1~1threads/get/responses/default/content/application~1problem+json/schema");
     is_valid(&document, schema.unwrap(), &problem, "a problem");
+    let parameter = |path: &str, name: &str| {
+        let all = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+        all.iter().find(|parameter| parameter["name"] == name).unwrap().clone()
+    };
+    assert_eq!(parameter("/api/v1/threads", "limit")["schema"]["type"], "integer");
+    assert_eq!(parameter("/api/v1/threads", "children")["schema"]["type"], "boolean");
+    let against = parameter("/api/v1/threads/{thread}/diff", "against");
+    assert_eq!((&against["required"], &against["schema"]["type"]), (&true.into(), &"string".into()));
+    let asked = json!({"model": "pair:offline", "messages": [{"role": "user", "content": "tides"}]});
+    let answer =
+        server.request("POST", "/v1/chat/completions", &["Content-Type: application/json"], &asked.to_string());
+    let of_chat = &document["paths"]["/v1/chat/completions"]["post"];
+    let schema = of_chat.pointer("/responses/200/content/application~1json/schema").unwrap();
+    is_valid(&document, schema, &answer.is(200).json(), "a completion");
+    let schema = of_chat.pointer("/requestBody/content/application~1json/schema").unwrap();
+    is_valid(&document, schema, &asked, "what is asked for one");
     // What a request leaves out is not required of it.
     let start = &document["components"]["schemas"]["StartRequest"];
     assert_eq!(start["required"], json!(["workflow"]), "{start}");

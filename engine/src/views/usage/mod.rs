@@ -23,7 +23,7 @@ use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
 
 /// What a sum is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     Workflow,

@@ -12,6 +12,7 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::{Digest, Value, canonical};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -25,24 +26,27 @@ use super::message::{Message, input_name};
 use super::{Heard, ModelError, OFFLINE, Rest, Tokens, client_of};
 
 /// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ChatRequest {
     model: String,
     pub messages: Vec<Message>,
+    /// Whether the answer comes as a stream of chunks.
     #[serde(default)]
     stream: bool,
     #[serde(default)]
     stream_options: StreamOptions,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct StreamOptions {
     #[serde(default)]
     include_usage: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Completion<'a> {
+/// The answer, or a chunk of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChatCompletion")]
+pub struct Completion<'a> {
     id: String,
     object: &'static str,
     created: u64,
@@ -52,7 +56,8 @@ struct Completion<'a> {
     usage: Option<Usage>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChatChoice")]
 struct Choice<'a> {
     index: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +67,8 @@ struct Choice<'a> {
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "ChatMessage")]
 struct Delta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
@@ -73,7 +79,8 @@ struct Delta<'a> {
     reasoning_content: Option<&'a str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChatUsage")]
 struct Usage {
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -81,7 +88,8 @@ struct Usage {
     prompt_tokens_details: Cached,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChatCachedTokens")]
 struct Cached {
     cached_tokens: u64,
 }

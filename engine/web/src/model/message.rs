@@ -7,19 +7,20 @@ use rondo::core::{FilledForm, PersonSaid};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Value, canonical};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use rondo::failure::Failure;
 use rondo::host::answering::{declared, role, statuses as statuses_of};
 
 /// A message of a conversation. What it has besides is ignored.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     pub role: String,
     content: Option<Content>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Content {
     Text(String),
@@ -27,7 +28,7 @@ enum Content {
 }
 
 /// A part of a message; only texts are read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Part {
     #[serde(default)]
     text: String,
