@@ -129,6 +129,8 @@ impl fmt::Debug for Digest {
     }
 }
 
+json_text!(Digest);
+
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.with_hex(|text| serializer.serialize_str(text))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
@@ -13,7 +14,7 @@ use crate::object::{AnsweredBy, Followed, Usage};
 pub use crate::object::{LaneEnd, Outcome, Target, Visit};
 
 /// How far an acknowledged step is safe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Synced to the device: survives power loss.
@@ -69,6 +70,8 @@ impl FromStr for EventId {
     }
 }
 
+json_text!(EventId);
+
 impl Serialize for EventId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -82,7 +85,7 @@ impl<'de> Deserialize<'de> for EventId {
 }
 
 /// One event of a thread.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its number, if it is durable: it then follows from the store and can be read again.
     pub id: Option<EventId>,
@@ -100,7 +103,7 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
     /// The thread's row was synced.
@@ -423,7 +426,7 @@ impl From<Visit> for CommittedSite {
 }
 
 /// A new epoch in a thread: of a role in a lane by a compaction, of all roles by a rebind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EpochOpened {
     event: CommittedWord,
     /// The role; `None` for a rebind.
@@ -442,14 +445,14 @@ pub struct EpochOpened {
 }
 
 /// The name of the event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum CommittedWord {
     StepCommitted,
 }
 
 /// The location of an error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Location {
     /// In a file; lines and columns count from 1, columns in code points.

@@ -68,6 +68,8 @@ macro_rules! name {
             }
         }
 
+        json_text!($name);
+
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;

@@ -8,6 +8,9 @@
 
 #![warn(missing_docs)]
 
+#[macro_use]
+mod json_text;
+
 pub mod call;
 mod call_kind;
 pub mod canonical;

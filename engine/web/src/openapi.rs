@@ -1,5 +1,6 @@
 //! `GET /api/v1/openapi.json`: the API as a document (`OpenAPI` 3.1, <https://spec.openapis.org/oas/v3.1.1.html>).
 
+use rondo::protocol::event::Event;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema as _, Schema};
 use serde_json::{Map, Value, json};
@@ -29,6 +30,8 @@ enum Answer {
     Accepted,
     /// A text of this media type.
     Text(&'static str),
+    /// Events of this schema, one after the other.
+    Events(Value),
 }
 
 /// What is done at an address: its method, its path, what it is for, and its parameters of the query.
@@ -75,6 +78,10 @@ impl Operation {
                 let content = content("application/json", thread);
                 ("202", json!({"description": "The thread.", "headers": location, "content": content}))
             }
+            Answer::Events(schema) => (
+                "200",
+                json!({"description": "As they come.", "content": content("text/event-stream", schema.clone())}),
+            ),
             Answer::Text(media) => {
                 ("200", json!({"description": "As asked.", "content": content(media, json!({"type": "string"}))}))
             }
@@ -138,7 +145,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         };
     }
     let json = Answer::Json;
-    let line = of!(Line);
+    let (line, event) = (of!(Line), of!(Event));
     let open = json!({"type": "object"});
     vec![
         operation("post", "/api/v1/session", "Begin a session", json(of!(SessionBegun))).body(given!(SessionRequest)),
@@ -160,7 +167,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
             .query(asked!(DiffQuery)),
         operation("get", "/api/v1/threads/{thread}/graph", "The graph that it runs", json(open.clone())),
         operation("get", "/api/v1/threads/{thread}/scenario", "A scenario of it", Answer::Text("text/yaml")),
-        operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Text("text/event-stream"))
+        operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Events(event.clone()))
             .query(asked!(EventsQuery)),
         operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted).body(given!(ResumeRequest)),
         operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted),
@@ -172,7 +179,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/api/v1/batches/{batch}", "A batch with its lines", json(of!(BatchView)))
             .query(asked!(LinesQuery)),
         operation("get", "/api/v1/usage", "What all threads used", json(of!(UsageReport))).query(asked!(UsageQuery)),
-        operation("get", "/api/v1/events", "Events of all threads, live", Answer::Text("text/event-stream")),
+        operation("get", "/api/v1/events", "Events of all threads, live", Answer::Events(event)),
         operation("get", "/v1/models", "Workflows as models", json(of!(ModelList))),
         operation("get", "/v1/models/{model}", "A workflow as a model", json(of!(ModelView))),
         operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(of!(Completion)))

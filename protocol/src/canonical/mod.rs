@@ -13,9 +13,12 @@ mod plain;
 mod read;
 mod ser;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Index;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 pub use plain::of_text;
 pub use read::{parse, parse_canonical};
@@ -178,6 +181,21 @@ impl Value {
     /// When it has no canonical form.
     pub fn from_serialize<T: serde::Serialize + ?Sized>(object: &T) -> Result<Self, Error> {
         parse_canonical(&to_bytes(object)?)
+    }
+}
+
+/// Any JSON.
+impl JsonSchema for Value {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!(true)
     }
 }
 

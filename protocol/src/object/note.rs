@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call_kind::CallKind;
@@ -7,7 +8,7 @@ use crate::id::{LanePath, RoleName};
 use super::{KnownCost, LaneEnd, Target, Visit, targets};
 
 /// Tokens as counted by the provider.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// The tokens of all requests.
     pub prompt_tokens: u64,
@@ -36,7 +37,7 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// What gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AnsweredBy {
     /// The port: a model provider, a tool, a script.

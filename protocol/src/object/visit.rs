@@ -1,11 +1,12 @@
 //! The parts shared by notes and events: visits, the targets of edges, and how lanes and threads end.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{LanePath, RoleName};
 
 /// The visit that an event is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Visit {
     /// The role.
     pub role: RoleName,
@@ -16,7 +17,7 @@ pub struct Visit {
 }
 
 /// A target of an edge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The role.
     pub role: RoleName,
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// How a lane ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneEnd {
     /// It arrived at its join.
@@ -45,7 +46,7 @@ impl Visit {
 }
 
 /// How a thread ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// At `end`.

@@ -44,6 +44,14 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     place.run(["run", "pair", "--offline", "--input-file", "topics.jsonl"]).exits(0);
     let waiting = server.run(&json!({"workflow": "ask", "offline": true}));
     server.wait(&waiting, "waiting");
+    let schema = &document["paths"]["/api/v1/threads/{thread}/events"]["get"]["responses"]["200"]["content"];
+    for thread in [&thread, &waiting] {
+        let mut events = server.events(&format!("/threads/{thread}/events"), None);
+        let last = if *thread == waiting { "thread_waiting" } else { "thread_finished" };
+        for (_, event) in events.until(last) {
+            is_valid(&document, &schema["text/event-stream"]["schema"], &event, "an event");
+        }
+    }
     let mut tried = 0;
     for (path, methods) in paths {
         let Some(schema) = methods.pointer("/get/responses/200/content/application~1json/schema") else { continue };
