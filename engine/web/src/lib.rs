@@ -150,8 +150,8 @@ impl Server {
 
     /// The same for a thread that is to be continued. One that has ended takes no room.
     fn has_room_for(&self, thread: &ThreadId) -> Result<(), Problem> {
-        let (_, origin) = self.host.engine().definition(thread)?;
-        if origin.ending.is_some() { Ok(()) } else { self.has_room() }
+        let row = self.host.engine().store().row(thread).map_err(Failure::from)?;
+        if row.is_some_and(|row| row.status.has_ended()) { Ok(()) } else { self.has_room() }
     }
 
     /// Stops the runs of this process, whose threads can be resumed, and then the streams.
