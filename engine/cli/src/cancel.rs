@@ -40,7 +40,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         })
     });
-    let exit = run_task(task, Writing { rondo, store, durability: settings.durability.value }, output)?;
+    let exit = run_task(task, Writing { rondo, to_open: Some((store, settings.durability.value)) }, output)?;
     if exit == Exit::Done && !output.is_json() {
         tell(&format!("thread {thread} is cancelled\n"));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rondo::Rondo;
 use rondo::core::Error;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
@@ -59,13 +60,13 @@ impl DeletionArgs {
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    pub(super) fn own_store(&self, output: &Output) -> Result<Writing, Failure> {
+    pub(super) fn own_store(&self, output: &Output) -> Result<(Rondo, OwnStore, Durability), Failure> {
         let by = consent_by(false, !output.is_json() && is_attended());
         let rondo = super::rondo(&self.store.flags(), by, None)?;
         rondo.operator().files.refuse_unsafe()?;
         let settings = rondo.operator().files.in_force()?;
         let store = own_store(&settings, by)?;
-        Ok(Writing { rondo, store, durability: settings.durability.value })
+        Ok((rondo, store, settings.durability.value))
     }
 }
 
@@ -244,8 +245,8 @@ impl Deletion {
     }
 
     fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let writing = args.own_store(output)?;
-        let (store, durability) = (writing.store.clone(), writing.durability);
+        let (rondo, store, durability) = args.own_store(output)?;
+        let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
         let chunks = self.chunks();
         drop(self);
         with_session(writing, async |Session { engine, .. }| {

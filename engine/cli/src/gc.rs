@@ -93,7 +93,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (store, durability) = deleted.store.map_or_else(
             || {
                 deletion.store.existing()?;
-                deletion.own_store(output).map(|writing| (writing.store, writing.durability))
+                deletion.own_store(output).map(|(_, store, durability)| (store, durability))
             },
             Ok,
         )?;

@@ -244,7 +244,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             Ok(Exit::Done)
         })
     });
-    run_task(task, Writing { rondo, store: own, durability }, output)
+    run_task(task, Writing { rondo, to_open: Some((own, durability)) }, output)
 }
 
 /// Runs the action for every kind that has it, in registry order; an action about a step only for the kinds whose hooks

@@ -196,7 +196,7 @@ pub(super) fn continuing<T>(
     for notice in notices {
         tell(&format!("{notice}\n"));
     }
-    Ok((found, Continuation { run_spec, writing: Writing { rondo, store: own, durability } }))
+    Ok((found, Continuation { run_spec, writing: Writing { rondo, to_open: Some((own, durability)) } }))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

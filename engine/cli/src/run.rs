@@ -19,7 +19,6 @@ use super::batch::{self, BatchArgs};
 use super::dry_run;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::find_thread::no_threads;
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
 use super::output::{Output, Style};
@@ -153,8 +152,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         return dry_run::show(&checked, new, &run_spec, output);
     }
     let Prepared { rondo, new, run_spec, to_open } = new.prepare()?;
-    let (store, durability) = to_open.ok_or_else(no_threads)?;
-    let writing = Writing { rondo, store, durability };
+    let writing = Writing { rondo, to_open };
     let view = View { is_quiet: args.quiet, is_verbose: args.verbose, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {

@@ -111,8 +111,8 @@ impl TaskContext {
 /// The store of a verb that writes.
 pub(super) struct Writing {
     pub rondo: Rondo,
-    pub store: OwnStore,
-    pub durability: Durability,
+    /// As [`Rondo::store_to_open`] gives it.
+    pub to_open: Option<(OwnStore, Durability)>,
 }
 
 /// The open store and the signals of a verb that runs tasks.
@@ -125,13 +125,13 @@ pub(super) struct Session {
 
 /// Opens the store for `work`, and releases it afterwards.
 pub(super) fn with_session(
-    Writing { rondo, store, durability }: Writing,
+    Writing { rondo, to_open }: Writing,
     work: impl AsyncFnOnce(Session) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
-        let host = rondo.open_store(Some((store, durability))).await?.clone();
+        let host = rondo.open_store(to_open).await?.clone();
         let exit = work(Session { rondo, engine: host.engine().clone(), signals }).await;
         host.leave().await;
         exit
