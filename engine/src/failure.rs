@@ -8,6 +8,7 @@ use rondo_core::{Error, resolved_roles};
 use rondo_protocol::call;
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::types::InputFault;
 use rondo_store as store;
 
@@ -41,8 +42,8 @@ pub struct Fault {
     pub code: Code,
     /// The message.
     pub message: String,
-    /// A hint on what to do.
-    pub hint: Option<String>,
+    /// What to do about it.
+    pub hint: Option<Hint>,
 }
 
 impl Failure {
@@ -62,7 +63,7 @@ impl Failure {
 
     /// Adds a hint.
     #[must_use]
-    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(self, hint: impl Into<Hint>) -> Self {
         match self {
             Self::Fault(fault) => Self::Fault(Fault { hint: Some(hint.into()), ..fault }),
             faulty @ Self::Diagnostics(_) => faulty,
@@ -96,10 +97,10 @@ impl Failure {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> Option<&str> {
+    pub fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Fault(fault) => fault.hint.as_deref(),
-            Self::Diagnostics(faulty) => faulty.faults.first().and_then(|fault| fault.hint.as_deref()),
+            Self::Fault(fault) => fault.hint.clone(),
+            Self::Diagnostics(faulty) => faulty.faults.first()?.hint.as_deref().map(Hint::from),
         }
     }
 
@@ -145,12 +146,16 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let failure = Self::new(error.code(), error.to_string()).with_exit(Exit::of_store(&error));
         match error {
-            store::Error::Busy { .. } => failure.with_hint("wait until it has ended; `rondo show` works meanwhile"),
+            store::Error::Busy { .. } => failure.with_hint(
+                Hint::from("wait until it has ended; ").operation(Operation::new(Verb::Show)).words(" works meanwhile"),
+            ),
             store::Error::ImportUnderWay => failure.with_hint(
                 "wait until it has ended; what an interrupted one wrote is removed when the store is opened anew",
             ),
-            store::Error::Conflict { .. } => failure.with_hint("`rondo show` tells how the thread stands now"),
-            store::Error::Damaged(_) => failure.with_hint(store::IF_DAMAGED),
+            store::Error::Conflict { .. } => {
+                failure.with_hint(Hint::from(Operation::new(Verb::Show)).words(" tells how the thread stands now"))
+            }
+            store::Error::Damaged(_) => failure.with_hint(store::if_damaged()),
             _ => failure,
         }
     }
@@ -209,7 +214,8 @@ impl From<Error> for Failure {
             Error::Store(error) => error.into(),
             Error::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
             Error::Running { thread } => {
-                Self::new(Code::StoreBusy, message).with_hint(format!("`rondo show {thread} --follow` watches it"))
+                let show = Operation::on(Verb::Show, &thread).choosing("follow");
+                Self::new(Code::StoreBusy, message).with_hint(Hint::from(show).words(" watches it"))
             }
             Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
             Error::ResolvedRoles(resolved_roles::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
@@ -226,9 +232,12 @@ impl From<Error> for Failure {
                 Self::new(Code::PriceUnknown, message).with_hint(hint)
             }
             Error::Limit { .. } => Self::new(Code::LimitUnclear, message),
-            Error::Ceiling { .. } => Self::new(Code::LimitCeiling, message)
-                .with_hint("it is [limits] of the settings; `rondo doctor` prints it"),
-            Error::Fault(fault) => Self::new(fault.code, message),
+            Error::Ceiling { .. } => Self::new(Code::LimitCeiling, message).with_hint(
+                Hint::from("it is [limits] of the settings; ")
+                    .operation(Operation::new(Verb::Doctor))
+                    .words(" prints it"),
+            ),
+            Error::Fault(fault) => fault.hint.into_iter().fold(Self::new(fault.code, message), Self::with_hint),
             Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)
             }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write as _};
 
-use rondo_protocol::text::plain;
+use rondo_protocol::hint::{Hint, Operation, Verb};
+use rondo_protocol::text::{plain, shell_argument};
 use serde::Serialize;
 
 /// Writes text for people to stderr. A closed stderr is not a fault.
@@ -48,6 +49,23 @@ fn is_line_end(c: char) -> bool {
 /// `text` on one line: a name or a value cannot start a new line.
 pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// A hint with its operations as what is typed in a terminal.
+pub fn hint(hint: &Hint) -> String {
+    hint.written(|operation| format!("`{}`", command(operation)))
+}
+
+/// What is typed in a terminal for an operation: a command, or an option of the command that was typed before.
+pub fn command(operation: &Operation) -> String {
+    let mut words: Vec<Cow<'_, str>> = match operation.action {
+        Verb::Again => Vec::new(),
+        verb => vec!["rondo".into(), verb.name().into()],
+    };
+    words.extend(operation.operands().map(shell_argument));
+    words.extend(operation.key.as_ref().map(|key| format!("--{key}").into()));
+    words.extend(operation.value.as_deref().map(shell_argument));
+    words.join(" ")
 }
 
 /// The word that stands for a value in JSON.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::Value;
 use crate::diagnostic::Code;
 use crate::digest::Digest;
+use crate::hint::Hint;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::message::Conversation;
 use crate::object::{AnsweredBy, Head, ModelReply, Transcript, Usage};
@@ -270,8 +271,8 @@ pub struct Fault {
     pub limit: Option<Box<ReachedLimit>>,
     /// What the provider billed for the attempt, if it said so.
     pub billed: Option<Box<Billed>>,
-    /// How the thread goes on: a command to type, and what to change before it.
-    pub hint: Option<String>,
+    /// How the thread goes on, and what to change before it.
+    pub hint: Option<Hint>,
 }
 
 /// What a provider billed for an attempt that failed.

@@ -1,13 +1,15 @@
 //! Events: what a run reports while it runs. A closed list; one JSON object per line with `--json`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
+use crate::hint::Hint;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::object::{AnsweredBy, Followed, Usage};
 
@@ -100,6 +102,46 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub what: What,
+}
+
+/// An event as programs read it: the hint of an error stands there as one text too.
+#[derive(Debug, Serialize)]
+pub struct EventLine<'e> {
+    #[serde(flatten)]
+    event: &'e Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<Option<String>>,
+}
+
+impl Event {
+    /// The event's line of JSON, with hints in the words of who writes it.
+    pub fn line(&self, words: impl Fn(&Hint) -> String) -> EventLine<'_> {
+        let hint = match &self.what {
+            What::Error { hint, .. } => Some(hint.as_ref().map(words)),
+            _ => None,
+        };
+        EventLine { event: self, hint }
+    }
+}
+
+impl JsonSchema for EventLine<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        Event::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Event::json_schema(generator);
+        let kinds = schema.get_mut("oneOf").and_then(serde_json::Value::as_array_mut);
+        for kind in kinds.into_iter().flatten() {
+            let Some(properties) = kind.get_mut("properties").and_then(serde_json::Value::as_object_mut) else {
+                continue;
+            };
+            if properties.contains_key("hint_parts") {
+                properties.insert("hint".to_owned(), generator.subschema_for::<Option<String>>().to_value());
+            }
+        }
+        schema
+    }
 }
 
 /// What happened.
@@ -306,9 +348,9 @@ pub enum What {
         code: String,
         /// What happened.
         message: String,
-        /// How the thread goes on: a command to type, and what to change before it; `None` if the message says it.
-        #[serde(default)]
-        hint: Option<String>,
+        /// How the thread goes on, and what to change before it; `None` if the message says it.
+        #[serde(default, rename = "hint_parts", alias = "hint")]
+        hint: Option<Hint>,
         /// The location of the error.
         #[serde(rename = "where")]
         place: Option<Location>,

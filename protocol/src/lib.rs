@@ -19,6 +19,7 @@ pub mod digest;
 pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod hint;
 pub mod id;
 pub mod message;
 pub mod object;

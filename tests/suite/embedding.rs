@@ -185,7 +185,7 @@ async fn what_is_wrong_is_said_before_anything_runs() {
     let faulty = rondo.workflow_text("bad.yaml", "rondo: 1\nroles: {}\n").err().unwrap();
     assert!(faulty.to_string().contains("bad.yaml"), "{faulty}");
     let near = rondo.workflow("review-lop").err().unwrap();
-    assert_eq!(near.hint(), Some("did you mean `review-loop`?"));
+    assert_eq!(near.hint().unwrap().to_string(), "did you mean `review-loop`?");
     let lacking = rondo.workflow_text("desk.yaml", WORKFLOW).unwrap().start().await.err().unwrap();
     assert!(lacking.to_string().contains("word"), "{lacking}");
     // The same workflow without the tool: nobody agreed to it, and nothing is asked.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
+use rondo::protocol::hint::Hint;
 use rondo::protocol::text::shell_argument;
+use rondo::tell;
 
 /// What the command line of this process gave for commands that are named.
 static GIVEN: OnceLock<Given> = OnceLock::new();
@@ -33,6 +35,11 @@ pub fn keep(matches: &ArgMatches) {
     let store = path("store").map(|path| format!(" --store {path}"));
     let output = path("output").filter(|_| WITH_RESULT.contains(&verb)).map(|path| format!(" -o {path}"));
     let _ = GIVEN.set(Given { store: store.unwrap_or_default(), output: output.unwrap_or_default() });
+}
+
+/// What to do about a fault, with commands that are complete.
+pub fn hinted(hint: &Hint) -> String {
+    completed(&tell::hint(hint)).into_owned()
 }
 
 /// A text whose commands between backticks are complete.

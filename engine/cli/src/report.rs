@@ -6,12 +6,13 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, S
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::event::Location;
+use rondo::protocol::hint::Hint;
 use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
 use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
-use super::named_command::completed;
+use super::named_command::hinted;
 use super::output::{Output, Style};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
@@ -23,11 +24,8 @@ pub fn failure(failure: &Failure, output: &mut Output) {
     let lines = match failure {
         Failure::Diagnostics(faulty) => faulty.faults.iter().map(error_line).collect(),
         Failure::Fault(fault) => {
-            vec![ErrorLine::new(
-                fault.code,
-                with_hint(&fault.message, fault.hint.as_deref().map(completed).as_deref()),
-                None,
-            )]
+            let message = with_hint(&fault.message, fault.hint.as_ref().map(hinted).as_deref());
+            vec![ErrorLine { hint_parts: fault.hint.clone(), ..ErrorLine::new(fault.code, message, None) }]
         }
     };
     for line in lines {
@@ -47,7 +45,7 @@ fn plain_fault(fault: &Fault) -> String {
     // The message may quote a model or a tool; only its first line starts at the margin.
     let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message).replace('\n', "\n    "));
     if let Some(hint) = &fault.hint {
-        for line in completed(hint).lines() {
+        for line in hinted(hint).lines() {
             text.push_str("  ");
             text.push_str(&printable(line));
             text.push('\n');
@@ -137,6 +135,7 @@ pub struct ErrorLine {
     message: String,
     /// Only the stop of a thread has one; the message of a command's failure holds its own.
     hint: Option<String>,
+    hint_parts: Option<Hint>,
     #[serde(rename = "where")]
     place: Option<Location>,
 }
@@ -154,6 +153,7 @@ impl ErrorLine {
             code,
             message,
             hint: None,
+            hint_parts: None,
             place,
         }
     }

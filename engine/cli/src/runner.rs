@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::named_command::hinted;
 use super::output::{Output, Style};
 use super::progress::{Mode, Progress, TICK};
 use super::report;
@@ -227,7 +228,7 @@ impl Display<'_> {
             Update::Event(event) => {
                 progress.event(&event);
                 if output.is_json() {
-                    output.line(&event)?;
+                    output.line(&event.line(hinted))?;
                 }
                 match &event.what {
                     What::ThreadFinished { reason: Some(reason), outcome: Outcome::Failed, .. }
@@ -242,7 +243,7 @@ impl Display<'_> {
                         progress.suspend(|| view.result.show(result, output))?;
                     }
                     What::Error { code, message, hint, .. } if view.is_quiet && !output.is_json() => {
-                        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("  {hint}\n"));
+                        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("  {}\n", hinted(hint)));
                         tell(&format!("rondo: {code}: {message}\n{hint}"));
                     }
                     _ => {}

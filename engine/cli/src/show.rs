@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use rondo::core::conversation::rebuild;
 use rondo::core::local::VisitInFlight;
 use rondo::core::shown_call::{self, ShownCall};
-use rondo::host::answering::command_for;
+use rondo::host::answering::answer_to;
 use rondo::protocol::Value;
-use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::LanePath;
 use rondo::protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
 use rondo::store::{Row, Status};
+use rondo::tell::command;
 use rondo::tell::{plural, word};
 use rondo::views::form::FormLine;
 use rondo::views::in_flight::visits;
@@ -26,7 +26,7 @@ use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight::{self, totals_text};
-use super::named_command::completed;
+use super::named_command::hinted;
 use super::output::Output;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
@@ -405,11 +405,7 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     } else if let Some(stop) = origin.stop {
         let _ = writeln!(text, "\nstopped: {}: {}", stop.code, stop.message);
         if let Some(hint) = stop.hint {
-            let _ = writeln!(text, "  {}", completed(&hint));
-        } else if stop.code != Code::ToolInDoubt.as_str() {
-            // A version before this one wrote no hint.
-            let goes_on = format!("`rondo resume {}` goes on", line.thread);
-            let _ = writeln!(text, "  {}", completed(&goes_on));
+            let _ = writeln!(text, "  {}", hinted(&hint));
         }
     } else if line.status == Status::Waiting {
         for open in &origin.forms {
@@ -422,7 +418,7 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
             let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
             block(&mut text, "", &ShownCall::of_form(&open.form).map_or(prompt, |call| call.question()));
             let how = if open.is_approval() { " --approve` or `--refuse" } else { "" };
-            let _ = writeln!(text, "  `{}{how}` answers", command_for(&line.thread, open));
+            let _ = writeln!(text, "  `{}{how}` answers", command(&answer_to(&line.thread, open)));
         }
     }
     text

@@ -7,6 +7,7 @@ use rondo_core::thread::OpenForm;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{FieldName, Status, ThreadId};
 use rondo_protocol::workflow::types::Field;
 use rondo_protocol::workflow::{Role, Workflow};
@@ -79,7 +80,7 @@ fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
 pub(crate) fn not_waiting(thread: &ThreadId, state: &str) -> Failure {
     let failure = Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for an answer: it is {state}"));
     match state {
-        "stopped" => failure.with_hint("`rondo resume` continues it"),
+        "stopped" => failure.with_hint(Hint::from(Operation::on(Verb::Resume, thread)).words(" continues it")),
         "running" => failure.with_hint("it can be answered once every lane waits"),
         _ => failure,
     }
@@ -102,7 +103,14 @@ fn chosen(
     open: Vec<OpenForm>,
     FormName { role, lane, digest }: FormName<'_>,
 ) -> Result<OpenForm, Failure> {
-    let listed: Vec<String> = open.iter().map(|open| words_for(thread, open)).collect();
+    let listed = |between: &str| {
+        let first = Hint::default();
+        open.iter().enumerate().fold(first, |listed, (place, open)| {
+            let listed = if place == 0 { listed } else { listed.words(between) };
+            listed.then(answered(thread, open))
+        })
+    };
+    let (in_line, below) = (listed(", "), listed("\n"));
     let is_meant = |open: &OpenForm| {
         role.is_none_or(|role| role == open.visit.role.as_str())
             && lane.is_none_or(|lane| lane == open.visit.lane.as_str())
@@ -113,31 +121,32 @@ fn chosen(
         1 => meant.pop().ok_or_else(no_threads),
         0 => {
             let message = format!("thread {thread} does not wait for that form");
-            Err(Failure::new(Code::NotWaiting, message).with_hint(format!("open: {}", listed.join(", "))))
+            Err(Failure::new(Code::NotWaiting, message).with_hint(Hint::from("open: ").then(in_line)))
         }
         count => {
             let message = format!("{count} forms of thread {thread} are open; which one?");
-            Err(Failure::new(Code::AnswerUnclear, message).with_hint(listed.join("\n")))
+            Err(Failure::new(Code::AnswerUnclear, message).with_hint(below))
         }
     }
 }
 
-/// The command line that means a form and no later one.
-pub fn command_for(thread: &ThreadId, open: &OpenForm) -> String {
-    format!("rondo answer {} --form {}", open.thread.as_ref().unwrap_or(thread), open.digest(thread))
+/// What answers a form and no later one.
+pub fn answer_to(thread: &ThreadId, open: &OpenForm) -> Operation {
+    let of = open.thread.as_ref().unwrap_or(thread);
+    Operation::on(Verb::Answer, of).with("form", open.digest(thread).to_string())
 }
 
 /// The same, and whose form it is.
-fn words_for(thread: &ThreadId, open: &OpenForm) -> String {
+fn answered(thread: &ThreadId, open: &OpenForm) -> Hint {
     let visit = &open.visit;
     let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
-    format!("`{}` for {}{lane}", command_for(thread, open), visit.role)
+    Hint::from(answer_to(thread, open)).words(format!(" for {}{lane}", visit.role))
 }
 
 /// The failure for a program that would allow a tool call.
 pub(crate) fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
     Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
-        .with_hint(format!("tell them to look at it and type `{} --approve` or `--refuse`", command_for(thread, open)))
+        .with_hint(Hint::from("tell them to look at it: ").operation(answer_to(thread, open)).words(" asks them"))
 }
 
 pub fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use rondo_protocol::canonical;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Value, diagnostic::Code};
@@ -160,7 +161,7 @@ pub fn find_batch(store: &dyn Read, word: &str) -> Result<(BatchId, Batch), Fail
     let unknown = || {
         let shown: String = word.chars().take(40).collect();
         Failure::new(Code::BatchUnknown, format!("the store has no batch {shown:?}"))
-            .with_hint("`rondo batches` lists them; `last` is the youngest")
+            .with_hint(Hint::from(Operation::new(Verb::Batches)).words(" lists them; `last` is the youngest"))
     };
     let start = word.to_lowercase();
     let mut all = store.batches(None, usize::MAX)?;

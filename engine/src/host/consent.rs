@@ -15,7 +15,7 @@ use rondo_core::grant::{Grants, Rule};
 use rondo_core::thread::ImportedPast;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
-use rondo_protocol::text::shell_argument;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value};
 use rondo_settings::folder_of;
@@ -258,8 +258,10 @@ impl ConsentRequest {
         } else {
             return Ok(());
         };
-        let target = self.missing_target(shown);
-        let hint = format!("`rondo trust{target} --json` shows all of it, and `--yes DIGEST` agrees to that");
+        let hint = Hint::from(self.agreeing(shown).choosing("json"))
+            .words(" shows all of it, and ")
+            .operation(Operation::new(Verb::Again).with("yes", "DIGEST"))
+            .words(" agrees to that");
         Err(Failure::new(Code::NotTrusted, message).with_hint(hint))
     }
 
@@ -365,7 +367,9 @@ impl ConsentRequest {
                     folder.display()
                 );
                 return Err(Failure::new(Code::NotTrusted, message).with_hint(
-                    "set XDG_DATA_HOME to a folder outside it; `--trust` agrees for one run without records",
+                    Hint::from("set XDG_DATA_HOME to a folder outside it; ")
+                        .operation(trusting())
+                        .words(" agrees for one run without records"),
                 ));
             }
         }
@@ -376,7 +380,7 @@ impl ConsentRequest {
     pub fn denied(&self, shown: &str) -> Failure {
         if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
             let message = format!("{} was imported or repaired, and nobody agreed to go on from it", past.file);
-            let hint = "on a terminal this asks; `--trust` agrees for one run";
+            let hint = Hint::from("on a terminal this asks; ").operation(trusting()).words(" agrees for one run");
             return Failure::new(Code::NotTrusted, message).with_hint(hint);
         }
         let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
@@ -397,16 +401,20 @@ impl ConsentRequest {
         } else {
             format!("nobody agreed to what {files} asks for: {asks}")
         };
-        let target = self.missing_target(shown);
-        Failure::new(Code::NotTrusted, message)
-            .with_hint(format!("`rondo trust{target}` shows it in full and agrees; `--trust` agrees for one run"))
+        let hint = Hint::from(self.agreeing(shown)).words(" shows it in full and agrees; ");
+        Failure::new(Code::NotTrusted, message).with_hint(hint.operation(trusting()).words(" agrees for one run"))
     }
 
-    /// What `rondo trust` is to be given for what is missing: the workflow, or nothing if only settings are.
-    fn missing_target(&self, shown: &str) -> String {
+    /// What agrees to all that is missing: of the workflow, or of the settings if only they are.
+    fn agreeing(&self, shown: &str) -> Operation {
         let is_missing = self.workflow.as_ref().is_some_and(|part| !part.is_agreed);
-        if is_missing { format!(" {}", shell_argument(shown)) } else { String::new() }
+        if is_missing { Operation::new(Verb::Trust).named(shown) } else { Operation::new(Verb::Trust) }
     }
+}
+
+/// The same once more, agreed to for that time alone.
+fn trusting() -> Operation {
+    Operation::new(Verb::Again).choosing("trust")
 }
 
 impl Part {

@@ -10,6 +10,7 @@ use rondo_core::grant::Grants;
 use rondo_core::local::{RaisedLimit, RaisedLimits};
 use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_settings::Settings;
 use rondo_store::{Read, Row};
@@ -115,7 +116,9 @@ impl Begun {
         }
         if self.script.as_deref() == Some(STDIN) {
             let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
-            return Err(failure.with_hint("give it again with --script FILE"));
+            return Err(failure.with_hint(
+                Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
+            ));
         }
         let script = self.script.as_ref().map(|file| read_script(Path::new(file), &self.workflow, here)).transpose()?;
         let recorded = self.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;

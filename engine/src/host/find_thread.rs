@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::workflow::{MAX_CHILD_DEPTH, RoleKind, Workflow};
 use rondo_store::{Error, Parent, Read, Row, rows_after};
@@ -103,7 +104,7 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
         0 => {
             let shown: String = word.chars().take(40).collect();
             Failure::new(Code::ThreadUnknown, format!("no thread has the name {shown:?} or an id that begins so"))
-                .with_hint("`rondo threads` lists them; `rondo doctor` tells which store is in use")
+                .with_hint(listing(Verb::Threads, " lists them; "))
         }
         count => {
             let what = if is_name { format!("have the name {word:?}") } else { format!("begin with {start:?}") };
@@ -197,7 +198,11 @@ pub fn root(store: &dyn Read, (mut thread, mut row): (ThreadId, Row)) -> Result<
     Ok((thread, row))
 }
 
+fn listing(verb: Verb, does: &str) -> Hint {
+    let hint = Hint::from(Operation::new(verb)).words(does);
+    hint.operation(Operation::new(Verb::Doctor)).words(" tells which store is in use")
+}
+
 pub fn no_threads() -> Failure {
-    Failure::new(Code::ThreadUnknown, "the store holds no threads")
-        .with_hint("`rondo run` starts one; `rondo doctor` tells which store is in use")
+    Failure::new(Code::ThreadUnknown, "the store holds no threads").with_hint(listing(Verb::Run, " starts one; "))
 }

@@ -269,7 +269,7 @@ impl SettingsFiles {
                 let hint = match fault {
                     Unsafe::Owner { .. } if is_user => {
                         "your own settings must be yours or root's: copy them to a folder that XDG_CONFIG_HOME names"
-                            .to_owned()
+                            .into()
                     }
                     _ => fault.hint(),
                 };

@@ -7,6 +7,7 @@ use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::exit::Exit;
 use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
 use rondo_settings::Settings;
 use rondo_settings::trust;
@@ -73,8 +74,12 @@ pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
 /// Also [`Code::ThreadUnknown`] if nothing has been.
 pub fn existing_store_at(at: &Path) -> Result<StoreView, Failure> {
     view_store_at(at)?.ok_or_else(|| {
-        Failure::new(Code::ThreadUnknown, format!("there is no store in {}", at.display()))
-            .with_hint("`rondo run` starts a thread and makes one; `--store` names another")
+        Failure::new(Code::ThreadUnknown, format!("there is no store in {}", at.display())).with_hint(
+            Hint::from(Operation::new(Verb::Run))
+                .words(" starts a thread and makes one; ")
+                .operation(Operation::new(Verb::Again).choosing("store"))
+                .words(" names another"),
+        )
     })
 }
 
@@ -136,7 +141,12 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
     let foreign = || {
         let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
         Failure::new(Code::StoreForeign, message).with_hint(
-            "`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another",
+            Hint::from(Operation::new(Verb::Trust).choosing("store"))
+                .words(" makes it yours, ")
+                .operation(Operation::new(Verb::Again).choosing("trust"))
+                .words(" uses it for one run, ")
+                .operation(Operation::new(Verb::Again).with("store", "DIR"))
+                .words(" uses another"),
         )
     };
     let ConsentSource::Person(ask) = by else { return Err(foreign()) };

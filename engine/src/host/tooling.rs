@@ -19,6 +19,7 @@ use rondo_core::grant::{Grants, Rule};
 use rondo_core::hook::HookProgram;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::Workflow;
 use rondo_settings::program;
 use rondo_settings::trust::{Records, server_key};
@@ -182,7 +183,7 @@ pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
             "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
         );
         return Err(Failure::new(Code::NoPin, message)
-            .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
+            .with_hint(Hint::from(pinning(name)).words(" starts it, shows its tools and pins them")));
     };
     Server::pinned(server_settings(name, mcp, settings)?, pins.clone())
         .map_err(|error| server_failure(error.code, error.message))
@@ -242,6 +243,11 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     Ok(tools)
 }
 
+/// What looks at the tools of a server and pins them.
+fn pinning(server: &str) -> Operation {
+    Operation::new(Verb::Trust).with("server", server)
+}
+
 /// The trust records, which are only read if a server needs them.
 fn records(settings: &Settings) -> Result<Records, Failure> {
     Ok(Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()))?)
@@ -252,7 +258,7 @@ pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure
     let records = records(settings)?;
     let of_server = |(name, mcp): (&String, &rondo_settings::Mcp)| {
         let pinned = records.pins(&key(name, mcp)).map_or_else(
-            || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
+            || "nothing is pinned of its tools".to_owned(),
             |pins| {
                 let pinned = format!("{} tools of it are pinned", pins.len());
                 records.left_out(&key(name, mcp)).iter().fold(pinned, |told, left_out| format!("{told}\n{left_out}"))
@@ -368,7 +374,7 @@ fn pinned(
             format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
         Failure::new(Code::McpChanged, message)
             .with_exit(Exit::Denied)
-            .with_hint(format!("if that is as it should be: `rondo trust --server {name}`"))
+            .with_hint(Hint::from("if that is as it should be: ").operation(pinning(name)))
     })?;
     Ok(None)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::{self, Checked};
 use rondo_settings::files::FolderFiles;
 use rondo_settings::folder_of;
@@ -99,7 +100,10 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
     );
     match nearest(name, known.iter().map(String::as_str)) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-        None => failure.with_hint(format!("known here: {}; `rondo init` writes one to start from", known.join(", "))),
+        None => {
+            let hint = Hint::from(format!("known here: {}; ", known.join(", ")));
+            failure.with_hint(hint.operation(Operation::new(Verb::Init)).words(" writes one to start from"))
+        }
     }
 }
 

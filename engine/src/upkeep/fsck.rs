@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use rondo_core::durable_folder;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::BatchId;
 use rondo_store as store;
 use rondo_store::check::{Checkpoint, Checkpoints, Examination, Fault, Progress, check_on};
@@ -76,7 +77,8 @@ pub fn fsck(
 ) -> Result<Examination, Failure> {
     if folder::look(folder)? == FolderState::Nothing {
         let message = format!("there is no store in {}", folder.display());
-        return Err(Failure::new(Code::StoreUnusable, message).with_hint("--store DIR examines another"));
+        return Err(Failure::new(Code::StoreUnusable, message)
+            .with_hint(Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(" examines another")));
     }
     if is_unwritten(folder)? {
         return Ok(Examination::default());

@@ -80,7 +80,7 @@ fn explained(error: store::Error) -> Failure {
     match error {
         store::Error::Damaged(damage) => {
             let message = format!("the store is damaged, so no object is deleted: {}", damage.what);
-            Failure::new(damage.code, message).with_exit(Exit::Damaged).with_hint(store::IF_DAMAGED)
+            Failure::new(damage.code, message).with_exit(Exit::Damaged).with_hint(store::if_damaged())
         }
         error => error.into(),
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_core::exit::Exit;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_store::folder::{self, FolderState};
 use rondo_store::is_unwritten;
 use tempfile::TempDir;
@@ -87,7 +88,8 @@ fn check_target(store: &Path, to: &Path) -> Result<(), Failure> {
 pub(super) fn require_store(folder: &Path) -> Result<(), Failure> {
     if folder::look(folder)? == FolderState::Nothing || is_unwritten(folder)? {
         let message = format!("there is no store in {}", folder.display());
-        return Err(Failure::new(Code::StoreUnusable, message).with_hint("--store DIR names another"));
+        return Err(Failure::new(Code::StoreUnusable, message)
+            .with_hint(Hint::from(Operation::new(Verb::Again).with("store", "DIR")).words(" names another")));
     }
     Ok(())
 }

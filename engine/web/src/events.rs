@@ -16,6 +16,7 @@ use rondo::host::find_thread::find_thread;
 use rondo::protocol::event::{Event, EventId, What};
 use rondo::protocol::id::ThreadId;
 use rondo::store;
+use rondo::tell;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -79,7 +80,7 @@ fn streamed(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + 
 }
 
 fn written(event: &Event) -> Option<sse::Event> {
-    let data = serde_json::to_string(event).ok()?;
+    let data = serde_json::to_string(&event.line(tell::hint)).ok()?;
     let written = sse::Event::default().event(event.what.name()).data(data);
     Some(match event.id {
         Some(id) => written.id(id.to_string()),

@@ -1,6 +1,6 @@
 //! `GET /api/v1/openapi.json`: the API as a document (`OpenAPI` 3.1, <https://spec.openapis.org/oas/v3.1.1.html>).
 
-use rondo::protocol::event::Event;
+use rondo::protocol::event::EventLine;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema as _, Schema};
 use serde_json::{Map, Value, json};
@@ -145,7 +145,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         };
     }
     let json = Answer::Json;
-    let (line, event) = (of!(Line), of!(Event));
+    let (line, event) = (of!(Line), of!(EventLine<'_>));
     let open = json!({"type": "object"});
     vec![
         operation("post", "/api/v1/session", "Begin a session", json(of!(SessionBegun))).body(given!(SessionRequest)),

@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use rondo::core::exit::Exit;
 use rondo::failure::{Failure, Fault};
 use rondo::protocol::diagnostic::{Code, Diagnostic};
+use rondo::protocol::hint::Hint;
+use rondo::tell;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,7 +17,7 @@ use super::schema::FileFault;
 #[serde(transparent)]
 pub struct Problem(Box<Document>);
 
-/// `{type, title, status, detail, code, hint, faults}`. `type` is the address of the code's page on this server.
+/// `{type, title, status, detail, code, hint, hint_parts, faults}`. `type` is the address of the code's page on this server.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 struct Document {
     r#type: String,
@@ -23,7 +25,10 @@ struct Document {
     status: u16,
     detail: String,
     code: &'static str,
+    /// What to do about it.
     hint: Option<String>,
+    /// The same as data.
+    hint_parts: Option<Hint>,
     /// The faults of files, with their places.
     #[schemars(with = "Vec<FileFault>")]
     faults: Vec<Diagnostic>,
@@ -38,13 +43,16 @@ impl Problem {
             detail: detail.into(),
             code: code.as_str(),
             hint: None,
+            hint_parts: None,
             faults: Vec::new(),
         }))
     }
 
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hint = Some(hint.into());
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
+        let hint = hint.into();
+        self.0.hint = Some(tell::hint(&hint));
+        self.0.hint_parts = Some(hint);
         self
     }
 
@@ -88,9 +96,7 @@ impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Fault(Fault { exit, code, message, hint }) => {
-                let mut problem = Self::new(status(exit, code), code, message);
-                problem.0.hint = hint;
-                problem
+                hint.into_iter().fold(Self::new(status(exit, code), code, message), Self::with_hint)
             }
             Failure::Diagnostics(faulty) => {
                 let code = faulty.faults.first().map_or(Code::InternalFault, |fault| fault.code);

@@ -12,11 +12,13 @@ use rondo::host::find_thread::find_thread;
 use rondo::host::store_access::DrivenThreads;
 use rondo::host::thread_row::origin;
 use rondo::protocol::Value;
+use rondo::protocol::call::FaultClass;
 use rondo::protocol::digest::Kind;
+use rondo::protocol::hint::Hint;
 use rondo::protocol::id::{LanePath, RoleName, ThreadId};
 use rondo::protocol::object::Start;
 use rondo::store::{Base, Parent, Read, Row, Status, rows_after};
-use rondo::tell::word;
+use rondo::tell::{self, word};
 use rondo::views::form::FormView;
 use rondo::views::lines::{ThreadLine, thread_line};
 use rondo::views::since::since;
@@ -54,8 +56,7 @@ pub struct ThreadView {
     /// Why it failed.
     reason: Option<String>,
     /// The fault at which it stopped.
-    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
-    stop: Option<Stop>,
+    stop: Option<StopView>,
     #[schemars(with = "Option<serde_json::Value>")]
     result: Option<Value>,
     /// Whether a script or a recording answers in place of models.
@@ -65,6 +66,25 @@ pub struct ThreadView {
     /// Its input; `None` in lists.
     #[schemars(with = "Option<serde_json::Value>")]
     input: Option<Value>,
+}
+
+/// A fault at which a thread stopped.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StopView {
+    code: String,
+    #[schemars(with = "String")]
+    class: FaultClass,
+    message: String,
+    /// What to do about it.
+    hint: Option<String>,
+    /// The same as data.
+    hint_parts: Option<Hint>,
+}
+
+impl From<Stop> for StopView {
+    fn from(Stop { code, class, message, hint }: Stop) -> Self {
+        Self { code, class, message, hint: hint.as_ref().map(tell::hint), hint_parts: hint }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -112,7 +132,7 @@ impl ThreadView {
             started_at_ms,
             ended_at_ms,
             reason,
-            stop: stop.filter(|_| line.status == Status::Stopped),
+            stop: stop.filter(|_| line.status == Status::Stopped).map(StopView::from),
             result: result.filter(|result| !result.is_null()),
             is_offline: script.is_some() || recorded.is_some(),
             forms: forms.iter().map(|open| FormView::new(thread, open)).collect(),

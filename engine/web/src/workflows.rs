@@ -10,9 +10,10 @@ use rondo::host::workflow::{self, Loaded, Named};
 use rondo::picture;
 use rondo::protocol::diagnostic::Diagnostic;
 use rondo::protocol::digest::Kind;
-use rondo::protocol::text::shell_argument;
+use rondo::protocol::hint::{Operation, Verb};
 use rondo::protocol::workflow::{Policy, RoleKind, Workflow};
 use rondo::protocol::{Digest, Value};
+use rondo::tell;
 use rondo::workflows::shipped;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -167,7 +168,7 @@ fn consent(server: &Inner, name: &str, loaded: &Loaded) -> Result<ConsentView, F
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
     let is_given = matches!(server.rondo.operator().consent, ConsentSource::Flag)
         || ConsentRequest::of(&server.rondo.operator().files, &server.settings, Some(subject))?.is_agreed();
-    let command = (!is_given).then(|| format!("rondo trust {}", shell_argument(name)));
+    let command = (!is_given).then(|| tell::command(&Operation::new(Verb::Trust).named(name)));
     Ok(ConsentView { is_given, command })
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::diagnostic::Code;
-use rondo::protocol::event::{Durability, Event, Outcome, What};
+use rondo::protocol::event::{Durability, Event, EventLine, Outcome, What};
 use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::store::StepStore;
 use rondo::tell::{plural, tell};
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::failure::Failure;
-use super::super::named_command::completed;
+use super::super::named_command::{completed, hinted};
 use super::super::output::{Output, Style};
 use super::super::result::View;
 use super::super::runner::Update;
@@ -48,7 +48,7 @@ struct Started<'a> {
 #[derive(Debug, Serialize)]
 struct OfLine<'a> {
     #[serde(flatten)]
-    event: &'a Event,
+    event: EventLine<'a>,
     line: u32,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Display<'a> {
             Update::Event(event) => {
                 self.event(line, &event);
                 if self.output.is_json() {
-                    self.output.line(&OfLine { event: &event, line })?;
+                    self.output.line(&OfLine { event: event.line(hinted), line })?;
                 }
                 Ok(true)
             }

@@ -16,7 +16,7 @@ use rondo::views::lines::who as who_in;
 use rondo::views::spending::Spending;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::super::named_command::completed;
+use super::super::named_command::{completed, hinted};
 use super::super::show::{by, seconds};
 use super::line::{Line, Tone};
 
@@ -337,7 +337,7 @@ impl RunState {
             What::Error { code, message, hint, .. } => {
                 let mut line = format!(": {code}: {message}");
                 if let Some(hint) = hint {
-                    let _ = write!(line, "\n  {}", completed(hint));
+                    let _ = write!(line, "\n  {}", hinted(hint));
                 }
                 Some(Line::default().and(Tone::Bad, "stopped").and(Tone::Plain, line))
             }

@@ -57,7 +57,9 @@ impl Grants {
         if self.tools.iter().any(|rule| rule.is_of(role, name)) {
             return None;
         }
-        Some(format!("the tool {name} is not granted; add {name:?} to `tools` in [grant], or agree with `rondo trust`"))
+        Some(format!(
+            "the tool {name} is not granted; add {name:?} to `tools` in [grant], or agree to what the workflow asks for"
+        ))
     }
 
     /// Whether some calls of a tool by a role need approval.

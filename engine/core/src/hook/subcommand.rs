@@ -142,9 +142,7 @@ pub const STEP: Argument = Argument::positional("step", "STEP", "A step: THREAD:
 /// That the word means none, or that the store cannot be read.
 pub fn step(asked: &Arguments, context: &dyn SubcommandContext) -> Result<(ThreadId, StoredStep, Note), String> {
     let word = asked.get(STEP.name).map(String::as_str).unwrap_or_default();
-    let unclear = || {
-        format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or a step's digest as `rondo show --json` prints it")
-    };
+    let unclear = || format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or the digest of a step");
     let (thread, seq) = if let Some(digest) = Digest::from_hex(word) {
         let places = context.store().locate(digest).map_err(|error| error.to_string())?;
         places.into_iter().next().ok_or_else(unclear)?

@@ -8,6 +8,7 @@ use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{EventId, Outcome, What};
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
 use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
@@ -328,13 +329,13 @@ impl Engine {
         let state = if !is_waiting {
             "it does not wait for anybody now"
         } else if origin.forms.iter().any(|open| open.digest(thread) == answer.form) {
-            "its time has passed, and `rondo resume` takes the edge for that"
+            "its time has passed, and the thread takes the edge for that when it is resumed"
         } else {
             "it waits for something else now"
         };
-        let message =
-            format!("thread {thread} does not wait for that form any more: {state}; `rondo show {thread}` tells");
-        Err(Error::Fault(Fault::new(Code::NotWaiting, FaultClass::Denied, message)))
+        let message = format!("thread {thread} does not wait for that form any more: {state}");
+        let hint = Hint::from(Operation::on(Verb::Show, thread)).words(" tells how it stands now");
+        Err(Error::Fault(Fault { hint: Some(hint), ..Fault::new(Code::NotWaiting, FaultClass::Denied, message) }))
     }
 
     /// Checks the limits that are raised for a descendant of a thread, before anything is run. One that has ended needs

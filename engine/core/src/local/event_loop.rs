@@ -18,6 +18,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, What};
+use rondo_protocol::hint::{Operation, Verb};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Followed, Note, Transcript};
 use rondo_protocol::workflow::Workflow;
@@ -384,7 +385,7 @@ impl<'a> Driver<'a> {
                 };
                 let code = code.to_string();
                 let message = format!("the child {child} of a lane that is cancelled could not be cancelled: {error}");
-                let hint = Some(format!("rondo cancel {child}"));
+                let hint = Some(Operation::on(Verb::Cancel, &child).into());
                 let place = Some(Location::Thread { thread: child, role: None, visit: None });
                 self.parts.sink.emit(What::Error { code, message, hint, place });
             }

@@ -1,19 +1,19 @@
-//! How a thread that stopped goes on: what to change first, and the command to type.
+//! How a thread that stopped goes on: what to change first, and what to do then.
 
 use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::text::shell_argument;
 use rondo_workflows::shipped;
 use serde::Serialize;
 
 use super::limits::number;
 use crate::grant::Ceilings;
 use crate::graph::Graph;
-use crate::store::IF_DAMAGED;
+use crate::store::if_damaged;
 use crate::thread::Origin;
 
 /// All that a hint depends on, of one thread.
@@ -30,30 +30,31 @@ impl Mender {
     /// The fault with its hint. A fault of a child keeps the hint that it has, which names the child.
     pub(super) fn with_hint(&self, mut fault: Fault) -> Fault {
         if fault.hint.is_none() {
-            fault.hint = self.hint(&fault);
+            fault.hint = Some(self.hint(&fault));
         }
         fault
     }
 
-    fn hint(&self, fault: &Fault) -> Option<String> {
-        let resume = format!("`rondo resume {}`", self.root);
-        let hint = match (&fault.limit, fault.class) {
-            // A person has to decide, and the message says between what.
-            _ if fault.code == Code::ToolInDoubt => return None,
+    fn hint(&self, fault: &Fault) -> Hint {
+        match (&fault.limit, fault.class) {
             (Some(limit), _) => self.of_limit(limit),
             (None, FaultClass::Limit) => self.in_file(&[]),
             _ if fault.code == Code::RenderFailed => self.in_file(&[]),
-            _ if fault.code == Code::StoreDamaged => IF_DAMAGED.to_owned(),
-            _ if fault.code == Code::StoreFull => format!("make room on that disk, then {resume} goes on"),
+            _ if fault.code == Code::StoreDamaged => if_damaged(),
+            _ if fault.code == Code::StoreFull => self.resumed("make room on that disk, then "),
             (None, FaultClass::ScriptEnd) => self.of_answers(),
-            (None, FaultClass::Refused | FaultClass::Denied) => format!("mend that, then {resume} goes on"),
-            _ => format!("{resume} goes on"),
-        };
-        Some(hint)
+            (None, FaultClass::Refused | FaultClass::Denied) => self.resumed("mend that, then "),
+            _ => self.resumed(""),
+        }
+    }
+
+    /// The thread goes on after what these words say.
+    fn resumed(&self, first: &str) -> Hint {
+        goes_on(first, Operation::on(Verb::Resume, &self.root))
     }
 
     /// A limit is the lowest of the role's own, the thread's and the operator's; each that is too low is named.
-    fn of_limit(&self, limit: &ReachedLimit) -> String {
+    fn of_limit(&self, limit: &ReachedLimit) -> Hint {
         let ReachedLimit { key, role, is_of_thread, needed } = limit;
         let policy = self.graph.policy();
         let own = role.as_ref().and_then(|role| Some((role, &policy.roles.get(role.as_str())?.limits)));
@@ -66,33 +67,38 @@ impl Mender {
             self.in_file(&keys)
         } else {
             match of_thread.map(|most| enough(key, most, *needed)) {
-                None => format!("`rondo resume {}` goes on", self.root),
+                None => self.resumed(""),
                 // That of a child takes the threads above it along.
-                Some(value) => format!("`rondo resume {} --limit {key}={value}` goes on", self.thread),
+                Some(value) => {
+                    goes_on("", Operation::on(Verb::Resume, &self.thread).with("limit", format!("{key}={value}")))
+                }
             }
         };
         match of_operator {
-            Some(_) => {
-                format!("raise `{key}` of `[limits]` in the settings (`rondo doctor` names the file), then {mend}")
-            }
+            Some(_) => Hint::from(format!("raise `{key}` of `[limits]` in the settings ("))
+                .operation(Operation::new(Verb::Doctor))
+                .words(" names the file), then ")
+                .then(mend),
             None => mend,
         }
     }
 
     /// What to do about a part of the workflow's file: raise these keys, or mend it where the message says.
-    fn in_file(&self, keys: &[String]) -> String {
+    fn in_file(&self, keys: &[String]) -> Hint {
         let what = |place: &str| match keys {
             [] => format!("mend {place}"),
             keys => format!("raise {} in {place}", keys.join(" and ")),
         };
         let is_child = self.thread != self.root;
         let (before, file) = match self.origin.file.as_deref() {
-            None => (String::new(), "FILE".to_owned()),
+            None => (Hint::default(), "FILE".to_owned()),
             Some(file) if shipped::is_one(file) => {
                 let name = file.trim_start_matches(shipped::SCHEME).trim_end_matches("/workflow.yaml");
-                (format!("copy the workflow with `rondo init --from {name} {name}`, "), format!("{name}/workflow.yaml"))
+                let copied = Operation::new(Verb::Init).named(name).with("from", name);
+                let before = Hint::from("copy the workflow with ").operation(copied).words(", ");
+                (before, format!("{name}/workflow.yaml"))
             }
-            Some(file) => (String::new(), file.to_owned()),
+            Some(file) => (Hint::default(), file.to_owned()),
         };
         let place = match (file.as_str(), is_child) {
             ("FILE", false) => "the workflow's file".to_owned(),
@@ -100,22 +106,26 @@ impl Mender {
             (file, false) => file.to_owned(),
             (file, true) => format!("the child workflow of {file}"),
         };
-        let word = shell_argument(&file);
-        format!("{before}{}, then `rondo fork {} --with {word}` goes on", what(&place), self.root)
+        let first = format!("{}, then ", what(&place));
+        before.then(goes_on(&first, Operation::on(Verb::Fork, &self.root).with("with", file)))
     }
 
     /// What to do when what answers in place of models has no answer left.
-    fn of_answers(&self) -> String {
+    fn of_answers(&self) -> Hint {
         let Origin { script, recorded, .. } = &self.origin;
-        let root = &self.root;
+        let resume = |key: &str| Operation::on(Verb::Resume, &self.root).with(key, "FILE");
         match (script.as_deref(), recorded) {
-            (None, Some(_)) => format!("`rondo resume {root} --recorded FILE` goes on with a recording that has it"),
+            (None, Some(_)) => Hint::from(resume("recorded")).words(" goes on with a recording that has it"),
             (Some(file), _) if file != "-" && !shipped::is_one(file) => {
-                format!("add the answer to {file}, then `rondo resume {root}` goes on")
+                self.resumed(&format!("add the answer to {file}, then "))
             }
-            _ => format!("`rondo resume {root} --script FILE` goes on with a longer script"),
+            _ => Hint::from(resume("script")).words(" goes on with a longer script"),
         }
     }
+}
+
+fn goes_on(first: &str, operation: Operation) -> Hint {
+    Hint::from(first).operation(operation).words(" goes on")
 }
 
 /// What limits say of a key, in its unit; milliseconds for a time.

@@ -16,6 +16,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
@@ -464,10 +465,13 @@ fn finished(call: &ToolCall, note: &ToolNote) -> What {
 /// The fault for a call of `tool` that may have had its effect, which a person has to decide.
 pub(super) fn in_doubt(tool: &str, thread: &ThreadId) -> Fault {
     let message = format!(
-        "the run was interrupted while a call of {tool} was under way, and nobody knows whether it had its effect: look, \
-         then `rondo resume {thread} --in-doubt skip` or `--in-doubt retry`"
+        "the run was interrupted while a call of {tool} was under way, and nobody knows whether it had its effect"
     );
-    Fault::new(Code::ToolInDoubt, FaultClass::InDoubt, message)
+    let hint = Hint::from("look, then ")
+        .operation(Operation::on(Verb::Resume, thread).with("in-doubt", "skip"))
+        .words(" or ")
+        .operation(Operation::new(Verb::Again).with("in-doubt", "retry"));
+    Fault { hint: Some(hint), ..Fault::new(Code::ToolInDoubt, FaultClass::InDoubt, message) }
 }
 
 fn failed(error: &tool::Error) -> ToolReply {

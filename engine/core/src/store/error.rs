@@ -4,14 +4,17 @@ use std::borrow::Cow;
 
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::keys::Family;
 
 /// What helps where a store is damaged.
-pub const IF_DAMAGED: &str =
-    "`rondo fsck` names everything that is damaged; `rondo repair` makes a whole store from the rest";
+pub fn if_damaged() -> Hint {
+    let named = Hint::from(Operation::new(Verb::Fsck)).words(" names everything that is damaged; ");
+    named.operation(Operation::new(Verb::Repair)).words(" makes a whole store from the rest")
+}
 
 /// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ pub use commit::{
     StoredStep, VisitIndex, VisitKey,
 };
 
-pub use error::{Damage, Error, IF_DAMAGED};
+pub use error::{Damage, Error, if_damaged};
 pub use memory::MemoryStore;
 pub use row::{Base, LaneRow, Parent, Raised, Row, Status, rows_after};
 pub use thread_drivers::{CancelOutcome, ThreadDrivers};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::event::Outcome;
+use rondo_protocol::hint::Hint;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Followed;
 use rondo_protocol::{Digest, Value};
@@ -97,8 +98,8 @@ pub struct Stop {
     /// Its message.
     pub message: String,
     /// How the thread goes on, if known when it stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "hint_parts", alias = "hint")]
+    pub hint: Option<Hint>,
 }
 
 impl Origin {

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::text::shell_argument;
 
 /// Others may write.
@@ -59,12 +60,19 @@ impl Unsafe {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
         match self {
-            Self::Everybody { path } => format!("`chmod o-w {}` closes it", shell_argument(&path.to_string_lossy())),
-            Self::Group { path, .. } => format!("`chmod g-w {}` closes it", shell_argument(&path.to_string_lossy())),
-            Self::Owner { .. } => "`rondo trust` shows it and agrees, `--trust` agrees for one run".to_owned(),
-            Self::Unreadable { .. } => "it must be readable".to_owned(),
+            Self::Everybody { path } => {
+                format!("`chmod o-w {}` closes it", shell_argument(&path.to_string_lossy())).into()
+            }
+            Self::Group { path, .. } => {
+                format!("`chmod g-w {}` closes it", shell_argument(&path.to_string_lossy())).into()
+            }
+            Self::Owner { .. } => Hint::from(Operation::new(Verb::Trust))
+                .words(" shows it and agrees, ")
+                .operation(Operation::new(Verb::Again).choosing("trust"))
+                .words(" agrees for one run"),
+            Self::Unreadable { .. } => "it must be readable".into(),
         }
     }
 }

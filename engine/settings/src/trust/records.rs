@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// What would be recorded is too much.
     #[error(
-        "the trust records {} would be larger than {} MiB; `rondo trust --list` shows what can be revoked",
+        "the trust records {} would be larger than {} MiB; revoke what is not used any more",
         path.display(),
         MAX_BYTES >> 20
     )]

@@ -6,6 +6,7 @@ use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, LanePath, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_store as store;
@@ -165,7 +166,11 @@ impl Writer<'_, '_> {
         if bytes.len() >= MAX_LINE_BYTES {
             let message = format!("a line of {} bytes is longer than an import takes", bytes.len());
             let failure = Failure::new(Code::WriteFailed, message);
-            return Err(Stop::Failed(failure.with_hint("`rondo backup` copies stores with values of any size")));
+            return Err(Stop::Failed(
+                failure.with_hint(
+                    Hint::from(Operation::new(Verb::Backup)).words(" copies stores with values of any size"),
+                ),
+            ));
         }
         self.hash.update(&bytes);
         if (self.sink)(&bytes)? { Ok(()) } else { Err(Stop::Sink) }

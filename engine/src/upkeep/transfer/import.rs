@@ -8,6 +8,7 @@ use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Durability;
+use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::{BatchId, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, canonical};
@@ -127,8 +128,12 @@ pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) ->
         import::import(&staged.staging, shared, || env.random().to_le_bytes()).await.map_err(|error| match error {
             ImportError::Differs { .. } => {
                 let failure = Failure::new(Code::ImportDiffers, format!("{error}; nothing was imported"));
-                failure
-                    .with_hint("`--store DIR` imports into another store; `rondo rm` deletes the thread that is here")
+                failure.with_hint(
+                    Hint::from(Operation::new(Verb::Again).with("store", "DIR"))
+                        .words(" imports into another store; ")
+                        .operation(Operation::new(Verb::Rm))
+                        .words(" deletes the thread that is here"),
+                )
             }
             ImportError::Store(error) => error.into(),
         })

@@ -22,7 +22,7 @@ use rondo::core::shown_call::ShownCall;
 use rondo::core::thread::OpenForm;
 use rondo::core::{Answerer, Ended};
 use rondo::failure::Failure;
-use rondo::host::answering::command_for;
+use rondo::host::answering::answer_to;
 use rondo::host::find_thread::{find_thread, no_threads};
 use rondo::host::workflow;
 use rondo::protocol::diagnostic::Code;
@@ -31,6 +31,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Digest, Value};
 use rondo::store::Status;
+use rondo::tell::command;
 use rondo::tell::one_line;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -410,7 +411,7 @@ fn result_text(policy: &Policy, result: &Value) -> String {
 /// A form as a message: its text, and the words that answer it.
 fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     if let Some(call) = ShownCall::of_form(&open.form) {
-        let command = command_for(thread, open);
+        let command = command(&answer_to(thread, open));
         return format!(
             "{}\n\nOnly a person can allow it, in a terminal: `{command} --approve` or `--refuse`.",
             call.question()
