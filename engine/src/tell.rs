@@ -63,8 +63,13 @@ pub fn command(operation: &Operation) -> String {
         verb => vec!["rondo".into(), verb.name().into()],
     };
     words.extend(operation.operands().map(shell_argument));
-    words.extend(operation.key.as_ref().map(|key| format!("--{key}").into()));
-    words.extend(operation.value.as_deref().map(shell_argument));
+    let value = operation.value.as_deref().map(shell_argument);
+    match operation.key.as_deref() {
+        // What is approved is a form.
+        Some("approve") => words.extend(["--form".into()].into_iter().chain(value).chain(["--approve".into()])),
+        Some(key) => words.extend([format!("--{key}").into()].into_iter().chain(value)),
+        None => {}
+    }
     words.join(" ")
 }
 
@@ -89,7 +94,25 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rondo_protocol::id::ThreadId;
+
     use super::*;
+
+    #[test]
+    fn an_operation_is_told_as_it_is_typed() {
+        let thread = ThreadId::new("01k9b6x2e0q8v3m5n7p9r1t4wz").unwrap();
+        let on = |verb| Operation::on(verb, &thread);
+        let all = [
+            (Operation::new(Verb::Doctor), "rondo doctor"),
+            (on(Verb::Resume).with("limit", "steps=6"), "rondo resume 01k9b6x2e0q8v3m5n7p9r1t4wz --limit steps=6"),
+            (on(Verb::Answer).with("approve", "ab"), "rondo answer 01k9b6x2e0q8v3m5n7p9r1t4wz --form ab --approve"),
+            (Operation::new(Verb::Again).choosing("trust"), "--trust"),
+            (Operation::new(Verb::Fsck).named("a b"), "rondo fsck 'a b'"),
+        ];
+        for (operation, typed) in all {
+            assert_eq!(command(&operation), typed);
+        }
+    }
 
     #[test]
     fn what_a_model_says_does_not_steer_the_terminal() {

@@ -19,6 +19,7 @@ pub struct Hint(Vec<Part>);
 /// A part of a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "HintPart")]
 pub enum Part {
     /// Words for people. What stands between backticks is code.
     Words(String),

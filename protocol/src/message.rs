@@ -5,6 +5,7 @@ mod part;
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical;
@@ -14,7 +15,7 @@ pub use conversation::Conversation;
 pub use part::{Opaque, Part, Parts, ToolUse};
 
 /// The speaker of a message. The system text is not a message: it is part of the request head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
     /// An edge prompt with the summary, or a repair.
@@ -40,7 +41,7 @@ impl Speaker {
 ///
 /// Laws: a user message has exactly one text part, which may be empty, and possibly files; an assistant message is made
 /// of [`Parts`]; a tool message has one result. A message that breaks these laws cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written")]
 pub struct Message {
     parts: Vec<Part>,
@@ -48,7 +49,7 @@ pub struct Message {
 }
 
 /// A message as written, before its parts are checked.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Written {
     parts: Vec<Part>,

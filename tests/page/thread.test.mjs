@@ -173,6 +173,9 @@ test("a thread that stopped at a limit goes on when the limit is raised", async 
   await server.until(stopped, "stopped");
   const page = await open(browser, server, { path: `/t/${stopped}` });
   await page.getByRole("button", { name: "Raise the limit and resume" }).click();
+  // What the hint offers is filled in.
+  assert.equal(await page.getByLabel("Limit").inputValue(), "steps");
+  assert.equal(await page.getByLabel("New value").inputValue(), "6");
   await page.getByLabel("New value").fill("30");
   await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
   await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();

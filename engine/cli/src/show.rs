@@ -417,8 +417,8 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
             );
             let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().to_owned();
             block(&mut text, "", &ShownCall::of_form(&open.form).map_or(prompt, |call| call.question()));
-            let how = if open.is_approval() { " --approve` or `--refuse" } else { "" };
-            let _ = writeln!(text, "  `{}{how}` answers", command(&answer_to(&line.thread, open)));
+            let how = if open.is_approval() { " or `--refuse`" } else { "" };
+            let _ = writeln!(text, "  `{}`{how} answers", command(&answer_to(&line.thread, open)));
         }
     }
     text

@@ -132,21 +132,25 @@ fn chosen(
 
 /// What answers a form and no later one.
 pub fn answer_to(thread: &ThreadId, open: &OpenForm) -> Operation {
+    on_form(thread, open, if open.is_approval() { "approve" } else { "form" })
+}
+
+fn on_form(thread: &ThreadId, open: &OpenForm, key: &str) -> Operation {
     let of = open.thread.as_ref().unwrap_or(thread);
-    Operation::on(Verb::Answer, of).with("form", open.digest(thread).to_string())
+    Operation::on(Verb::Answer, of).with(key, open.digest(thread).to_string())
 }
 
 /// The same, and whose form it is.
 fn answered(thread: &ThreadId, open: &OpenForm) -> Hint {
     let visit = &open.visit;
     let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
-    Hint::from(answer_to(thread, open)).words(format!(" for {}{lane}", visit.role))
+    Hint::from(on_form(thread, open, "form")).words(format!(" for {}{lane}", visit.role))
 }
 
 /// The failure for a program that would allow a tool call.
 pub(crate) fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
     Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
-        .with_hint(Hint::from("tell them to look at it: ").operation(answer_to(thread, open)).words(" asks them"))
+        .with_hint(Hint::from("tell them to look at it and type ").operation(answer_to(thread, open)).words(" or `--refuse`"))
 }
 
 pub fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {

@@ -1,30 +1,59 @@
 //! The picture as data for programs.
 
-use rondo_protocol::Value;
+use rondo_protocol::canonical;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::Picture;
+use super::{Error, Picture};
 
-pub(super) fn text(picture: &Picture) -> String {
-    let nodes = picture.shapes.iter().map(|shape| {
-        Value::from_iter([
-            ("id", Value::from(shape.id.as_str())),
-            ("kind", Value::from(shape.kind)),
-            ("label", Value::from(shape.label.as_str())),
-        ])
-    });
-    let edges = picture.lines.iter().map(|line| {
-        Value::from_iter([
-            ("from", Value::from(line.from.as_str())),
-            ("to", Value::from(line.to.as_str())),
-            ("kind", Value::from(line.kind)),
-            ("label", Value::from(line.label.as_str())),
-            ("max", line.max.map_or(Value::Null, |max| Value::from(u64::from(max)))),
-        ])
-    });
-    let graph = Value::from_iter([
-        ("name", Value::from(picture.name.as_str())),
-        ("nodes", Value::List(nodes.collect())),
-        ("edges", Value::List(edges.collect())),
-    ]);
-    graph.to_text() + "\n"
+/// A graph, its members in the order of their names.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Graph<'p> {
+    edges: Vec<Edge<'p>>,
+    name: &'p str,
+    nodes: Vec<Node<'p>>,
+}
+
+/// A way from one node to another.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GraphEdge")]
+struct Edge<'p> {
+    from: &'p str,
+    /// `edge`, `branch`, `join`, `call` or `child`.
+    kind: &'p str,
+    label: &'p str,
+    /// How often it is taken at most.
+    max: Option<u32>,
+    to: &'p str,
+}
+
+/// A role, a hook, a port, or the graph's start and ends.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "GraphNode")]
+struct Node<'p> {
+    /// Of a node of a child: after the path of its role and `/`.
+    id: &'p str,
+    kind: &'p str,
+    label: &'p str,
+}
+
+impl<'p> Graph<'p> {
+    pub(super) fn of(picture: &'p Picture) -> Self {
+        let nodes = picture.shapes.iter().map(|shape| Node { id: &shape.id, kind: shape.kind, label: &shape.label });
+        let edges = picture.lines.iter().map(|line| Edge {
+            from: &line.from,
+            kind: line.kind,
+            label: &line.label,
+            max: line.max,
+            to: &line.to,
+        });
+        Self { edges: edges.collect(), name: &picture.name, nodes: nodes.collect() }
+    }
+
+    /// The canonical JSON, on one line.
+    pub(super) fn text(&self) -> Result<Vec<u8>, Error> {
+        let mut text = canonical::to_bytes(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }

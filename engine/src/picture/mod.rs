@@ -4,7 +4,7 @@
 mod cycles;
 mod dot;
 mod frame;
-mod json;
+pub mod json;
 mod layout;
 mod mermaid;
 mod route;
@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use rondo_core::graph::{Edge, FanOut, Graph, Join, Link, Node, To, Way};
 use rondo_protocol::call::CallKind;
+use rondo_protocol::canonical;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::text::plain;
 use rondo_protocol::workflow::{FailedLanes, Need};
@@ -48,6 +49,9 @@ pub enum Error {
         /// How many there are.
         parts: usize,
     },
+    /// It has no JSON form.
+    #[error(transparent)]
+    Json(#[from] canonical::Error),
 }
 
 /// How hooks are drawn.
@@ -111,7 +115,7 @@ pub fn draw(graph: &Graph, children: &[Child], format: Format, hooks: Hooks) -> 
     let hooks = if format == Format::Json { Hooks::Full } else { hooks };
     let mut picture = Picture::new(graph, children, hooks);
     if format == Format::Json {
-        return Ok(json::text(&picture).into_bytes());
+        return json::Graph::of(&picture).text();
     }
     // The others are for people, and characters that are invisible in a file are not drawn either.
     picture.make_plain();

@@ -7,7 +7,7 @@ use rondo_store::{Read, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::spending::CostFields;
+use super::event;
 use crate::failure::Failure;
 use crate::host::batch::{Batch, Line};
 use crate::host::store_access::DrivenThreads;
@@ -18,9 +18,9 @@ const PAGE: usize = 256;
 
 /// A batch, and what has become of its lines.
 #[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename = "batch")]
+#[schemars(rename = "BatchLine", transform = event("batch"))]
 pub struct BatchLine {
-    event: &'static str,
-    #[schemars(with = "String")]
     pub batch: BatchId,
     /// The workflow.
     pub name: String,
@@ -30,7 +30,6 @@ pub struct BatchLine {
     /// How many lines have each status.
     pub statuses: Statuses,
     #[serde(flatten)]
-    #[schemars(with = "CostFields")]
     pub cost: KnownCost,
 }
 
@@ -111,7 +110,6 @@ pub struct LineView {
     /// Its number in the file, from 1.
     line: u32,
     /// Its thread, which may not have begun; `None` of an invalid line.
-    #[schemars(with = "Option<String>")]
     thread: Option<ThreadId>,
     status: LineStatus,
     /// What is wrong with an invalid line.
@@ -124,7 +122,6 @@ pub struct LineView {
 /// If the batch, or the row of one of its threads, cannot be read.
 pub fn batch_line(store: &dyn Read, driven: &DrivenThreads, id: &BatchId, batch: Batch) -> Result<BatchLine, Failure> {
     let mut line = BatchLine {
-        event: "batch",
         batch: id.clone(),
         name: batch.workflow.name,
         tags: batch.tags,

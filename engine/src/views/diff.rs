@@ -10,8 +10,10 @@ use rondo_protocol::object::{Entry, KnownCost, Usage};
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, Value};
 use rondo_store::{Read, Row, StoredStep};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::event;
 use super::lines::{EdgeLine, StepLine, ThreadLine, Totals, step_line, thread_line};
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
@@ -124,8 +126,9 @@ impl<'s> Comparison<'s> {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "diff")]
+#[schemars(rename = "DiffLine", transform = event("diff"))]
 pub struct DiffLine<'a> {
     pub a: &'a ThreadId,
     pub b: &'a ThreadId,
@@ -136,26 +139,26 @@ pub struct DiffLine<'a> {
 }
 
 /// The last common step, with its number in the first thread.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct CommonLine {
     pub seq: u64,
     pub step: Digest,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Sides<T> {
     pub a: T,
     pub b: T,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WorkflowLine<'a> {
     pub name: &'a str,
     pub workflow: Digest,
 }
 
 /// A place where the definitions differ, such as `roles.editor.system`; `None` where a definition has nothing there.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlaceLine {
     pub path: String,
     pub a: Option<serde_json::Value>,
@@ -163,15 +166,16 @@ pub struct PlaceLine {
 }
 
 /// An input that differs; `None` where a thread has none of that name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct InputLine<'a> {
     pub name: &'a str,
     pub a: Option<&'a Value>,
     pub b: Option<&'a Value>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "diff_step")]
+#[schemars(rename = "DiffStepLine", transform = event("diff_step"))]
 pub struct DiffStepLine<'a> {
     pub role: &'a RoleName,
     pub lane: &'a LanePath,
@@ -183,12 +187,13 @@ pub struct DiffStepLine<'a> {
 }
 
 /// A step in one of the threads.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct StepSide<'a> {
     pub seq: u64,
     pub step: Digest,
     pub edge: &'a EdgeLine,
     pub status: &'a str,
+    #[schemars(with = "BTreeMap<String, Value>")]
     pub output: &'a Value,
     pub answer: &'a str,
     pub usage: Option<Usage>,
@@ -196,15 +201,16 @@ pub struct StepSide<'a> {
     pub cost: KnownCost,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "diff_totals")]
+#[schemars(rename = "DiffTotalsLine", transform = event("diff_totals"))]
 pub struct TotalsLine {
     pub a: KnownTotals,
     pub b: KnownTotals,
 }
 
 /// Totals of a thread; `None` for what was not counted.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct KnownTotals {
     pub steps: u64,
     pub model_calls: u64,

@@ -3,12 +3,16 @@
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::KnownCost;
+use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::event;
 
 use rondo_core::local::ForkPlan;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "fork")]
+#[schemars(rename = "ForkLine", transform = event("fork"))]
 pub struct ForkLine<'a> {
     thread: &'a ThreadId,
     at: u64,
@@ -16,7 +20,7 @@ pub struct ForkLine<'a> {
     again: AgainLine,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ChangedLine<'a> {
     seq: u64,
     #[serde(flatten)]
@@ -24,7 +28,7 @@ struct ChangedLine<'a> {
     why: &'a str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct AgainLine {
     steps: u64,
     model_calls: u64,

@@ -1,5 +1,7 @@
 //! The forms that a thread waits for, as `rondo show --json`, the API and the page have them.
 
+use std::collections::BTreeMap;
+
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::{Digest, Value, event};
 use schemars::JsonSchema;
@@ -12,21 +14,31 @@ use rondo_core::thread::OpenForm;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FormView {
     /// The thread whose form it is: this one or a child.
-    #[schemars(with = "String")]
     thread: ThreadId,
     #[serde(flatten)]
-    #[schemars(with = "VisitFields")]
     visit: event::Visit,
     /// The digest by which an answer names the form.
-    #[schemars(with = "String")]
     digest: Digest,
-    #[schemars(with = "serde_json::Value")]
+    #[schemars(with = "FormFields")]
     form: Value,
     /// The call that waits for approval, as a person reads it; `None` if none does.
     call: Option<ShownCall>,
     /// The JSON Schema of the answer; `None` if a tool call waits for approval.
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(with = "Option<BTreeMap<String, Value>>")]
     schema: Option<Value>,
+}
+
+/// What of a form people read; the rest of it is in its schema.
+#[derive(JsonSchema)]
+#[schemars(rename = "Form")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct FormFields {
+    /// Unless a tool call waits for approval.
+    #[serde(default)]
+    prompt: Option<String>,
+    /// In Unix milliseconds.
+    #[serde(default)]
+    expires_at_ms: Option<u64>,
 }
 
 impl FormView {
@@ -71,25 +83,16 @@ fn answer_schema(form: &Value) -> Value {
     Value::from_iter([("oneOf", Value::List(list(form.get("statuses")).iter().map(of_status).collect()))])
 }
 
-/// A role's visit in a lane.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct VisitFields {
-    role: String,
-    visit: u64,
-    lane: String,
-}
-
 /// The line of an open form.
 #[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "thread_waiting")]
 pub struct FormLine {
-    event: &'static str,
     #[serde(flatten)]
     form: FormView,
 }
 
 impl FormLine {
     pub fn new(thread: &ThreadId, open: &OpenForm) -> Self {
-        Self { event: "thread_waiting", form: FormView::new(thread, open) }
+        Self { form: FormView::new(thread, open) }
     }
 }

@@ -7,7 +7,8 @@ use rondo_store::{Read, Row, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::spending::{CostFields, Spending};
+use super::event;
+use super::spending::Spending;
 use crate::failure::Failure;
 
 /// What the calls of such visits used; the totals of the thread leave them out.
@@ -22,7 +23,6 @@ pub struct InFlightTotals {
     pub cached_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
     #[serde(flatten)]
-    #[schemars(with = "CostFields")]
     pub cost: KnownCost,
     #[serde(skip)]
     #[schemars(skip)]
@@ -59,9 +59,10 @@ pub fn visits(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Vec<Visi
 }
 
 /// The line of such a visit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename = "in_flight")]
+#[schemars(rename = "InFlightLine", transform = event("in_flight"))]
 pub struct VisitLine<'a> {
-    event: &'static str,
     #[serde(flatten)]
     visit: &'a VisitInFlight,
     pub totals: Option<InFlightTotals>,
@@ -69,6 +70,6 @@ pub struct VisitLine<'a> {
 
 impl<'a> VisitLine<'a> {
     pub fn of(visit: &'a VisitInFlight) -> Self {
-        Self { event: "in_flight", visit, totals: InFlightTotals::of(std::slice::from_ref(visit)) }
+        Self { visit, totals: InFlightTotals::of(std::slice::from_ref(visit)) }
     }
 }

@@ -1,6 +1,8 @@
 //! The JSON lines of a thread and of its steps. Their members are part of the
 //! interface (DESIGN §9); an unchanged thread always gives the same bytes.
 
+use std::collections::BTreeMap;
+
 use rondo_core::conversation::rebuild;
 use rondo_core::local::{VisitInFlight, spent};
 use rondo_protocol::digest::Kind;
@@ -14,25 +16,23 @@ use rondo_store::{Read, Row, Status, StoredRecord, StoredStep};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::event;
 use super::in_flight::{self, InFlightTotals};
-use super::spending::CostFields;
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
 use crate::host::thread_row::{origin, status};
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "event", rename = "thread")]
+#[schemars(rename = "ThreadLine", transform = event("thread"))]
 pub struct ThreadLine {
-    event: &'static str,
-    #[schemars(with = "String")]
     pub thread: ThreadId,
-    #[schemars(with = "String")]
     pub workflow: Digest,
     pub name: String,
     /// Whether its past, or a part of it, came with somebody else's export.
     pub imported: bool,
     pub label: Option<String>,
     pub tags: Vec<String>,
-    #[schemars(with = "Option<String>")]
     pub head: Option<Digest>,
     pub status: Status,
     /// What its steps used.
@@ -51,7 +51,6 @@ pub struct Totals {
     pub cached_tokens: u64,
     pub output_tokens: u64,
     #[serde(flatten)]
-    #[schemars(with = "CostFields")]
     pub cost: KnownCost,
 }
 
@@ -93,7 +92,6 @@ pub fn thread_line_with(
     let spent = spent(store, thread, row)?;
     let origin = origin(row).unwrap_or_default();
     Ok(ThreadLine {
-        event: "thread",
         thread: thread.clone(),
         workflow: row.workflow,
         name: origin.name,
@@ -125,9 +123,8 @@ pub fn who(role: &RoleName, lane: &LanePath) -> String {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StepLine {
-    event: &'static str,
     pub seq: u64,
     pub step: Digest,
     prev: Vec<Digest>,
@@ -137,6 +134,7 @@ pub struct StepLine {
     pub lane: LanePath,
     pub edge: EdgeLine,
     pub status: Word,
+    #[schemars(with = "BTreeMap<String, Value>")]
     pub output: Value,
     /// The text of the answer without the fields.
     pub body: String,
@@ -153,7 +151,7 @@ pub struct StepLine {
 }
 
 /// The edge that entered a role.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EdgeLine {
     /// The source role, or `start`.
     pub from: String,
@@ -163,7 +161,7 @@ pub struct EdgeLine {
 }
 
 /// Metadata of a step, outside its digest.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct NoteLine {
     /// Tokens, if counted.
     pub usage: Option<Usage>,
@@ -187,8 +185,8 @@ pub struct NoteLine {
 }
 
 /// The line of a record.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum RecordLine {
     Step(Box<StepLine>),
     Rebind(RebindLine),
@@ -196,8 +194,7 @@ pub enum RecordLine {
 }
 
 /// The line of a move to another definition.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "event", rename = "rebind")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RebindLine {
     pub seq: u64,
     step: Digest,
@@ -209,8 +206,7 @@ pub struct RebindLine {
 }
 
 /// The line of a compaction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "event", rename = "compaction")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CompactionLine {
     pub seq: u64,
     step: Digest,
@@ -261,7 +257,6 @@ pub(crate) fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: 
     let StoredStep { seq, digest, visit, step } = stored;
     let EdgeTaken { from, prompt, status } = step.edge;
     Ok(StepLine {
-        event: "step",
         seq,
         step: digest,
         prev: step.prev,

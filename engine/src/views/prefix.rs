@@ -4,13 +4,17 @@ use rondo_agent_kit::prefix::tokens;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::History;
+use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::event;
 
 use rondo_author::prefix::{Cost, RoleSum, Shared, Visit};
 
 /// The line of a visit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "visit")]
+#[schemars(rename = "PrefixVisitLine", transform = event("visit"))]
 pub struct VisitLine<'a> {
     role: &'a RoleName,
     lane: &'a LanePath,
@@ -23,7 +27,7 @@ pub struct VisitLine<'a> {
 }
 
 /// What was sent and counted, in a visit or in all visits of a role.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Figures {
     #[serde(flatten)]
     shared: Shared,
@@ -36,7 +40,7 @@ struct Figures {
 }
 
 /// A broken prefix within its visit's line.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BrokeLine<'a> {
     byte: u64,
     block: String,
@@ -47,15 +51,16 @@ struct BrokeLine<'a> {
 }
 
 /// The other thread, and whether it has this visit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AgainstLine<'a> {
     pub thread: &'a ThreadId,
     pub has_visit: bool,
 }
 
 /// The line of all visits of a role.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "role")]
+#[schemars(rename = "PrefixRoleLine", transform = event("role"))]
 pub struct RoleLine<'a> {
     role: &'a RoleName,
     history: History,

@@ -4,12 +4,13 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use rondo_core::conversation::rebuild::Request;
 
 /// The line of a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RequestLine<'a> {
     seq: u64,
     role: &'a RoleName,
@@ -22,7 +23,7 @@ pub struct RequestLine<'a> {
 }
 
 /// A request before a hook rewrote it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BeforeHook<'a> {
     digest: Digest,
     messages: &'a [Message],

@@ -1,7 +1,6 @@
 //! What model calls used.
 
 use rondo_protocol::object::{CancelledLane, KnownCost, Usage};
-use schemars::JsonSchema;
 
 use super::lines::{NoteLine, Totals};
 
@@ -44,14 +43,4 @@ impl From<&CancelledLane> for Spending {
     fn from(lost: &CancelledLane) -> Self {
         Self { usage: lost.usage, cost: lost.cost() }
     }
-}
-
-/// The members that a cost is written as, for schemas.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct CostFields {
-    /// US dollars of the calls with a known price.
-    cost_usd: Option<f64>,
-    /// The number of other calls.
-    unpriced_calls: u64,
 }

@@ -37,7 +37,6 @@ enum InDoubtChoice {
 #[serde(deny_unknown_fields, default)]
 pub struct ResumeRequest {
     /// Limits to raise.
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     limits: BTreeMap<String, Value>,
     in_doubt: Option<InDoubtChoice>,
 }
@@ -121,12 +120,10 @@ pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> R
 #[serde(deny_unknown_fields, default)]
 pub struct AnswerRequest {
     /// The digest of the form, as `forms` of the thread gives it.
-    #[schemars(with = "Option<String>")]
     form: Option<Digest>,
     role: Option<String>,
     lane: Option<String>,
     status: Option<String>,
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     fields: BTreeMap<String, Value>,
     body: String,
     /// Whether the tool call may be made.
@@ -158,7 +155,6 @@ pub struct ForkBody {
     /// The answer of that step, exactly as its role would give it; the steps before it are shared.
     answer: Option<String>,
     /// Inputs that change.
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     input: BTreeMap<String, Value>,
     /// Only says what would be shared, changed and run again: the answer is the line of `rondo fork --dry-run`.
     dry_run: bool,

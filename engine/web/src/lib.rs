@@ -22,7 +22,6 @@ mod params;
 mod places;
 mod problem;
 mod reports;
-mod schema;
 mod sessions;
 mod starting;
 mod steps;

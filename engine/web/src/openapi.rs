@@ -1,7 +1,11 @@
 //! `GET /api/v1/openapi.json`: the API as a document (`OpenAPI` 3.1, <https://spec.openapis.org/oas/v3.1.1.html>).
 
+use rondo::picture::json::Graph;
 use rondo::protocol::event::EventLine;
+use rondo::views::fork::ForkLine;
+use rondo::views::lines::RecordLine;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema as _, Schema};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +19,6 @@ use super::model::chat::{ChatRequest, Completion};
 use super::model::{ModelList, ModelView};
 use super::problem::Problem;
 use super::reports::{DiffQuery, DiffReport, PrefixReport, UsageQuery, UsageReport};
-use super::schema::Line;
 use super::starting::StartRequest;
 use super::steps::{Requests, StepList, StepsQuery};
 use super::threads::{ListQuery, ThreadList, ThreadView};
@@ -26,8 +29,8 @@ enum Answer {
     Nothing,
     /// JSON of this schema.
     Json(Value),
-    /// A thread, accepted: 202 with its address.
-    Accepted,
+    /// A thread, accepted: 202 with its address. Or JSON of this schema, if the request only asks what would be.
+    Accepted { or: Option<Value> },
     /// A text of this media type.
     Text(&'static str),
     /// Events of this schema, one after the other.
@@ -43,6 +46,34 @@ struct Operation {
     query: Option<Value>,
     body: Option<Value>,
     answer: Answer,
+}
+
+impl Answer {
+    /// The responses, by status.
+    fn responses(&self) -> Map<String, Value> {
+        const JSON: &str = "application/json";
+        let (status, response) = match self {
+            Self::Nothing => ("204", json!({"description": "Done."})),
+            Self::Json(schema) => ("200", response("As asked.", JSON, schema)),
+            Self::Text(media) => ("200", response("As asked.", media, &json!({"type": "string"}))),
+            Self::Events(schema) => ("200", response("As they come.", "text/event-stream", schema)),
+            Self::Accepted { .. } => {
+                let mut thread = response("The thread.", JSON, &json!({"$ref": "#/components/schemas/ThreadView"}));
+                thread["headers"] = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
+                ("202", thread)
+            }
+        };
+        let mut responses = Map::from_iter([(status.to_owned(), response)]);
+        if let Self::Accepted { or: Some(schema) } = self {
+            responses.insert("200".to_owned(), self::response("As asked.", JSON, schema));
+        }
+        responses
+    }
+}
+
+/// A response with a body of this media type and schema.
+fn response(about: &str, media: &str, schema: &Value) -> Value {
+    json!({"description": about, "content": {media: {"schema": schema}}})
 }
 
 fn operation(method: &'static str, path: &'static str, about: &'static str, answer: Answer) -> Operation {
@@ -66,33 +97,12 @@ impl Operation {
             json!({"name": name, "in": "path", "required": true, "schema": {"type": kind}})
         });
         let in_query = self.query.as_ref().map(in_query).unwrap_or_default();
-        let content = |media: &str, schema: Value| json!({media: {"schema": schema}});
-        let (status, response) = match &self.answer {
-            Answer::Nothing => ("204", json!({"description": "Done."})),
-            Answer::Json(schema) => {
-                ("200", json!({"description": "As asked.", "content": content("application/json", schema.clone())}))
-            }
-            Answer::Accepted => {
-                let thread = json!({"$ref": "#/components/schemas/ThreadView"});
-                let location = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
-                let content = content("application/json", thread);
-                ("202", json!({"description": "The thread.", "headers": location, "content": content}))
-            }
-            Answer::Events(schema) => (
-                "200",
-                json!({"description": "As they come.", "content": content("text/event-stream", schema.clone())}),
-            ),
-            Answer::Text(media) => {
-                ("200", json!({"description": "As asked.", "content": content(media, json!({"type": "string"}))}))
-            }
-        };
-        let refused =
-            json!({"description": "A problem.", "content": content("application/problem+json", problem.clone())});
-        let responses = json!({status: response, "default": refused});
+        let mut responses = self.answer.responses();
+        responses.insert("default".to_owned(), response("A problem.", "application/problem+json", problem));
         let parameters: Vec<Value> = in_path.chain(in_query).collect();
         let mut object = json!({"summary": self.about, "parameters": parameters, "responses": responses});
         if let (Some(schema), Some(members)) = (&self.body, object.as_object_mut()) {
-            let body = json!({"required": true, "content": content("application/json", schema.clone())});
+            let body = json!({"required": true, "content": {"application/json": {"schema": schema}}});
             members.insert("requestBody".to_owned(), body);
         }
         object
@@ -145,7 +155,7 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         };
     }
     let json = Answer::Json;
-    let (line, event) = (of!(Line), of!(EventLine<'_>));
+    let event = of!(EventLine<'_>);
     let open = json!({"type": "object"});
     vec![
         operation("post", "/api/v1/session", "Begin a session", json(of!(SessionBegun))).body(given!(SessionRequest)),
@@ -154,27 +164,28 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/api/v1/openapi.json", "This document", json(open.clone())),
         operation("get", "/api/v1/workflows", "The workflows that can be started", json(of!(WorkflowList))),
         operation("get", "/api/v1/workflows/{name}", "A workflow, with its input", json(of!(WorkflowDetails))),
-        operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(open.clone())),
+        operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(of!(Graph<'_>))),
         operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList))).query(asked!(ListQuery)),
-        operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted).body(given!(StartRequest)),
+        operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted { or: None }).body(given!(StartRequest)),
         operation("get", "/api/v1/threads/{thread}", "A thread", json(of!(ThreadView))),
         operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(asked!(StepsQuery)),
-        operation("get", "/api/v1/threads/{thread}/steps/{seq}", "A step", json(line)),
+        operation("get", "/api/v1/threads/{thread}/steps/{seq}", "A step", json(of!(RecordLine))),
         operation("get", "/api/v1/threads/{thread}/steps/{seq}/messages", "Its requests", json(of!(Requests))),
         operation("get", "/api/v1/threads/{thread}/prefix", "What its requests share", json(of!(PrefixReport))),
         operation("get", "/api/v1/threads/{thread}/usage", "What its steps used", json(of!(UsageReport))),
         operation("get", "/api/v1/threads/{thread}/diff", "How another thread differs", json(of!(DiffReport)))
             .query(asked!(DiffQuery)),
-        operation("get", "/api/v1/threads/{thread}/graph", "The graph that it runs", json(open.clone())),
+        operation("get", "/api/v1/threads/{thread}/graph", "The graph that it runs", json(of!(Graph<'_>))),
         operation("get", "/api/v1/threads/{thread}/scenario", "A scenario of it", Answer::Text("text/yaml")),
         operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Events(event.clone()))
             .query(asked!(EventsQuery)),
-        operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted).body(given!(ResumeRequest)),
-        operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted),
-        operation("post", "/api/v1/threads/{thread}/cancel", "End it for good", Answer::Accepted),
-        operation("post", "/api/v1/threads/{thread}/answer", "Answer a form", Answer::Accepted)
+        operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted { or: None }).body(given!(ResumeRequest)),
+        operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted { or: None }),
+        operation("post", "/api/v1/threads/{thread}/cancel", "End it for good", Answer::Accepted { or: None }),
+        operation("post", "/api/v1/threads/{thread}/answer", "Answer a form", Answer::Accepted { or: None })
             .body(given!(AnswerRequest)),
-        operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted).body(given!(ForkBody)),
+        operation("post", "/api/v1/threads/{thread}/fork", "Fork it", Answer::Accepted { or: Some(of!(ForkLine<'_>)) })
+            .body(given!(ForkBody)),
         operation("get", "/api/v1/batches", "Batches, newest first", json(of!(BatchList))),
         operation("get", "/api/v1/batches/{batch}", "A batch with its lines", json(of!(BatchView)))
             .query(asked!(LinesQuery)),
@@ -188,11 +199,30 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
     ]
 }
 
+/// Many readers of such documents ignore what stands beside a reference or a choice: each goes into a schema of its own.
+fn alone(schema: &mut Schema) {
+    transform_subschemas(&mut alone, schema);
+    let Some(members) = schema.as_object_mut().filter(|members| members.contains_key("properties")) else { return };
+    let parts = ["$ref", "oneOf", "anyOf"].map(|key| members.remove(key).map(|part| json!({key: part})));
+    let mut parts: Vec<Value> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        parts.push(Value::Object(std::mem::take(members)));
+        members.insert("allOf".to_owned(), Value::Array(parts));
+    }
+}
+
+/// What makes the schemas of answers, and those of requests.
+fn generators() -> [SchemaGenerator; 2] {
+    let settings = SchemaSettings::draft2020_12().with(|of| {
+        of.definitions_path = "/components/schemas".into();
+        of.transforms.push(Box::new(alone));
+    });
+    [settings.clone().for_serialize(), settings.for_deserialize()].map(SchemaSettings::into_generator)
+}
+
 /// `GET /api/v1/openapi.json`
 pub async fn document() -> Json<Value> {
-    let settings = SchemaSettings::draft2020_12().with(|of| of.definitions_path = "/components/schemas".into());
-    let mut requests = settings.clone().for_deserialize().into_generator();
-    let mut answers = settings.for_serialize().into_generator();
+    let [mut answers, mut requests] = generators();
     let problem = answers.subschema_for::<Problem>().to_value();
     let mut paths = Map::new();
     for operation in operations(&mut answers, &mut requests) {
@@ -213,4 +243,19 @@ pub async fn document() -> Json<Value> {
         "components": {"schemas": components, "securitySchemes": security},
         "security": [{"key": []}],
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_schemas_have_one_name() {
+        let [mut answers, mut requests] = generators();
+        assert!(operations(&mut answers, &mut requests).len() > 20);
+        let answers = answers.take_definitions(true);
+        for (name, schema) in requests.take_definitions(true) {
+            assert!(answers.get(&name).is_none_or(|other| *other == schema), "{name}");
+        }
+    }
 }

@@ -10,7 +10,6 @@ use rondo::tell;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::schema::FileFault;
 
 /// A problem.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -30,7 +29,6 @@ struct Document {
     /// The same as data.
     hint_parts: Option<Hint>,
     /// The faults of files, with their places.
-    #[schemars(with = "Vec<FileFault>")]
     faults: Vec<Diagnostic>,
 }
 

@@ -10,8 +10,8 @@ use rondo::host::find_thread::find_thread;
 use rondo::host::run_config::price_of;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::source;
-use rondo::views::diff::Comparison;
-use rondo::views::prefix::{role_line, visit_line};
+use rondo::views::diff::{Comparison, DiffLine, DiffStepLine, TotalsLine};
+use rondo::views::prefix::{RoleLine, VisitLine, role_line, visit_line};
 use rondo::views::scenario::{Told, origin, yaml};
 use rondo::views::since::since;
 use rondo::views::usage::{self, By, Groups, UsageLine, of_thread};
@@ -22,15 +22,14 @@ use super::Server;
 use super::body::{Json, typed};
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
-use super::schema::Line;
 use super::steps::{Raw, raw};
 use super::workflows::drawn;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PrefixReport {
-    #[schemars(with = "Vec<Line>")]
+    #[schemars(with = "Vec<VisitLine>")]
     visits: Vec<Raw>,
-    #[schemars(with = "Vec<Line>")]
+    #[schemars(with = "Vec<RoleLine>")]
     roles: Vec<Raw>,
 }
 
@@ -57,10 +56,8 @@ pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> R
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageReport {
     /// By role, or what was asked for.
-    #[schemars(with = "Vec<Line>")]
-    usage: Vec<Raw>,
-    #[schemars(with = "Line")]
-    total: Raw,
+    usage: Vec<UsageLine>,
+    total: UsageLine,
 }
 
 /// `GET /threads/{thread}/usage`: what the steps of its own used.
@@ -75,9 +72,9 @@ pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Re
 impl UsageReport {
     fn new(by: By, sums: impl Fn(Option<By>) -> Result<Groups, rondo::store::Error>) -> Result<Self, Failure> {
         let groups = sums(Some(by))?;
-        let lines = groups.iter().map(|(key, sums)| raw(&UsageLine::new(Some(by), key.clone(), sums)));
+        let usage = groups.iter().map(|(key, sums)| UsageLine::new(Some(by), key.clone(), sums)).collect();
         let all = sums(None)?.get(&None).copied().unwrap_or_default();
-        Ok(Self { usage: lines.collect::<Result<_, _>>()?, total: raw(&UsageLine::new(None, None, &all))? })
+        Ok(Self { usage, total: UsageLine::new(None, None, &all) })
     }
 }
 
@@ -111,12 +108,11 @@ pub struct DiffQuery {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffReport {
-    #[schemars(with = "Line")]
+    #[schemars(with = "DiffLine")]
     diff: Raw,
-    #[schemars(with = "Vec<Line>")]
+    #[schemars(with = "Vec<DiffStepLine>")]
     steps: Vec<Raw>,
-    #[schemars(with = "Line")]
-    totals: Raw,
+    totals: TotalsLine,
 }
 
 /// `GET /threads/{thread}/diff?against=OTHER`
@@ -134,7 +130,7 @@ pub async fn diff(
             steps.extend(pair.line().map(|line| raw(&line)).transpose()?);
             Ok(true)
         })?;
-        Ok(DiffReport { diff: raw(&compared.head())?, steps, totals: raw(&compared.totals())? })
+        Ok(DiffReport { diff: raw(&compared.head())?, steps, totals: compared.totals() })
     });
     report.await.map(Json)
 }

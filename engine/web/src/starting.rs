@@ -39,7 +39,6 @@ pub struct StartRequest {
     pub workflow: String,
     /// Its input, an object.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub input: BTreeMap<String, Value>,
     /// Whether the script beside the workflow answers in place of models.
     #[serde(default)]
@@ -50,7 +49,6 @@ pub struct StartRequest {
     pub tags: Vec<String>,
     /// Limits in place of the workflow's; a time is a text such as `30m`.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub limits: BTreeMap<String, Value>,
     /// Models in place of the workflow's, by role.
     #[serde(default)]

@@ -24,7 +24,6 @@ use super::Server;
 use super::body::{Json, NDJSON, typed, wants_lines};
 use super::params::{Path, Query, invalid};
 use super::problem::Problem;
-use super::schema::{Line, RequestObject};
 
 /// How many steps a list has unless the client asks for another number, and at most.
 const PAGE: u64 = 100;
@@ -47,12 +46,12 @@ pub type Raw = Box<serde_json::value::RawValue>;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StepList {
-    #[schemars(with = "Vec<Line>")]
+    #[schemars(with = "Vec<RecordLine>")]
     steps: Vec<Raw>,
     /// The `after` of the next page; `None` at the end.
     next: Option<u64>,
     /// The visits that are not committed, at the end of the list only.
-    #[schemars(with = "Vec<Line>")]
+    #[schemars(with = "Vec<VisitLine>")]
     in_flight: Vec<Raw>,
 }
 
@@ -141,7 +140,7 @@ fn no_step(thread: &ThreadId, row: &Row, seq: u64) -> Failure {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Requests {
-    #[schemars(with = "Vec<RequestObject>")]
+    #[schemars(with = "Vec<RequestLine>")]
     requests: Vec<Raw>,
     /// For each request, how much of it is that of the role's visit before: what a provider's cache can serve.
     shared: Vec<Shared>,

@@ -1,6 +1,6 @@
 //! Threads: one, and lists of them, newest first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -57,14 +57,13 @@ pub struct ThreadView {
     reason: Option<String>,
     /// The fault at which it stopped.
     stop: Option<StopView>,
-    #[schemars(with = "Option<serde_json::Value>")]
     result: Option<Value>,
     /// Whether a script or a recording answers in place of models.
     is_offline: bool,
     /// The forms that it waits for.
     forms: Vec<FormView>,
     /// Its input; `None` in lists.
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(with = "Option<BTreeMap<String, Value>>")]
     input: Option<Value>,
 }
 
@@ -72,7 +71,6 @@ pub struct ThreadView {
 #[derive(Debug, Serialize, JsonSchema)]
 struct StopView {
     code: String,
-    #[schemars(with = "String")]
     class: FaultClass,
     message: String,
     /// What to do about it.
@@ -89,18 +87,14 @@ impl From<Stop> for StopView {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct ParentView {
-    #[schemars(with = "String")]
     thread: ThreadId,
-    #[schemars(with = "String")]
     role: RoleName,
-    #[schemars(with = "String")]
     lane: LanePath,
     visit: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct BaseView {
-    #[schemars(with = "String")]
     thread: ThreadId,
     seq: u64,
 }
@@ -189,7 +183,6 @@ pub struct ListQuery {
 pub struct ThreadList {
     threads: Vec<ThreadView>,
     /// The cursor of the next page; `None` at the end.
-    #[schemars(with = "Option<String>")]
     next: Option<ThreadId>,
 }
 

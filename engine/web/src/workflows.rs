@@ -1,5 +1,7 @@
 //! The workflows that can be started: those of the folder, and those that ship with rondo.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::response::Response;
 use rondo::failure::Failure;
@@ -21,7 +23,6 @@ use serde::Serialize;
 use super::body::{Json, typed};
 use super::params::Path;
 use super::problem::Problem;
-use super::schema::FileFault;
 use super::{Inner, Server};
 
 /// A workflow in a list.
@@ -33,7 +34,6 @@ struct WorkflowView {
     origin: &'static str,
     about: Option<String>,
     /// Why it cannot be started.
-    #[schemars(with = "Vec<FileFault>")]
     faults: Vec<Diagnostic>,
 }
 
@@ -84,10 +84,9 @@ pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Pr
 pub struct WorkflowDetails {
     #[serde(flatten)]
     view: WorkflowView,
-    #[schemars(with = "String")]
     digest: Digest,
     /// The JSON Schema of its input, an object.
-    #[schemars(with = "serde_json::Value")]
+    #[schemars(with = "BTreeMap<String, Value>")]
     input: Value,
     /// The names of the inputs in declared order.
     inputs: Vec<String>,

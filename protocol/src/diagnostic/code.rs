@@ -304,6 +304,8 @@ impl fmt::Display for Code {
     }
 }
 
+json_text!(Code);
+
 impl Serialize for Code {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())

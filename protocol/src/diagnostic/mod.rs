@@ -7,12 +7,13 @@ mod code;
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use code::Code;
 
 /// The severity of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Prevents a run.
@@ -22,7 +23,7 @@ pub enum Severity {
 }
 
 /// A range of bytes in a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct Span {
     /// The offset of the first byte.
     pub offset: usize,
@@ -49,7 +50,7 @@ impl From<Range<usize>> for Span {
 }
 
 /// One fault in a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnostic {
     /// The code.
     pub code: Code,

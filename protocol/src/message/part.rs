@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::push_text;
 use crate::digest::Digest;
 
 /// A tool call of a model. `arguments` is text as received, whether or not it is JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolUse {
     /// The unchanged text of the model.
@@ -20,7 +21,7 @@ pub struct ToolUse {
 }
 
 /// Data that a provider requires to accept its reasoning back: a signature, or the encrypted reasoning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Opaque {
     /// The text as received.
@@ -30,7 +31,7 @@ pub struct Opaque {
 }
 
 /// One part of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     /// A text.
@@ -156,7 +157,7 @@ impl Part {
 /// The content of a model's reply, in the order received.
 ///
 /// Laws: no two texts are adjacent, no text is empty, and there is no tool result.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Part>")]
 pub struct Parts(Vec<Part>);
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// The fewest decimals of an amount.
 const MIN_DECIMALS: usize = 4;
@@ -27,7 +28,8 @@ impl fmt::Display for Dollars {
 ///
 /// It is displayed as `$0.0030`, as `≥ $0.0030` if it lacks calls without a known price, or as `unknown`. Written as
 /// the members `cost_usd`, which may be `null`, and `unpriced_calls`.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(into = "Members")]
 pub struct KnownCost {
     sum_usd: Option<f64>,
     unpriced_calls: u64,
@@ -75,12 +77,18 @@ impl fmt::Display for KnownCost {
     }
 }
 
-impl Serialize for KnownCost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut members = serializer.serialize_struct("KnownCost", 2)?;
-        members.serialize_field("cost_usd", &self.usd())?;
-        members.serialize_field("unpriced_calls", &self.unpriced_calls)?;
-        members.end()
+/// The members that a cost is written as.
+#[derive(Serialize, JsonSchema)]
+struct Members {
+    /// US dollars of the calls with a known price.
+    cost_usd: Option<f64>,
+    /// The number of other calls.
+    unpriced_calls: u64,
+}
+
+impl From<KnownCost> for Members {
+    fn from(cost: KnownCost) -> Self {
+        Self { cost_usd: cost.usd(), unpriced_calls: cost.unpriced_calls }
     }
 }
 

@@ -1,9 +1,10 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 
 /// The parts of a request besides its messages, object kind `head`: no address and no key.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
     /// The resolved id of the model, as sent to the provider.
@@ -20,7 +21,7 @@ pub struct Head {
 }
 
 /// The description of a tool for a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
     /// What it does, for the model to read.
@@ -34,6 +35,6 @@ pub struct ToolSpec {
 /// Sampling parameters of a model, an object with only those that were given: `temperature`, `top_p`,
 /// `max_output_tokens`, `seed`, `stop`, `presence_penalty`, `frequency_penalty`, `reasoning_effort`
 /// (<https://platform.openai.com/docs/api-reference/chat/create>).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Parameters(pub std::collections::BTreeMap<String, Value>);

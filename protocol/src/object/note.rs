@@ -70,7 +70,7 @@ impl AnsweredBy {
 }
 
 /// The data of one tool call of a step that is not hashed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolNote {
     /// The id of the tool call.
     pub call: String,
@@ -89,7 +89,7 @@ pub struct ToolNote {
 }
 
 /// The actions of one hook in a step.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookNote {
     /// The name of its node.
     pub node: String,
@@ -102,7 +102,7 @@ pub struct HookNote {
 }
 
 /// A call that a hook answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookAnswer {
     /// The kind of the call.
     pub at: CallKind,
@@ -239,7 +239,7 @@ pub struct BoundedEdge {
 }
 
 /// The usage of a lane in the visit in which it was cancelled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledLane {
     /// The lane.
     pub lane: LanePath,

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
@@ -43,7 +44,7 @@ pub enum StepKind {
 }
 
 /// The edge by which a step's role was entered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTaken {
     /// The role that it leaves, or `start`.
@@ -55,7 +56,7 @@ pub struct EdgeTaken {
 }
 
 /// A fact besides the answer that decides a route. A step lists them in the order of these variants.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Observation {
     /// A fan-out was joined.

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
@@ -5,7 +6,7 @@ use crate::message::{Parts, ToolUse};
 
 /// The model replies, tool results and repairs of one step, in order, without failed attempts. Object kind
 /// `transcript`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transcript {
     /// The entries, oldest first.
@@ -25,7 +26,7 @@ impl Transcript {
 }
 
 /// One entry of a transcript.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Entry {
     /// A model answered.
@@ -60,7 +61,7 @@ pub enum Entry {
 }
 
 /// A complete reply of a model, as it entered the thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelReply {
     /// Why the model stopped.
@@ -82,7 +83,7 @@ impl ModelReply {
 }
 
 /// Why a model stopped. Other words of providers are kept as received.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// The reply is complete.

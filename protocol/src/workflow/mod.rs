@@ -19,6 +19,7 @@ pub mod types;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
@@ -283,7 +284,7 @@ pub enum AnswerFormat {
 }
 
 /// How much of its own earlier visits a role sees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
     /// The prompt and the answer of each visit.

@@ -1,6 +1,7 @@
 //! The `OpenAPI` document: held to the routes of the sources, and to what the server answers.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -32,6 +33,7 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     let place = place();
     let server = Server::start(&place, &[]);
     let document = server.get("/openapi.json").is(200).json();
+    hold_file(&document);
     let paths = document["paths"].as_object().unwrap();
     let told = paths
         .iter()
@@ -96,6 +98,17 @@ fn every_route_is_in_the_document_and_answers_as_it_says() {
     // What a request leaves out is not required of it.
     let start = &document["components"]["schemas"]["StartRequest"];
     assert_eq!(start["required"], json!(["workflow"]), "{start}");
+}
+
+/// The types of the page are made from this file, which is the document; with `INSTA_UPDATE=always` it is written.
+fn hold_file(document: &Value) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("engine/web/page/openapi.json");
+    let text = serde_json::to_string_pretty(document).unwrap() + "\n";
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|update| update == "always") {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let is_same = std::fs::read_to_string(&file).is_ok_and(|held| held == text);
+    assert!(is_same, "{} is not the document: write it with INSTA_UPDATE=always", file.display());
 }
 
 /// Holds a value to a schema of the document.

@@ -25,6 +25,7 @@ use rondo_core::models::Price;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{KnownCost, Usage};
 use rondo_protocol::workflow::{History, Workflow};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use requests::RoleRequests;
@@ -64,7 +65,7 @@ impl Visit {
 }
 
 /// Sizes of requests, and how much of them was sent before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shared {
     /// The number of requests.
     pub requests: u64,

@@ -8,13 +8,14 @@ use rondo_protocol::call::ModelAnswer;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::ToolUse;
 use rondo_protocol::object::{ModelReply, Usage};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::journal::{Journal, JournalPart, ModelRecord, ToolRecord};
 use crate::store::{Error, Read};
 
 /// What a visit that is not committed has been answered so far, or the text of a compaction before it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct VisitInFlight {
     /// The role; `None` if no record names it.
     pub role: Option<RoleName>,
@@ -29,7 +30,7 @@ pub struct VisitInFlight {
 }
 
 /// A call of such a visit.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum CallInFlight {
     /// A model answered.
@@ -39,7 +40,7 @@ pub enum CallInFlight {
 }
 
 /// A model's answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ModelInFlight {
     /// The digest of the request that was sent.
     pub request: Digest,
@@ -64,7 +65,7 @@ pub struct ModelInFlight {
 }
 
 /// A tool call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ToolInFlight {
     /// The name that the role used; `None` if no answer in the journal asks for the call.
     pub name: Option<String>,

@@ -1,9 +1,11 @@
 //! Sums in which an unknown figure stays apart from zero, and their JSON line.
 
 use rondo_protocol::object::{CancelledLane, HookAnswer, KnownCost, Note, Usage};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::By;
+use crate::views::event;
 use crate::views::spending::Spending;
 
 /// What a step or a cancelled visit used.
@@ -87,9 +89,10 @@ pub fn cached_share(usage: Option<Usage>) -> Option<f64> {
 }
 
 /// The JSON line of a group; a part of the interface, described in `engine/docs/lines.md`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename = "usage")]
+#[schemars(rename = "UsageLine", transform = event("usage"))]
 pub struct UsageLine {
-    event: &'static str,
     by: Option<By>,
     key: Option<String>,
     threads: u64,
@@ -107,7 +110,7 @@ pub struct UsageLine {
     saved: SavedLine,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SavedLine {
     calls: u64,
     prompt_tokens: Option<u64>,
@@ -122,7 +125,6 @@ impl UsageLine {
         let Spending { usage, cost } = sums.known();
         let saved = sums.saved();
         Self {
-            event: "usage",
             by,
             key,
             threads: sums.threads,

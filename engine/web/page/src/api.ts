@@ -1,7 +1,7 @@
 // Requests to the API, and event streams that come back by themselves.
 
 import { tellConnection } from "./connection";
-import type { Event } from "./types";
+import type { Event, Fault } from "./types";
 
 export const API = "/api/v1";
 
@@ -22,15 +22,6 @@ export class Problem extends Error {
 /** Whether the server was not reached: it is asked again, and the page says so once, for all views. */
 export function isOfConnection(problem: unknown): boolean {
   return problem instanceof Problem && problem.status === 0;
-}
-
-/** A fault of a workflow's file. */
-export interface Fault {
-  code: string;
-  message: string;
-  file: string;
-  line: number;
-  column: number;
 }
 
 /** Where the browser keeps the key of its session. Pages of other ports cannot read it, and are never sent it. */

@@ -15,6 +15,7 @@ use rondo::host::answering::{declared, role, statuses as statuses_of};
 
 /// A message of a conversation. What it has besides is ignored.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AskedMessage")]
 pub struct Message {
     pub role: String,
     content: Option<Content>,
@@ -22,6 +23,7 @@ pub struct Message {
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "AskedContent")]
 enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -29,6 +31,7 @@ enum Content {
 
 /// A part of a message; only texts are read.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AskedPart")]
 struct Part {
     #[serde(default)]
     text: String,

@@ -413,7 +413,7 @@ fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     if let Some(call) = ShownCall::of_form(&open.form) {
         let command = command(&answer_to(thread, open));
         return format!(
-            "{}\n\nOnly a person can allow it, in a terminal: `{command} --approve` or `--refuse`.",
+            "{}\n\nOnly a person can allow it, in a terminal: `{command}` or `--refuse`.",
             call.question()
         );
     }

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { get, ofThread, post, text } from "../api";
 import { age, many, short } from "../format";
 import { useLoaded, useNow } from "../hooks";
-import type { Thread } from "../types";
+import type { Operation, Thread } from "../types";
 import { Action, Badge, Copy, Dialog, Link, ProblemBox, Reading } from "../ui";
 
 interface Props {
@@ -18,18 +18,27 @@ type Asked = "scenario" | "compare" | "limit" | "doubt" | "cancel";
 /** The class of the fault of a thread whose tool may or may not have had its effect. */
 const IN_DOUBT = "in_doubt";
 
+/** The operation of a stopped thread's hint with this choice. */
+function offered(thread: Thread, action: Operation["action"], key: string): Operation | undefined {
+  const parts = thread.stop?.hint_parts ?? [];
+  return parts.filter((part) => typeof part !== "string").find((part) => part.action === action && part.key === key);
+}
+
 export function Actions({ thread, onDone, onProblem }: Props) {
   const [asked, setAsked] = useState<Asked | null>(null);
   const close = () => setAsked(null);
-  const act = (name: string, body: unknown = {}) => post<Thread>(ofThread(thread.thread, `/${name}`), body).then(onDone);
+  const actOn = (id: string, name: string, body: unknown) => post<Thread>(ofThread(id, `/${name}`), body).then(onDone);
+  const act = (name: string, body: unknown = {}) => actOn(thread.thread, name, body);
   const isOpen = ["running", "waiting", "stopped"].includes(thread.status);
   const why = thread.status === "stopped" ? thread.stop?.class : null;
+  const raise = offered(thread, "resume", "limit");
+  const isToRaise = why === "limit" && (raise !== undefined || !offered(thread, "fork", "with"));
   return (
     <div class="actions">
       {thread.status === "running" && thread.runs_here && (
         <Action label="Stop" title="It can be resumed" run={() => act("stop")} onProblem={onProblem} />
       )}
-      {why === "limit" && (
+      {isToRaise && (
         <button type="button" class="primary" onClick={() => setAsked("limit")}>
           Raise the limit and resume
         </button>
@@ -39,7 +48,7 @@ export function Actions({ thread, onDone, onProblem }: Props) {
           Resume
         </button>
       )}
-      {thread.status === "stopped" && why !== "limit" && why !== IN_DOUBT && (
+      {thread.status === "stopped" && !isToRaise && why !== IN_DOUBT && (
         <Action label="Resume" kind="primary" run={() => act("resume")} onProblem={onProblem} />
       )}
       {isOpen && (
@@ -60,7 +69,15 @@ export function Actions({ thread, onDone, onProblem }: Props) {
       )}
       {asked === "scenario" && <Scenario thread={thread} onClose={close} />}
       {asked === "compare" && <CompareWith thread={thread} onClose={close} />}
-      {asked === "limit" && <RaiseLimit thread={thread} onClose={close} run={(limits) => act("resume", { limits })} />}
+      {asked === "limit" && (
+        <RaiseLimit
+          thread={thread}
+          offer={raise?.value ?? null}
+          onClose={close}
+          // A child's limit is raised in the child, which takes the threads above it along.
+          run={(limits) => actOn(raise?.thread ?? thread.thread, "resume", { limits })}
+        />
+      )}
       {asked === "doubt" && <InDoubt thread={thread} onClose={close} run={(choice) => act("resume", { in_doubt: choice })} />}
       {asked === "cancel" && <Cancel thread={thread} onClose={close} run={() => act("cancel")} />}
     </div>
@@ -152,17 +169,19 @@ const LIMITS = ["steps", "tokens", "cost_usd", "wall_time", "visits", "model_cal
 
 function RaiseLimit({
   thread,
+  offer,
   onClose,
   run,
 }: {
   thread: Thread;
+  /** What the engine offers, such as `steps=6`. */
+  offer: string | null;
   onClose: () => void;
   run: (limits: Record<string, string>) => Promise<unknown>;
 }) {
-  // The message names the limit.
-  const named = LIMITS.find((name) => new RegExp(`\\b${name}\\b`).test(`${thread.stop?.message} ${thread.stop?.hint}`));
-  const [key, setKey] = useState(named ?? LIMITS[0]!);
-  const [value, setValue] = useState("");
+  const [offeredKey = LIMITS[0]!, offeredValue = ""] = offer?.split("=") ?? [];
+  const [key, setKey] = useState(offeredKey);
+  const [value, setValue] = useState(offeredValue);
   const [problem, setProblem] = useState<unknown>(null);
   const submit = async (event: Event) => {
     event.preventDefault();

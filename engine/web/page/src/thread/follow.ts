@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, isOfConnection, listen, ofThread, pause } from "../api";
-import type { Event, InFlight, Step, Thread } from "../types";
+import type { Event, InFlight, Step, StepList, Thread } from "../types";
 
 /** A visit that is not committed. */
 export interface Visit {
@@ -53,18 +53,13 @@ const AGAIN_MS = 1000;
 /** How often a thread is read that another process runs: of one that was killed no event comes. */
 const ELSEWHERE_MS = 5000;
 
-interface Page {
-  steps: Step[];
-  next: number | null;
-  in_flight: InFlight[];
-}
-
-type Target = { role: string; lane: string };
-
 /** What happens in a lane only while it waits at no join. */
 const LANE_EVENTS = ["step_started", "step_committed", "thread_waiting", "lane_ended"];
 
-const keyOf = (event: { role?: string | null; lane?: string | null }) => `${event.role}|${event.lane}`;
+const keyOf = ({ role, lane }: { role: string | null; lane: string }) => `${role}|${lane}`;
+
+/** The visit or the lane that an event speaks of. */
+const placeOf = (event: Event) => ("lane" in event ? { role: "role" in event ? event.role : null, lane: event.lane ?? "" } : null);
 
 function hasEnded({ status }: Thread): boolean {
   return status === "done" || status === "failed" || status === "cancelled";
@@ -154,7 +149,7 @@ class Follower {
     for (;;) {
       const known = this.state.steps;
       const limit = known.length === 0 ? FIRST_PAGE : PAGE;
-      const page = await get<Page>(ofThread(this.id, `/steps?after=${known.length}&limit=${limit}`));
+      const page = await get<StepList>(ofThread(this.id, `/steps?after=${known.length}&limit=${limit}`));
       if (this.isClosed) return;
       if (page.steps.length > 0 || page.in_flight.length !== this.state.left.length) {
         this.set({ steps: [...known, ...page.steps], left: page.in_flight });
@@ -194,17 +189,17 @@ class Follower {
   private hearOfLanes(event: Event) {
     if (this.state.fans.size === 0 && event.event !== "edge_taken") return;
     const fans = new Map(this.state.fans);
-    const lane = event.lane ?? "";
+    const lane = placeOf(event)?.lane ?? "";
     if (event.event === "edge_taken") {
-      const into = (event.to as Target[]).filter((target) => target.lane.length > lane.length);
+      const into = event.to.filter((target) => target.lane.length > lane.length);
       if (into.length < 2) return;
-      fans.set(lane, { from: String(event.from), lanes: new Map(into.map((target) => [target.lane, null])) });
+      fans.set(lane, { from: event.from, lanes: new Map(into.map((target) => [target.lane, null])) });
     } else if (LANE_EVENTS.includes(event.event)) {
       fans.delete(lane);
       if (event.event === "lane_ended") {
         for (const [parent, fan] of fans) {
           if (!fan.lanes.has(lane)) continue;
-          const lanes = new Map(fan.lanes).set(lane, String(event.how));
+          const lanes = new Map(fan.lanes).set(lane, event.how);
           if ([...lanes.values()].includes(null)) fans.set(parent, { ...fan, lanes });
           else fans.delete(parent);
         }
@@ -225,8 +220,10 @@ class Follower {
       visits.set(keyOf({ role, lane }), { role, lane, visit, sinceMs: event.at_ms, text: "", notes: [] });
     };
     const change = (change: (visit: Visit) => Partial<Visit>) => {
-      const visit = visits.get(keyOf(event));
-      if (visit) visits.set(keyOf(event), { ...visit, ...change(visit) });
+      const place = placeOf(event);
+      const key = place && keyOf(place);
+      const visit = key && visits.get(key);
+      if (visit) visits.set(key, { ...visit, ...change(visit) });
     };
     const note = (text: string, rest: Partial<Visit> = {}) =>
       change((visit) => ({ notes: [...visit.notes, text].slice(-MAX_NOTES), ...rest }));
@@ -234,27 +231,27 @@ class Follower {
       case "edge_taken": {
         // Of an edge that is history, the commits that follow it close the visits again. Of the lanes that arrive at a join
         // only the last one opens its visit.
-        const to = event.to as Target[];
+        const { from, to } = event;
         const running = (lane: string) => [...(this.state.fans.get(lane)?.lanes.values() ?? [])].filter((how) => how === null).length;
         for (const { role, lane } of to) if (!isPast && running(lane) < 2) open(role, lane, 0);
-        this.set({ visits, lastEdge: { from: String(event.from), to: to.map((target) => target.role) } });
+        this.set({ visits, lastEdge: { from, to: to.map((target) => target.role) } });
         return;
       }
       case "step_started":
         this.isResting = false;
-        open(event.role ?? "", event.lane ?? "", event.visit ?? 0);
+        open(event.role, event.lane, event.visit);
         break;
       case "model_delta":
         change((visit) => ({ text: (visit.text + event.text).slice(-MAX_LIVE_CHARS) }));
         break;
       case "tool_started":
-        note(`${event.tool} ${event.gist ?? ""}`, { text: "" });
+        note(`${event.tool} ${event.gist}`, { text: "" });
         break;
       case "tool_finished":
         note(`${event.tool} ${event.failed ? "failed" : "answered"} in ${event.duration_ms} ms`);
         break;
       case "call_retried":
-        note(`${event.message ?? event.code}; again in ${(Number(event.wait_ms) / 1000).toFixed(1)} s`, { text: "" });
+        note(`${event.message}; again in ${(event.wait_ms / 1000).toFixed(1)} s`, { text: "" });
         break;
       case "call_settled":
         if (event.refused) note(`answer refused: ${event.refused}`, { text: "" });
@@ -263,11 +260,11 @@ class Follower {
         note(`answered by ${event.node}`);
         break;
       case "said":
-        if (!isPast) this.set({ said: String(event.text) });
+        if (!isPast) this.set({ said: event.text });
         return;
       case "step_committed":
         // A compaction is no visit.
-        if (event.visit !== null) visits.delete(keyOf(event));
+        if (event.visit !== null) visits.delete(keyOf({ role: event.role, lane: event.lane ?? "" }));
         this.set({ visits });
         if (event.id && seq > this.state.steps.length) void this.catchUp();
         return;

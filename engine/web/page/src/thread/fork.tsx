@@ -33,11 +33,12 @@ interface Props {
   onClose: () => void;
 }
 
-export function Fork({ thread, step: { seq, answer: given = "" }, onClose }: Props) {
-  const inputs = (thread.input ?? {}) as Inputs;
+export function Fork({ thread, step, onClose }: Props) {
+  const { seq } = step;
+  const inputs: Inputs = thread.input ?? {};
   const schemas = schemasOf(inputs);
   const [way, setWay] = useState<Way>("on");
-  const [answer, setAnswer] = useState(given);
+  const [answer, setAnswer] = useState(step.event === "step" ? step.answer : "");
   const [values, setValues] = useState<Values>(() => beginning(schemas, Object.keys(schemas)));
   // Of what was asked then: it says nothing of what is asked now.
   const [refusal, setRefusal] = useState<{ key: string; problem: unknown } | null>(null);

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { get, ofThread, text } from "../api";
 import { bytes, many, percent, shown, sizeOf } from "../format";
 import { useLoaded } from "../hooks";
-import type { Json, Message, Request, Requests as Found, Step } from "../types";
+import type { Message, Request, Requests as Found, Step } from "../types";
 import { Copy, Empty, ProblemBox, Reading } from "../ui";
 
 /** How much of a request an earlier one had sent already. */
@@ -46,7 +46,7 @@ interface OneProps {
 }
 
 function OneRequest({ request, shared, number, count }: OneProps) {
-  const { system, ...head } = request.head as { system?: string } & { [name: string]: Json };
+  const { system, ...head } = request.head;
   const isHeadShared = shared.bytes > 0;
   // What was sent before comes first: a request that breaks its prefix shares no later message.
   const old = request.messages.slice(0, shared.messages);

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { bytes, cachedShare, count, duration, moment, percent, shown, shownArguments, sizeOf, usd } from "../format";
-import type { Entry, Json, Note, Part, Step } from "../types";
+import type { EdgeLine, Entry, Json, Note, Part, Step } from "../types";
 import { Copy, Figure, Icon, Link, LongText, Tabs } from "../ui";
 import { Bytes, Requests } from "./request";
 import { nameOf } from "./steps";
@@ -38,9 +38,9 @@ export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, on
           </button>
         </div>
         <h2>
-          <span class="seq">{step.seq}</span> {nameOf(step)} {step.status && <span class="word">{step.status}</span>}
+          <span class="seq">{step.seq}</span> {nameOf(step)} {step.event === "step" && <span class="word">{step.status}</span>}
         </h2>
-        {(step.visit ?? 0) > 1 && <span class="dim">visit {step.visit}</span>}
+        {step.event === "step" && step.visit > 1 && <span class="dim">visit {step.visit}</span>}
         <span class="space" />
         <Copy text={`${location.origin}/t/${thread}/s/${step.seq}`} label="Copy link" />
         {step.event === "step" && (
@@ -52,7 +52,7 @@ export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, on
           <Icon name="close" />
         </button>
       </header>
-      {step.note && <Figures note={step.note} />}
+      {step.event !== "rebind" && <Figures note={step.note} />}
       <Tabs tabs={TABS} chosen={tab} onChoose={onTab} label="What to show of the step" panel="step-panel" />
       <div id="step-panel" role="tabpanel" aria-labelledby={`step-panel-${tab}`} tabIndex={0}>
         {tab === "answer" && <Answer step={step} />}
@@ -125,50 +125,23 @@ function Items({ items }: { items: string[] }) {
 }
 
 function Answer({ step }: { step: Step }) {
-  const entries = step.transcript?.entries ?? [];
-  const text = step.body || step.text;
-  // One reply that was taken as it came is the answer itself.
-  const isPlain = entries.length <= 1;
   return (
     <>
-      {step.edge && (
-        <Block
-          isOpen
-          title={
-            <>
-              Prompt{" "}
-              <span class="dim">
-                from {step.edge.from}
-                {step.edge.status && ` by ${step.edge.status}`}
-              </span>
-            </>
-          }
-        >
-          {step.edge.prompt ? <LongText text={step.edge.prompt} /> : <p class="dim">empty</p>}
-        </Block>
-      )}
+      {step.event === "step" && <Prompt edge={step.edge} />}
       {step.event === "rebind" && <p>From here on the thread follows another definition.</p>}
       {step.event === "compaction" && <p class="dim">This text stands for the visits up to {step.through_visit}.</p>}
-      {Object.keys(step.output ?? {}).length > 0 && <FieldList fields={step.output!} />}
-      {text && <pre class="text answer">{text}</pre>}
-      {!text && step.event === "step" && Object.keys(step.output ?? {}).length === 0 && <p class="dim">The answer is its status.</p>}
-      {step.child && (
+      {step.event === "compaction" && <Said fields={{}} text={step.text} />}
+      {step.event === "step" && <Said fields={step.output} text={step.body} />}
+      {step.event === "step" && step.child && (
         <p>
           Made by a <Link to={`/t/${step.child}`}>thread of its own</Link>
         </p>
       )}
-      {!isPlain && (
-        <section class="transcript" aria-label="How it came about">
-          <h3>How it came about</h3>
-          {entries.map((entry, index) => (
-            <EntryBlock key={index} entry={entry} note={step.note} />
-          ))}
-        </section>
-      )}
-      {(step.observations?.length ?? 0) > 0 && (
+      {step.event !== "rebind" && <History entries={step.transcript?.entries ?? []} note={step.note} />}
+      {step.event === "step" && step.observations.length > 0 && (
         <>
           <h3>What decided besides the answer</h3>
-          <pre class="mono raw">{step.observations!.map((one) => JSON.stringify(one)).join("\n")}</pre>
+          <pre class="mono raw">{step.observations.map((one) => JSON.stringify(one)).join("\n")}</pre>
         </>
       )}
       <p class="digest">
@@ -178,9 +151,50 @@ function Answer({ step }: { step: Step }) {
   );
 }
 
+function Prompt({ edge: { from, status, prompt } }: { edge: EdgeLine }) {
+  const title = (
+    <>
+      Prompt{" "}
+      <span class="dim">
+        from {from}
+        {status && ` by ${status}`}
+      </span>
+    </>
+  );
+  return (
+    <Block isOpen title={title}>
+      {prompt ? <LongText text={prompt} /> : <p class="dim">empty</p>}
+    </Block>
+  );
+}
+
+function Said({ fields, text }: { fields: { [name: string]: Json }; text: string }) {
+  const hasFields = Object.keys(fields).length > 0;
+  return (
+    <>
+      {hasFields && <FieldList fields={fields} />}
+      {text && <pre class="text answer">{text}</pre>}
+      {!text && !hasFields && <p class="dim">The answer is its status.</p>}
+    </>
+  );
+}
+
+/** The replies and tool calls of a step. One reply that was taken as it came is the answer itself. */
+function History({ entries, note }: { entries: Entry[]; note: Note }) {
+  if (entries.length <= 1) return null;
+  return (
+    <section class="transcript" aria-label="How it came about">
+      <h3>How it came about</h3>
+      {entries.map((entry, index) => (
+        <EntryBlock key={index} entry={entry} note={note} />
+      ))}
+    </section>
+  );
+}
+
 const textOf = (parts: Part[]) => parts.flatMap((part) => (part.kind === "text" ? [part.text] : [])).join("\n\n");
 
-function EntryBlock({ entry, note }: { entry: Entry; note: Note | undefined }) {
+function EntryBlock({ entry, note }: { entry: Entry; note: Note }) {
   if (entry.kind === "repair") {
     return (
       <Block title="Refused, and asked again" kind="refused">
@@ -204,7 +218,7 @@ function EntryBlock({ entry, note }: { entry: Entry; note: Note | undefined }) {
       </Block>
     );
   }
-  const told = note?.tools.find((tool) => tool.call === entry.id);
+  const told = note.tools.find((tool) => tool.call === entry.id);
   const size = told?.bytes ?? sizeOf(entry.text);
   return (
     <Block

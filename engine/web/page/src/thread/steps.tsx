@@ -16,19 +16,26 @@ function brief(value: Json): string {
 
 /** The beginning of what was said: of the text, else of the fields. */
 function firstLine(step: Step): string {
-  const fields = () => Object.entries(step.output ?? {}).map(([name, value]) => `${name}: ${brief(value)}`);
-  const text = step.body || step.text || fields().join(" · ") || "";
+  const fields = Object.entries(step.event === "step" ? step.output : {}).map(([name, value]) => `${name}: ${brief(value)}`);
+  const said = step.event === "step" ? step.body : step.event === "compaction" ? step.text : "";
+  const text = said || fields.join(" · ");
   return text.slice(0, FIRST_LINE_CHARS).trim().split("\n")[0] ?? "";
 }
 
 export function nameOf(step: Step): string {
   if (step.event === "rebind") return "another definition";
-  const name = who(step.role ?? "", step.lane ?? "");
+  const name = who(step.role, step.lane);
   return step.event === "compaction" ? `${name}: summary` : name;
+}
+
+/** The role that made the step; a move to another definition has none. */
+export function speakerOf(step: Step): string {
+  return step.event === "rebind" ? "" : step.role;
 }
 
 /** How many answers of the step were refused. */
 export function refusedOf(step: Step): number {
+  if (step.event === "rebind") return 0;
   return step.transcript?.entries.filter((entry) => entry.kind === "repair").length ?? 0;
 }
 
@@ -53,16 +60,16 @@ export function Steps({ steps, chosen, onChoose, isFollowing, colours }: Props) 
       onChoose={(index) => onChoose(index + 1)}
       isFollowing={isFollowing}
     >
-      {(index) => <StepRow step={steps[index]!} colour={colours.get(steps[index]!.role ?? "") ?? 0} />}
+      {(index) => <StepRow step={steps[index]!} colour={colours.get(speakerOf(steps[index]!)) ?? 0} />}
     </Rows>
   );
 }
 
 function StepRow({ step, colour }: { step: Step; colour: number }) {
-  const { note } = step;
+  const note = step.event === "rebind" ? null : step.note;
   const refused = refusedOf(step);
   const marks = [
-    step.child && "child",
+    step.event === "step" && step.child && "child",
     refused > 0 && `${refused} refused`,
     note?.person && "person",
     note && note.tools.length > 0 && many(note.tools.length, "tool"),
@@ -73,8 +80,8 @@ function StepRow({ step, colour }: { step: Step; colour: number }) {
     <>
       <span class="seq">{step.seq}</span>
       <i class={`swatch role-${colour}`} aria-hidden="true" />
-      <span class={step.lane ? "who in-lane" : "who"}>{nameOf(step)}</span>
-      {step.status && <span class="word">{step.status}</span>}
+      <span class={step.event !== "rebind" && step.lane ? "who in-lane" : "who"}>{nameOf(step)}</span>
+      {step.event === "step" && <span class="word">{step.status}</span>}
       <span class="line">{firstLine(step)}</span>
       <span class="spent">{marks.filter(Boolean).join(" · ")}</span>
     </>

@@ -13,7 +13,7 @@ import { Fork } from "./fork";
 import { Forms } from "./forms";
 import { Head, Outcome } from "./head";
 import { StepDetails, TABS, type Tab } from "./step";
-import { Joins, Left, Speaking, Steps } from "./steps";
+import { Joins, Left, Speaking, speakerOf, Steps } from "./steps";
 
 const PLAY_MS = 700;
 /** How many colours the style sheet has for roles. */
@@ -45,18 +45,18 @@ function waitsOf(picture: Picture | null, { fans }: Live): [role: string | null,
 function marksOf({ thread, steps, visits, lastEdge }: Live, seq: number, waits: Marks["waits"]): Marks {
   const counts = new Map<string, number>();
   for (const step of seq > 0 ? steps.slice(0, seq) : steps) {
-    if (step.event === "step" && step.role) counts.set(step.role, (counts.get(step.role) ?? 0) + 1);
+    if (step.event === "step") counts.set(step.role, (counts.get(step.role) ?? 0) + 1);
   }
-  const into = (step: Step | undefined) => (step?.edge ? { from: step.edge.from, to: [step.role ?? ""] } : null);
+  const into = (step: Step | undefined) => (step?.event === "step" ? { from: step.edge.from, to: [step.role] } : null);
   if (seq > 0) {
     const step = steps[seq - 1];
-    return { active: new Set(), visits: counts, waits: new Map(), lastEdge: into(step), chosen: step?.role ?? null };
+    return { active: new Set(), visits: counts, waits: new Map(), lastEdge: into(step), chosen: step ? speakerOf(step) : null };
   }
   const active = new Set([...visits.values()].map((visit) => visit.role));
   const last = steps[steps.length - 1];
   const ends: Record<string, string> = { done: "end", failed: "fail" };
   const end = ends[thread?.status ?? ""];
-  const edge = end && last?.role ? { from: last.role, to: [end] } : (lastEdge ?? into(last));
+  const edge = end && last ? { from: speakerOf(last), to: [end] } : (lastEdge ?? into(last));
   return { active, visits: counts, waits, lastEdge: edge, chosen: null };
 }
 
@@ -128,7 +128,7 @@ export function ThreadView({ id, seq }: { id: string; seq: number | null }) {
   const isMissing = chosen > 0 && !step && last >= thread.totals.steps;
   const latestOf = (role: string) => {
     const upTo = chosen > 0 ? steps.slice(0, chosen - 1) : steps;
-    const found = upTo.findLast((one) => one.role === role) ?? steps.findLast((one) => one.role === role);
+    const found = upTo.findLast((one) => speakerOf(one) === role) ?? steps.findLast((one) => speakerOf(one) === role);
     if (found) choose(found.seq);
   };
   const hooksSwitch = picture?.nodes.some((node) => node.kind === "hook") && (
