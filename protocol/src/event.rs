@@ -349,7 +349,7 @@ pub enum What {
         /// What happened.
         message: String,
         /// How the thread goes on, and what to change before it; `None` if the message says it.
-        #[serde(default, rename = "hint_parts", alias = "hint")]
+        #[serde(default, rename = "hint_parts")]
         hint: Option<Hint>,
         /// The location of the error.
         #[serde(rename = "where")]
