@@ -109,7 +109,9 @@ pub struct Event {
 pub struct EventLine<'e> {
     #[serde(flatten)]
     event: &'e Event,
+    /// Left out of other events, and null where an error has none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[expect(clippy::option_option, reason = "left out and null are two things")]
     hint: Option<Option<String>>,
 }
 

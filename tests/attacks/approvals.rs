@@ -388,18 +388,6 @@ fn of_chats() -> Vec<Attempt> {
                 server.stop();
             })
             .double(pressed),
-        Attempt::other("a client of responses says yes to a call")
-            .set_up(|scene| waiting(scene, WORKFLOW, &calling("write_file", CALL)))
-            .tried(|scene| {
-                let server = Server::start(scene);
-                let (_, asked) = server.ask("POST", "/v1/responses", &json!({"model": "w:offline", "input": "please"}));
-                let yes = json!({"model": "w:offline", "input": "yes", "previous_response_id": asked["id"]});
-                let (status, refused) = server.ask("POST", "/v1/responses", &yes);
-                assert_eq!((status, &refused["error"]["code"]), (403, &json!("RN1704")), "{refused}");
-                assert!(!is_made(scene, "one.txt"));
-                server.stop();
-            })
-            .double(pressed),
         Attempt::other("a word that a message begins with is taken for an answer")
             .set_up(|scene| waiting(scene, PERSON, "{}\n"))
             .tried(move |scene| {

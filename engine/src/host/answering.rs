@@ -149,8 +149,9 @@ fn answered(thread: &ThreadId, open: &OpenForm) -> Hint {
 
 /// The failure for a program that would allow a tool call.
 pub(crate) fn only_a_person(thread: &ThreadId, open: &OpenForm) -> Failure {
-    Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it")
-        .with_hint(Hint::from("tell them to look at it and type ").operation(answer_to(thread, open)).words(" or `--refuse`"))
+    Failure::new(Code::ApprovalMissing, "a tool call waits for approval, and only a person can give it").with_hint(
+        Hint::from("tell them to look at it and type ").operation(answer_to(thread, open)).words(" or `--refuse`"),
+    )
 }
 
 pub fn role<'w>(workflow: &'w Workflow, visit: &event::Visit) -> Result<&'w Role, Failure> {

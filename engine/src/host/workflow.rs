@@ -98,12 +98,11 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
             "{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"
         ),
     );
-    match nearest(name, known.iter().map(String::as_str)) {
-        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-        None => {
-            let hint = Hint::from(format!("known here: {}; ", known.join(", ")));
-            failure.with_hint(hint.operation(Operation::new(Verb::Init)).words(" writes one to start from"))
-        }
+    if let Some(near) = nearest(name, known.iter().map(String::as_str)) {
+        failure.with_hint(format!("did you mean `{near}`?"))
+    } else {
+        let hint = Hint::from(format!("known here: {}; ", known.join(", ")));
+        failure.with_hint(hint.operation(Operation::new(Verb::Init)).words(" writes one to start from"))
     }
 }
 

@@ -194,7 +194,6 @@ impl Server {
             .route("/models", get(model::models))
             .route("/models/{model}", get(model::model))
             .route("/chat/completions", post(model::chat::complete))
-            .route("/responses", post(model::responses::respond))
             .fallback(no_route)
             .method_not_allowed_fallback(no_method);
         Router::new()

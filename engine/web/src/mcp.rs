@@ -278,7 +278,7 @@ impl Tools {
                 Some(Heard::Rest(rest)) => return rest,
                 Some(Heard::Line(line)) => line,
                 Some(Heard::Step(told)) => told,
-                Some(Heard::Text { .. }) => continue,
+                Some(Heard::Text(_)) => continue,
                 None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
             };
             steps += 1.0;

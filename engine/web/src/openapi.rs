@@ -30,7 +30,9 @@ enum Answer {
     /// JSON of this schema.
     Json(Value),
     /// A thread, accepted: 202 with its address. Or JSON of this schema, if the request only asks what would be.
-    Accepted { or: Option<Value> },
+    Accepted {
+        or: Option<Value>,
+    },
     /// A text of this media type.
     Text(&'static str),
     /// Events of this schema, one after the other.
@@ -58,9 +60,9 @@ impl Answer {
             Self::Text(media) => ("200", response("As asked.", media, &json!({"type": "string"}))),
             Self::Events(schema) => ("200", response("As they come.", "text/event-stream", schema)),
             Self::Accepted { .. } => {
-                let mut thread = response("The thread.", JSON, &json!({"$ref": "#/components/schemas/ThreadView"}));
-                thread["headers"] = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
-                ("202", thread)
+                let location = json!({"Location": {"schema": {"type": "string"}, "description": "The thread."}});
+                let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/ThreadView"}}});
+                ("202", json!({"description": "The thread.", "headers": location, "content": content}))
             }
         };
         let mut responses = Map::from_iter([(status.to_owned(), response)]);
@@ -161,12 +163,13 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("post", "/api/v1/session", "Begin a session", json(of!(SessionBegun))).body(given!(SessionRequest)),
         operation("delete", "/api/v1/session", "End the session that sends it, or with the token all", Answer::Nothing),
         operation("get", "/api/v1/healthz", "Whether the server answers", json(of!(Health))),
-        operation("get", "/api/v1/openapi.json", "This document", json(open.clone())),
+        operation("get", "/api/v1/openapi.json", "This document", json(open)),
         operation("get", "/api/v1/workflows", "The workflows that can be started", json(of!(WorkflowList))),
         operation("get", "/api/v1/workflows/{name}", "A workflow, with its input", json(of!(WorkflowDetails))),
         operation("get", "/api/v1/workflows/{name}/graph", "Its graph", json(of!(Graph<'_>))),
         operation("get", "/api/v1/threads", "Threads, newest first", json(of!(ThreadList))).query(asked!(ListQuery)),
-        operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted { or: None }).body(given!(StartRequest)),
+        operation("post", "/api/v1/threads", "Start a thread", Answer::Accepted { or: None })
+            .body(given!(StartRequest)),
         operation("get", "/api/v1/threads/{thread}", "A thread", json(of!(ThreadView))),
         operation("get", "/api/v1/threads/{thread}/steps", "Its steps", json(of!(StepList))).query(asked!(StepsQuery)),
         operation("get", "/api/v1/threads/{thread}/steps/{seq}", "A step", json(of!(RecordLine))),
@@ -179,7 +182,8 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/api/v1/threads/{thread}/scenario", "A scenario of it", Answer::Text("text/yaml")),
         operation("get", "/api/v1/threads/{thread}/events", "Its events", Answer::Events(event.clone()))
             .query(asked!(EventsQuery)),
-        operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted { or: None }).body(given!(ResumeRequest)),
+        operation("post", "/api/v1/threads/{thread}/resume", "Resume it", Answer::Accepted { or: None })
+            .body(given!(ResumeRequest)),
         operation("post", "/api/v1/threads/{thread}/stop", "Stop its run", Answer::Accepted { or: None }),
         operation("post", "/api/v1/threads/{thread}/cancel", "End it for good", Answer::Accepted { or: None }),
         operation("post", "/api/v1/threads/{thread}/answer", "Answer a form", Answer::Accepted { or: None })
@@ -195,7 +199,6 @@ fn operations(answers: &mut SchemaGenerator, requests: &mut SchemaGenerator) -> 
         operation("get", "/v1/models/{model}", "A workflow as a model", json(of!(ModelView))),
         operation("post", "/v1/chat/completions", "Ask a workflow, as OpenAI's API does", json(of!(Completion)))
             .body(given!(ChatRequest)),
-        operation("post", "/v1/responses", "Ask a workflow, as OpenAI's API does", json(open.clone())).body(open),
     ]
 }
 

@@ -10,7 +10,6 @@ use rondo::tell;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-
 /// A problem.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]

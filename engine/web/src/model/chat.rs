@@ -182,7 +182,7 @@ impl Reply {
         let rest = loop {
             match heard.recv().await {
                 Some(Heard::Line(line)) => lines = lines + &line + "\n",
-                Some(Heard::Step(_) | Heard::Text { .. }) => {}
+                Some(Heard::Step(_) | Heard::Text(_)) => {}
                 Some(Heard::Rest(rest)) => break rest?,
                 None => return Err(invalid("the run broke off").into()),
             }
@@ -208,7 +208,7 @@ impl Reply {
                     let line = line + "\n";
                     (vec![reply.delta(Delta { reasoning_content: Some(&line), ..Delta::default() })], false)
                 }
-                Heard::Text { text, .. } => {
+                Heard::Text(text) => {
                     told += &text;
                     (vec![reply.delta(Delta { content: Some(&text), ..Delta::default() })], false)
                 }

@@ -5,7 +5,6 @@
 
 pub mod chat;
 mod message;
-pub mod responses;
 mod speech;
 
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use rondo::core::thread::OpenForm;
 use rondo::core::{Answerer, Ended};
 use rondo::failure::Failure;
 use rondo::host::answering::answer_to;
-use rondo::host::find_thread::{find_thread, no_threads};
+use rondo::host::find_thread::no_threads;
 use rondo::host::workflow;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::{Outcome, What};
@@ -165,8 +164,6 @@ struct Tokens {
 /// Where a run came to rest.
 pub struct Rest {
     pub thread: ThreadId,
-    /// Its steps by then.
-    seq: u64,
     /// What answers the message.
     pub text: String,
     /// What of it is left to tell to a client that heard it as it was written.
@@ -191,11 +188,8 @@ pub enum Heard {
     Line(String),
     /// A step, as `ROLE: STATUS`.
     Step(String),
-    /// What the role that ends the run writes, and the number of its step.
-    Text {
-        text: String,
-        seq: u64,
-    },
+    /// What the role that ends the run writes.
+    Text(String),
     Rest(Result<Box<Rest>, Problem>),
 }
 
@@ -208,15 +202,13 @@ impl Server {
             let thread = run.thread().clone();
             // Without the definition, the text is told when it is whole.
             let mut speech = server.speech(thread.clone()).await.unwrap_or_default();
-            // The number of the next step.
-            let mut next = 1;
-            // What a slow client has not taken yet, and the number of its step.
-            let (mut text, mut seq) = (String::new(), next);
+            // What a slow client has not taken yet.
+            let mut text = String::new();
             loop {
                 let event = tokio::select! {
                     event = run.next() => event,
                     Ok(permit) = sender.reserve(), if !text.is_empty() => {
-                        permit.send(Heard::Text { text: std::mem::take(&mut text), seq });
+                        permit.send(Heard::Text(std::mem::take(&mut text)));
                         continue;
                     }
                     () = sender.closed() => {
@@ -226,12 +218,7 @@ impl Server {
                 };
                 let Some(event) = event else { break };
                 if event.thread == thread {
-                    let words = speech.hear(&event.what);
-                    if !words.is_empty() {
-                        text += &words;
-                        seq = next;
-                    }
-                    next = event.id.map_or(next, |id| id.seq + 1);
+                    text += &speech.hear(&event.what);
                 }
                 let told = match &event.what {
                     What::Said { text, .. } => Some(Heard::Line(text.clone())),
@@ -290,7 +277,7 @@ impl Server {
             let open = for_client(&forms);
             let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
             let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
-            Ok(Rest { thread, seq: row.seq, untold: String::new(), text, tokens, waits_for, result })
+            Ok(Rest { thread, untold: String::new(), text, tokens, waits_for, result })
         })
         .await
     }
@@ -324,38 +311,6 @@ impl Server {
         let said = move |open: &OpenForm, workflow: &Workflow| message::said(&text, open, workflow);
         Ok(self.rondo.answer(&thread).form(form).by(by).start_with(said).await?)
     }
-
-    /// What was shown when a thread waited after `seq` steps, at `place`; if it has gone on since, what a fork of it
-    /// there waits for.
-    async fn waiting_at(&self, thread: ThreadId, seq: u64, place: Digest) -> Result<Shown, Problem> {
-        let found = self.reading(move |server, store| {
-            let (thread, row) = find_thread(store, thread.as_str())?;
-            if row.seq == seq {
-                let shown = server.recall(place)?.filter(|shown| shown.thread == thread);
-                let shown = shown.ok_or_else(|| ended(&thread))?;
-                return Ok((thread, Err(shown)));
-            }
-            Ok((thread, Ok(())))
-        });
-        let thread = match found.await? {
-            (_, Err(shown)) => return Ok(shown),
-            (thread, Ok(())) => thread,
-        };
-        self.has_room()?;
-        // It asks again what it asked then.
-        let mut run = self.rondo.fork(&thread).at(seq).start().await?;
-        let fork = run.thread().clone();
-        let open = match run.ended().await {
-            Ended::Waiting(forms) => for_client(&forms).cloned(),
-            _ => None,
-        };
-        let open = open.ok_or_else(|| ended(&fork))?;
-        Ok(Shown { form: open.digest(&fork), thread: fork })
-    }
-}
-
-fn ended(thread: &ThreadId) -> Failure {
-    Failure::new(Code::NotWaiting, format!("thread {thread} does not wait for a message"))
 }
 
 /// The form that a client is shown: the first that it can fill in, else one of which it can only tell a person.
@@ -412,10 +367,7 @@ fn result_text(policy: &Policy, result: &Value) -> String {
 fn form_text(thread: &ThreadId, open: &OpenForm) -> String {
     if let Some(call) = ShownCall::of_form(&open.form) {
         let command = command(&answer_to(thread, open));
-        return format!(
-            "{}\n\nOnly a person can allow it, in a terminal: `{command}` or `--refuse`.",
-            call.question()
-        );
+        return format!("{}\n\nOnly a person can allow it, in a terminal: `{command}` or `--refuse`.", call.question());
     }
     let prompt = open.form.get("prompt").and_then(Value::as_str).unwrap_or_default().trim_end();
     let statuses = message::statuses(&open.form);
