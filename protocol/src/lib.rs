@@ -5,8 +5,8 @@
 //!
 //! It knows nothing of time, files, networks, threads of execution, stores or model providers. A function that needs a
 //! file takes its text.
-
-#![warn(missing_docs)]
+//!
+//! An item has a comment where its name, its type and its module leave a question; `engine/docs` explains the formats.
 
 #[macro_use]
 mod json_text;

@@ -20,7 +20,6 @@ pub(crate) struct Unfit {
     pub what: &'static str,
 }
 
-/// The message for an unknown escape.
 pub(crate) const NO_ESCAPE: &str = "not an escape of JSON";
 
 impl<'a> Scanner<'a> {
@@ -44,7 +43,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The fault for a missing token.
     pub fn unfit(&self, what: &'static str) -> Unfit {
         Unfit { from: self.at, at: self.at, what }
     }
@@ -171,7 +169,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-pub(crate) fn is_blank(byte: u8) -> bool {
+fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 

@@ -82,7 +82,7 @@ impl<'de> Deserializer<'de> for Value {
 
 /// With `serde_json`'s feature `arbitrary_precision`, a number reaches a foreign visitor as an object with this key. It
 /// is refused, so that such a build fails loudly instead of hashing differently.
-pub(super) const PRIVATE_NUMBER_KEY: &str = "$serde_json::private::Number";
+const PRIVATE_NUMBER_KEY: &str = "$serde_json::private::Number";
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -5,11 +5,10 @@
 //! NaN, infinities and integer literals outside ±(2^64-1) are refused. Strings escape `"`, `\` and the control
 //! characters below U+0020 (`\b \t \n \f \r`, else `\u00xx`) and nothing else.
 //!
-//! It has four parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, the reader
-//! [`from_slice`], and [`of_text`], which converts text to text. No byte of `serde_json` reaches hashed content.
+//! It has three parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, and the reader
+//! [`from_slice`]. No byte of `serde_json` reaches hashed content.
 
 mod de;
-mod plain;
 mod read;
 mod ser;
 
@@ -20,7 +19,6 @@ use std::ops::Index;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-pub use plain::of_text;
 pub use read::{parse, parse_canonical};
 pub use ser::{Keep, push_text, to_bytes, to_bytes_of};
 
@@ -32,24 +30,19 @@ pub const MAX_DEPTH: usize = 128;
 /// levels around a value than the other half, so that an accepted value can always be written and read again.
 pub const MAX_VALUE_DEPTH: usize = MAX_DEPTH / 2;
 
-/// The largest magnitude of an integer: 2^64 - 1.
 pub const MAX_INTEGER: i128 = u64::MAX as i128;
 
 /// A JSON value. Integers keep every digit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
-    /// `null`.
     #[default]
     Null,
-    /// `true` or `false`.
     Bool(bool),
     /// An integer within ±[`MAX_INTEGER`].
     Int(i128),
     /// A finite number without an integral value in that range. [`Value::number`] creates no other.
     Float(f64),
-    /// A text.
     Str(String),
-    /// A list.
     List(Vec<Value>),
     /// An object, sorted by the UTF-8 bytes of its keys.
     Object(BTreeMap<String, Value>),
@@ -58,42 +51,26 @@ pub enum Value {
 /// Why a value has no canonical form, or a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// NaN or an infinity.
     #[error("a number is not finite")]
     NotFinite,
-    /// An integer outside ±(2^64-1).
     #[error("an integer is outside ±(2^64-1)")]
     IntegerRange,
-    /// More than [`MAX_DEPTH`] levels.
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// A value of more than [`MAX_VALUE_DEPTH`] levels that would enter a thread.
     #[error("lists and objects are nested deeper than {MAX_VALUE_DEPTH} levels")]
     ValueTooDeep,
-    /// A map key that is not a text.
     #[error("an object key is not a text")]
     KeyNotText,
-    /// The same key twice in one object.
     #[error("the key {0:?} stands twice in one object")]
     DuplicateKey(String),
-    /// Not JSON.
     #[error("not JSON at byte {at}: {what}")]
-    Syntax {
-        /// Byte offset in the text.
-        at: usize,
-        /// What was expected or found.
-        what: &'static str,
-    },
-    /// JSON of another shape than wanted.
+    Syntax { at: usize, what: &'static str },
     #[error("{0}")]
     Shape(String),
 }
 
 impl Value {
     /// Converts a double: to an integer if it is one within range.
-    ///
-    /// # Errors
-    /// [`Error::NotFinite`].
     pub fn number(number: f64) -> Result<Self, Error> {
         if !number.is_finite() {
             return Err(Error::NotFinite);
@@ -101,7 +78,6 @@ impl Value {
         Ok(integral(number).map_or(Self::Float(number), Self::Int))
     }
 
-    /// The object's member `key`.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(members) => members.get(key),
@@ -109,7 +85,6 @@ impl Value {
         }
     }
 
-    /// The text, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(text) => Some(text),
@@ -127,12 +102,10 @@ impl Value {
         }
     }
 
-    /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// An object without members.
     pub fn empty_object() -> Self {
         Self::Object(BTreeMap::new())
     }
@@ -176,9 +149,6 @@ impl Value {
     }
 
     /// Converts `object` with serde.
-    ///
-    /// # Errors
-    /// When it has no canonical form.
     pub fn from_serialize<T: serde::Serialize + ?Sized>(object: &T) -> Result<Self, Error> {
         parse_canonical(&to_bytes(object)?)
     }

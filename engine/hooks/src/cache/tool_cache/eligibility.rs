@@ -153,7 +153,7 @@ fn canonical(arguments: &str) -> Option<String> {
     if arguments.trim().is_empty() {
         return Some("{}".to_owned());
     }
-    String::from_utf8(canonical::of_text(arguments).ok()?.into_owned()).ok()
+    canonical::parse_canonical(arguments.as_bytes()).ok().map(|arguments| arguments.to_text())
 }
 
 /// A folder as a text that no other folder has.
