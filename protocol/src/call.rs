@@ -24,11 +24,8 @@ pub use crate::call_kind::CallKind;
 /// ordered by their fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
-    /// The thread.
     pub thread: ThreadId,
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
     /// The role's visit in that lane, from 1.
     pub visit: u64,
@@ -39,16 +36,12 @@ pub struct Site {
 /// One unit of work that passes through hooks to a port.
 #[derive(Debug, Clone)]
 pub enum Call {
-    /// A whole visit.
     Turn(TurnCall),
-    /// One request.
     Model(ModelCall),
-    /// One invocation.
     Tool(ToolCall),
 }
 
 impl Call {
-    /// The kind of the call.
     pub fn kind(&self) -> CallKind {
         match self {
             Self::Turn(_) => CallKind::Turn,
@@ -57,7 +50,6 @@ impl Call {
         }
     }
 
-    /// The site of the call.
     pub fn site(&self) -> &Site {
         match self {
             Self::Turn(call) => &call.site,
@@ -70,11 +62,8 @@ impl Call {
 /// A whole visit of a model role: its first request.
 #[derive(Debug, Clone)]
 pub struct TurnCall {
-    /// The site.
     pub site: Site,
-    /// The digest of `head`.
     pub head_digest: Digest,
-    /// The request head of every request of the turn.
     pub head: Arc<Head>,
     /// The messages of the first request.
     pub conversation: Arc<Conversation>,
@@ -83,26 +72,19 @@ pub struct TurnCall {
 /// One request to a model.
 #[derive(Debug, Clone)]
 pub struct ModelCall {
-    /// The site.
     pub site: Site,
     /// The number of earlier attempts at this call.
     pub attempt: u32,
     /// The number of earlier attempts of this role in this lane, over the whole thread: the position in a script.
     pub ordinal: u64,
-    /// The logical name of the model.
     pub model: String,
-    /// The digest of `head`.
     pub head_digest: Digest,
-    /// The request head.
     pub head: Arc<Head>,
-    /// The messages.
     pub conversation: Arc<Conversation>,
-    /// The time left until the deadline.
     pub time_left: Duration,
 }
 
 impl ModelCall {
-    /// The digest of the request.
     pub fn request(&self) -> Digest {
         self.conversation.request(self.head_digest)
     }
@@ -111,15 +93,12 @@ impl ModelCall {
 /// One invocation of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// The site.
     pub site: Site,
     /// The model's id for this call.
     pub id: String,
-    /// The tool, by its name in workflows.
     pub name: String,
     /// The arguments as received; they are JSON and match the tool's schema.
     pub arguments: String,
-    /// The effect that the tool declares.
     pub effect: Effect,
     /// The same for every execution of this call: thread, step and call.
     pub idempotency_key: String,
@@ -131,16 +110,13 @@ pub struct ToolCall {
 pub enum Effect {
     /// Its result depends only on its arguments.
     Pure,
-    /// It reads these paths.
     Reads(Vec<String>),
-    /// It writes these paths.
     Writes(Vec<String>),
     /// Anything else.
     External,
 }
 
 impl Effect {
-    /// The word in settings and events.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pure => "pure",
@@ -150,7 +126,6 @@ impl Effect {
         }
     }
 
-    /// Whether repeating the call changes nothing.
     pub fn is_repeatable(&self) -> bool {
         matches!(self, Self::Pure | Self::Reads(_))
     }
@@ -159,26 +134,20 @@ impl Effect {
 /// The reply to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// The reply to a turn.
     Turn(Box<TurnReply>),
-    /// The reply to a model call.
     Model(ModelAnswer),
-    /// The reply to a tool call.
     Tool(ToolReply),
 }
 
 /// The result of a whole visit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnReply {
-    /// The transcript.
     pub transcript: Transcript,
     /// The answer exactly as it entered the thread.
     pub answer: String,
     /// The text of the answer outside its fields.
     pub body: String,
-    /// The chosen status.
     pub status: Status,
-    /// The declared fields.
     pub output: Value,
     /// The tokens of all its model calls, if counted.
     pub usage: Option<Usage>,
@@ -221,9 +190,7 @@ impl TurnReply {
 /// A complete reply of a model with its usage and cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAnswer {
-    /// The reply.
     pub reply: ModelReply,
-    /// The tokens, if counted.
     pub usage: Option<Usage>,
     /// US dollars, if a price is known.
     pub cost_usd: Option<f64>,
@@ -232,9 +199,7 @@ pub struct ModelAnswer {
 /// A result of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
-    /// The text of the result.
     pub text: String,
-    /// Whether the call failed.
     pub failed: bool,
     /// For a failed call: the code of its fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,12 +210,10 @@ pub struct ToolReply {
 }
 
 impl ToolReply {
-    /// A successful result.
     pub fn said(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The reply to a failed call.
     pub fn failed(text: impl Into<String>, code: Option<Code>) -> Self {
         Self { text: text.into(), failed: true, code: code.map(|code| code.to_string()), seen: None }
     }
@@ -279,9 +242,7 @@ pub struct Fault {
 /// What a provider billed for an attempt that failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Billed {
-    /// The tokens.
     pub usage: Usage,
-    /// Their cost in US dollars.
     pub cost_usd: Option<f64>,
 }
 
@@ -333,12 +294,10 @@ pub enum FaultClass {
 }
 
 impl Fault {
-    /// Creates a fault without a wait time.
     pub fn new(code: Code, class: FaultClass, message: impl Into<String>) -> Self {
         Self { code, class, message: message.into(), retry_after_ms: None, limit: None, billed: None, hint: None }
     }
 
-    /// Creates the fault of a limit.
     pub fn of_limit(code: Code, limit: ReachedLimit, message: impl Into<String>) -> Self {
         Self { limit: Some(Box::new(limit)), ..Self::new(code, FaultClass::Limit, message) }
     }

@@ -19,7 +19,6 @@ impl CallKind {
     /// All kinds, outermost first.
     pub const ALL: [Self; 3] = [Self::Turn, Self::Model, Self::Tool];
 
-    /// The word in files and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Turn => "turn",

@@ -81,7 +81,6 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -106,7 +105,6 @@ impl Digest {
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Adds the next piece.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -14,7 +14,6 @@ pub struct InvalidName {
     pub text: String,
     /// The expected kind, such as `role name`.
     pub kind: &'static str,
-    /// The broken rule, in words.
     pub rule: &'static str,
 }
 
@@ -26,9 +25,6 @@ macro_rules! name {
 
         impl $name {
             /// Creates a name if `text` follows the rule of this kind.
-            ///
-            /// # Errors
-            /// [`InvalidName`] with the rule.
             pub fn new(text: &str) -> Result<Self, InvalidName> {
                 let valid: fn(&str) -> bool = $valid;
                 if valid(text) {
@@ -38,7 +34,6 @@ macro_rules! name {
                 }
             }
 
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -164,7 +159,6 @@ impl BatchId {
     }
 }
 
-/// The maximum number of lanes of a fan-out.
 pub const MAX_LANES: usize = 10_000;
 
 impl LanePath {
@@ -173,7 +167,6 @@ impl LanePath {
         Self(Arc::from(""))
     }
 
-    /// Whether this is the trunk.
     pub fn is_trunk(&self) -> bool {
         self.0.is_empty()
     }

@@ -19,7 +19,6 @@ pub struct ReadSet {
 pub struct ReadEntry {
     /// Relative to the workspace's root with `/` between its parts, `.` for the root; absolute outside of it.
     pub path: String,
-    /// How it was read.
     pub kind: ReadKind,
     /// The state of the file or folder; `None` if it did not exist.
     pub mark: Option<FileStamp>,
@@ -36,9 +35,7 @@ pub struct ReadEntry {
 pub enum ReadKind {
     /// A file was opened, and perhaps read.
     File,
-    /// A folder was entered.
     Folder,
-    /// A folder was listed.
     Listing,
     /// The name did not exist, or could not be opened as a file.
     Absent,
@@ -48,14 +45,11 @@ pub enum ReadKind {
 /// system can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileStamp {
-    /// The size in bytes.
     pub size_bytes: u64,
     /// When its content changed: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
     /// When its content or its inode changed.
     pub changed: (i64, i64),
-    /// The device it is on.
     pub device: u64,
-    /// The inode number on that device.
     pub inode: u64,
 }

@@ -15,7 +15,6 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// All codes, in order.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// The code in print, such as `RN0123`.
@@ -28,7 +27,6 @@ macro_rules! codes {
                 match self { $(Self::$name => include_str!(concat!("pages/RN", $number, ".md"))),* }
             }
 
-            /// The severity of faults with this code.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity),* }
             }

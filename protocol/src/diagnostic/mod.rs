@@ -32,12 +32,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// Creates a span of `length` bytes at `offset`.
     pub fn new(offset: usize, length: usize) -> Self {
         Self { offset, length }
     }
 
-    /// The span as a range.
     pub fn range(self) -> Range<usize> {
         self.offset..self.offset + self.length
     }
@@ -86,7 +84,6 @@ impl Diagnostic {
         }
     }
 
-    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -130,6 +127,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// A hint at the [`nearest`] of `known`.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
 #[cfg(test)]

@@ -23,15 +23,11 @@ pub use locate::locate;
 pub use quotes::quote_in_text;
 pub use text::Source;
 
-/// The maximum length of a text.
 pub const MAX_BYTES: usize = 1 << 20;
 /// The maximum number of nodes of a tree; aliased nodes count each time.
 pub const MAX_NODES: usize = 20_000;
-/// The maximum number of aliases in a text.
 pub const MAX_ALIASES: usize = 100;
-/// The maximum nesting of lists and maps.
 pub const MAX_DEPTH: usize = 32;
-/// The maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 /// The maximum bytes of all texts of a tree; aliased texts count each time.
 const MAX_SCALAR_BYTES: usize = 8 << 20;
@@ -42,16 +38,13 @@ const MAX_FAULTS: usize = 1_000;
 pub struct Node {
     /// Its span. For a block list or map only its first byte; for an alias the alias.
     pub span: Span,
-    /// Its kind and content.
     pub kind: Kind,
 }
 
 /// A key with its span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Its span.
     pub span: Span,
-    /// Its text.
     pub name: String,
 }
 
@@ -60,15 +53,12 @@ pub struct Key {
 pub enum Kind {
     /// `null`, `~` or nothing.
     Null,
-    /// `true` or `false`.
     Bool(bool),
     /// An integer with every digit.
     Int(i128),
     /// A finite number that is not written as an integer.
     Float(f64),
-    /// A text.
     Str(String),
-    /// A list.
     List(Vec<Node>),
     /// A map, in file order, without duplicate keys.
     Map(Vec<(Key, Node)>),
@@ -78,13 +68,10 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct SourceError {
-    /// The code.
     pub code: Code,
-    /// The span.
     pub span: Span,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
-    /// A remedy.
     pub hint: Option<String>,
 }
 
@@ -105,15 +92,11 @@ pub struct Parsed {
     /// The tree; `None` if there is none. At a fault it contains the most likely value, so that callers can find
     /// further faults.
     pub root: Option<Node>,
-    /// The faults.
     pub faults: Vec<SourceError>,
 }
 
 impl Parsed {
     /// The tree of a text without faults.
-    ///
-    /// # Errors
-    /// The first fault.
     pub fn whole(self) -> Result<Node, SourceError> {
         let first = self.faults.into_iter().next();
         match (first, self.root) {
@@ -125,9 +108,6 @@ impl Parsed {
 }
 
 /// Parses a YAML text.
-///
-/// # Errors
-/// The first [`SourceError`].
 pub fn yaml(text: &str) -> Result<Node, SourceError> {
     read_yaml(text).whole()
 }
@@ -142,7 +122,6 @@ pub fn read_json(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| json::read(text))
 }
 
-/// The result for a text that is too long to parse.
 fn too_long(text: &str) -> Option<Parsed> {
     (text.len() > MAX_BYTES).then(|| {
         let message = format!("the text has {} bytes; {MAX_BYTES} are read", text.len());
@@ -166,7 +145,6 @@ impl Node {
         }
     }
 
-    /// The value without spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -182,7 +160,6 @@ impl Node {
         }
     }
 
-    /// The value of a map's key.
     pub fn get(&self, name: &str) -> Option<&Self> {
         match &self.kind {
             Kind::Map(entries) => entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
@@ -248,7 +225,6 @@ impl Kind {
     }
 }
 
-/// The remaining size of a tree.
 struct Budget {
     nodes: usize,
     scalar_bytes: usize,

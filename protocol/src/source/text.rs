@@ -15,19 +15,16 @@ pub struct Source {
 }
 
 impl Source {
-    /// Creates the file `name` with the content `text`.
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self { name: name.into(), text, lines }
     }
 
-    /// The name as given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The content.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -40,7 +37,6 @@ impl Source {
         (u32::try_from(line).unwrap_or(u32::MAX), column)
     }
 
-    /// A diagnostic at `span`.
     pub fn diagnostic(&self, code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
         let (line, column) = self.position(span.offset);
         Diagnostic {
@@ -55,7 +51,6 @@ impl Source {
         }
     }
 
-    /// The fault as a diagnostic in this file.
     pub fn report(&self, fault: SourceError) -> Diagnostic {
         let mut diagnostic = self.diagnostic(fault.code, fault.span, fault.message);
         diagnostic.hint = fault.hint;

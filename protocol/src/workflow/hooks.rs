@@ -16,21 +16,17 @@ use super::format::{COUNT, KeySpec, Shape, key, required};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookUse {
-    /// The kind of calls that it applies to.
     pub at: CallKind,
-    /// What happens when the hook itself fails.
     pub on_error: OnHookError,
     /// The roles it applies to; `None` = every role.
     pub roles: Option<Vec<RoleName>>,
     /// The kind's own settings: durations as milliseconds, sizes as bytes, `null` for a duration that never ends.
     pub settings: BTreeMap<String, Value>,
-    /// The kind.
     #[serde(rename = "use")]
     pub kind: String,
 }
 
 impl HookUse {
-    /// Whether it applies to a role.
     pub fn covers(&self, role: &RoleName) -> bool {
         self.roles.as_ref().is_none_or(|roles| roles.contains(role))
     }
@@ -62,24 +58,18 @@ impl HookNode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnHookError {
-    /// The call continues without the hook.
     Bypass,
-    /// The call fails.
     Fail,
 }
 
 /// What the reader of files knows of a hook kind.
 #[derive(Debug, Clone, Copy)]
 pub struct HookKind {
-    /// Its name in files.
     pub name: &'static str,
     /// Whether threads are the same with it on, off, cold or warm; see [`is_altering`](Self::is_altering).
     pub transparent: bool,
-    /// The default kind of calls.
     pub at: CallKind,
-    /// The allowed kinds of calls.
     pub stands_at: &'static [CallKind],
-    /// Whether a use must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
     pub settings: &'static [KeySpec],
@@ -116,7 +106,6 @@ impl HookKind {
         Self { transparent: false, ..Self::transparent(name, at, &CallKind::ALL, settings) }
     }
 
-    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::transparent("log", CallKind::Model, &CallKind::ALL, &[]),
         Self::transparent(
@@ -171,12 +160,10 @@ impl HookKind {
         ),
     ];
 
-    /// The default behaviour when it fails.
     pub fn on_error(&self) -> OnHookError {
         if self.transparent { OnHookError::Bypass } else { OnHookError::Fail }
     }
 
-    /// The kind of that name.
     pub fn find(name: &str) -> Option<&'static Self> {
         static ALL: [HookKind; 6] = HookKind::ALL;
         ALL.iter().find(|kind| kind.name == name)

@@ -2,23 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a thread. `None` = no limit.
+/// Limits of a thread, each as the table of keys in `format.rs` says. `None` = no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// US dollars.
     pub cost_usd: Option<f64>,
-    /// The maximum nesting of child workflows.
     pub depth: u64,
-    /// Model calls of one step.
     pub model_calls: u64,
-    /// Steps of the thread.
     pub steps: u64,
-    /// The prompt and output tokens of the thread.
     pub tokens: Option<u64>,
-    /// Tool calls of one step.
     pub tool_calls: u64,
-    /// Visits of one role in one lane.
     pub visits: Option<u64>,
     /// The run time of the thread in milliseconds, without waiting for people.
     pub wall_time_ms: Option<u64>,
@@ -43,17 +36,11 @@ impl Default for Limits {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleLimits {
-    /// US dollars of all its steps.
     pub cost_usd: Option<f64>,
-    /// Model calls of one of its steps.
     pub model_calls: Option<u64>,
-    /// Prompt and output tokens of all its steps.
     pub tokens: Option<u64>,
-    /// Tool calls of one of its steps.
     pub tool_calls: Option<u64>,
-    /// Visits in one lane.
     pub visits: Option<u64>,
 }
 
-/// The default time limit of a step in milliseconds.
 pub const DEFAULT_STEP_TIMEOUT_MS: u64 = 10 * 60 * 1000;

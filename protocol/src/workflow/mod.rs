@@ -39,9 +39,7 @@ pub type Ordered<N, V> = Vec<(N, V)>;
 /// The result of reading a file without faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// The hashed part.
     pub workflow: Workflow,
-    /// The part that may change between runs.
     pub policy: Policy,
     /// Warnings, in source order.
     pub warnings: Vec<Diagnostic>,
@@ -58,17 +56,12 @@ pub struct Workflow {
     pub graph: Ordered<String, Outgoing>,
     /// Altering hooks, in file order.
     pub hooks: Vec<HookUse>,
-    /// The inputs of a thread.
     pub input: Ordered<FieldName, Field>,
-    /// Logical models.
     pub models: BTreeMap<String, ModelSpec>,
-    /// The name.
     pub name: String,
     /// The result of a run at an `end` without a specific result.
     pub result: Option<Template>,
-    /// The roles.
     pub roles: Ordered<RoleName, Role>,
-    /// The version of the format: 1.
     pub rondo: u32,
 }
 
@@ -78,13 +71,10 @@ pub struct Workflow {
 pub struct Policy {
     /// The policies of child workflows, by the role that runs them.
     pub children: BTreeMap<String, Policy>,
-    /// The purpose of the workflow.
     pub description: String,
     /// Transparent hooks, in file order.
     pub hooks: Vec<HookUse>,
-    /// Limits of a thread.
     pub limits: Limits,
-    /// The policy of each role.
     pub roles: BTreeMap<String, RolePolicy>,
     /// How a chat client uses it as a model; absent if the file says nothing of it.
     #[serde(default, skip_serializing_if = "Serve::is_default")]
@@ -102,7 +92,6 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Whether nothing is chosen.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -114,9 +103,7 @@ impl Serve {
 pub struct RolePolicy {
     /// Logical models to ask when the first is unavailable.
     pub fallback: Vec<String>,
-    /// Limits of the role.
     pub limits: RoleLimits,
-    /// How failed attempts are repeated.
     pub retry: Retry,
     /// The time limit of a step in milliseconds; for a human role, the time until `on_timeout`.
     pub timeout_ms: Option<u64>,
@@ -136,7 +123,6 @@ impl Default for RolePolicy {
     }
 }
 
-/// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -144,7 +130,6 @@ pub struct Retry {
     pub attempts: u32,
     /// Milliseconds before the second attempt; doubled for each further one, with jitter.
     pub backoff_ms: u64,
-    /// The faults that cause another attempt.
     pub faults: Vec<RetryFault>,
 }
 
@@ -152,13 +137,9 @@ pub struct Retry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryFault {
-    /// The provider asks for fewer requests.
     RateLimit,
-    /// The provider has an internal fault.
     Server,
-    /// The provider sent nothing for too long.
     Timeout,
-    /// The provider could not be reached, or the connection broke.
     Network,
 }
 
@@ -178,17 +159,13 @@ impl Default for Retry {
 pub struct ModelSpec {
     /// The provider's model id, if the file names one; the operator may name another.
     pub model: Option<String>,
-    /// The parameters that were given.
     pub parameters: Parameters,
 }
 
-/// A role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Role {
-    /// Its purpose.
     pub description: String,
-    /// The kind, with its settings.
     pub kind: RoleKind,
     /// The possible statuses, each with its fields.
     pub output: Ordered<Status, Ordered<FieldName, Field>>,
@@ -200,22 +177,15 @@ pub struct Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A model answers.
     Model(ModelRole),
-    /// Chooses the next edge among those of this role.
     Selector(SelectorRole),
-    /// A person answers.
     Human,
-    /// Runs one tool.
     Tool(ToolRole),
-    /// Evaluates expressions.
     Rule(RuleRole),
-    /// Runs another workflow.
     Workflow(Box<WorkflowRole>),
 }
 
 impl RoleKind {
-    /// The word in a file.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Model(_) => "model",
@@ -227,7 +197,6 @@ impl RoleKind {
         }
     }
 
-    /// The tools that it names.
     pub fn tools(&self) -> &[String] {
         match self {
             Self::Tool(role) => std::slice::from_ref(&role.tool),
@@ -243,7 +212,6 @@ impl RoleKind {
         }
     }
 
-    /// Like [`model`](Self::model), to change them.
     pub fn model_mut(&mut self) -> Option<&mut ModelRole> {
         match self {
             Self::Model(model) | Self::Selector(SelectorRole { by: SelectBy::Model, model, .. }) => Some(model),
@@ -256,19 +224,13 @@ impl RoleKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRole {
-    /// How older visits are condensed into one text.
     pub compact: Option<Compact>,
-    /// How much of the other roles' steps it sees.
     pub context: Context,
-    /// The format of answers.
     pub format: AnswerFormat,
-    /// How much of its own earlier visits it sees.
     pub history: History,
-    /// The logical model.
     pub model: String,
     /// The system text, files inlined; not a template.
     pub system: String,
-    /// The tools that it may use, as written.
     pub tools: Vec<String>,
 }
 
@@ -276,10 +238,8 @@ pub struct ModelRole {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerFormat {
-    /// YAML front matter, then the body in Markdown.
     #[default]
     Frontmatter,
-    /// One JSON object; the provider enforces a schema.
     Json,
 }
 
@@ -302,9 +262,7 @@ pub enum History {
 pub struct Context {
     /// The roles to see; `None` = all.
     pub from: Option<Vec<RoleName>>,
-    /// The maximum size in bytes.
     pub max_bytes: u64,
-    /// How much of each step it sees.
     pub what: ContextWhat,
 }
 
@@ -318,12 +276,9 @@ impl Default for Context {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextWhat {
-    /// Nothing.
     None,
-    /// Role, status and fields.
     #[default]
     Outputs,
-    /// Role, status, fields and body.
     Bodies,
 }
 
@@ -333,9 +288,7 @@ pub enum ContextWhat {
 pub struct Compact {
     /// The estimated tokens (bytes / 4) of a request that trigger it.
     pub at: u64,
-    /// The role that writes the text.
     pub by: RoleName,
-    /// The number of visits that stay unchanged.
     pub keep: u64,
 }
 
@@ -343,11 +296,9 @@ pub struct Compact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectorRole {
-    /// How the edge is chosen.
     pub by: SelectBy,
     /// The edges taken after two choices that break the contract, if the graph has an `else`.
     pub fallback_route: Option<Vec<Edge>>,
-    /// The model that chooses, if a model does.
     pub model: ModelRole,
 }
 
@@ -355,15 +306,10 @@ pub struct SelectorRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectBy {
-    /// By a model.
     Model,
-    /// In rotation.
     RoundRobin,
-    /// The role that spoke least recently.
     LeastRecent,
-    /// By a person.
     Human,
-    /// By an expression that yields a status.
     Expression(String),
 }
 
@@ -371,9 +317,7 @@ pub enum SelectBy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRole {
-    /// Its arguments, as templates.
     pub args: Template,
-    /// The tool.
     pub tool: String,
 }
 
@@ -389,9 +333,7 @@ pub struct RuleRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// The expression of each field.
     pub fields: Ordered<FieldName, String>,
-    /// The condition, if any.
     pub when: Option<String>,
 }
 
@@ -399,11 +341,9 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowRole {
-    /// Its input, as templates.
     pub input: Template,
     /// Maps the child's last status to this role's status; empty for `done` and `failed`.
     pub statuses: BTreeMap<String, Status>,
-    /// The complete child workflow.
     pub workflow: Workflow,
 }
 
@@ -428,21 +368,15 @@ pub enum Outgoing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
-    /// How often it may be taken in a thread.
     pub max: Option<u32>,
-    /// The edge to take after that.
     pub on_max: Option<Box<Edge>>,
     /// The role whose every step resets the count.
     pub per: Option<RoleName>,
     /// Template source; `""` if the file has none.
     pub prompt: String,
-    /// The reason, at `fail`: template source.
     pub reason: Option<String>,
-    /// The result of the run, at `end`.
     pub result: Option<Template>,
-    /// A line for the user: template source.
     pub say: Option<String>,
-    /// The target.
     pub to: Target,
     /// The condition, an expression; `None` = always.
     pub when: Option<String>,
@@ -452,7 +386,6 @@ pub struct Edge {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// A role.
     Role(RoleName),
     /// The end, exit code 0.
     End,
@@ -460,7 +393,6 @@ pub enum Target {
     Fail,
     /// The role from which this one was entered.
     Back,
-    /// Several roles at once.
     Fan(Box<FanOut>),
 }
 
@@ -470,16 +402,13 @@ pub enum Target {
 pub struct FanOut {
     /// One branch per lane, or one branch whose lanes come from `each`.
     pub branches: Vec<Branch>,
-    /// Opens a lane for each element of a list.
     pub each: Option<Each>,
-    /// The join of the lanes.
     pub join: Join,
 }
 
 impl FanOut {
     /// The maximum number of lanes of a fan-out, and of elements of an `each` list.
     pub const MAX_LANES: usize = crate::id::MAX_LANES;
-    /// The maximum nesting of fan-outs.
     pub const MAX_NESTING: usize = 8;
 }
 
@@ -489,7 +418,6 @@ impl FanOut {
 pub struct Branch {
     /// Template source.
     pub prompt: String,
-    /// Its first role.
     pub to: RoleName,
     /// The condition for opening it; `None` = always.
     pub when: Option<String>,
@@ -499,11 +427,8 @@ pub struct Branch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Each {
-    /// The name of the element in the lane's prompts.
     pub name: FieldName,
-    /// An expression that yields the list.
     pub over: String,
-    /// How many lanes run concurrently.
     pub parallel: u32,
 }
 
@@ -511,13 +436,10 @@ pub struct Each {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
-    /// The effect of a failed lane.
     pub failed: FailedLanes,
-    /// How many lanes must arrive.
     pub need: Need,
     /// Template source; `None` = the parts with a blank line between.
     pub prompt: Option<String>,
-    /// The role that runs next.
     pub to: RoleName,
 }
 
@@ -525,30 +447,22 @@ pub struct Join {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailedLanes {
-    /// It fails the fan-out.
     #[default]
     Fail,
-    /// It stays in `branches` with its error.
     Collect,
-    /// It is left out.
     Skip,
 }
 
-/// How many lanes must arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Need {
-    /// All.
     #[default]
     All,
-    /// One.
     Any,
-    /// This many.
     Count(u32),
 }
 
 impl Workflow {
-    /// The role of that name.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.roles.iter().find(|(role, _)| role.as_str() == name).map(|(_, role)| role)
     }
@@ -568,7 +482,6 @@ impl Workflow {
         found
     }
 
-    /// Whether its threads can have lanes.
     pub fn has_fan_outs(&self) -> bool {
         self.edges().any(Edge::fans_out)
     }
@@ -588,7 +501,6 @@ impl Edge {
         self.with_on_max().any(|edge| matches!(edge.to, Target::Fan(_)))
     }
 
-    /// This edge, then its `on_max` edges.
     pub fn with_on_max(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
     }
@@ -602,7 +514,6 @@ impl Policy {
 }
 
 impl Role {
-    /// The fields of one of the role's statuses.
     pub fn fields(&self, status: &str) -> Option<&Ordered<FieldName, Field>> {
         self.output.iter().find(|(name, _)| name.as_str() == status).map(|(_, fields)| fields)
     }

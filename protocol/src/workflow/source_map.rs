@@ -50,14 +50,12 @@ enum Text {
     File,
 }
 
-/// Maps the parts of one workflow to where they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMap {
     sources: Vec<Source>,
     parts: BTreeMap<String, Entry>,
     path_bytes: usize,
     incomplete: BTreeSet<String>,
-    /// The map of each child workflow, by role.
     children: BTreeMap<String, SourceMap>,
 }
 
@@ -86,7 +84,6 @@ impl SourceMap {
         self.at(location, code, message)
     }
 
-    /// Whether the file has the part `path`.
     pub fn has(&self, path: &str) -> bool {
         self.parts.contains_key(path)
     }
@@ -156,7 +153,6 @@ impl SourceMap {
         self.children.insert(role.to_owned(), map);
     }
 
-    /// Marks the part at `path` as not fully read.
     pub(super) fn mark_incomplete(&mut self, path: &str) {
         self.incomplete.insert(path.to_owned());
     }

@@ -11,15 +11,11 @@ use super::indexed_graph::{EdgeTarget, IndexedGraph};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// Without a limit.
     None,
-    /// A number of times per thread.
     Thread,
-    /// A number of times per step of a role.
     Per(usize),
 }
 
-/// An unbounded cycle.
 pub(super) struct Cycle {
     /// Its roles, starting with the one that comes first in the file.
     pub(super) roles: Vec<usize>,
@@ -61,7 +57,6 @@ pub(super) fn unbounded(indexed: &IndexedGraph<'_>, callers: &[Vec<usize>]) -> V
     cycles(&graph)
 }
 
-/// For each node the number of its strongly connected component.
 fn components(graph: &Graph) -> Vec<usize> {
     let mut component = vec![0; graph.node_count()];
     for (number, nodes) in tarjan_scc(graph).into_iter().enumerate() {

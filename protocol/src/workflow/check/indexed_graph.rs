@@ -11,7 +11,6 @@ pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserv
 
 pub(super) struct IndexedGraph<'w> {
     pub(super) workflow: &'w Workflow,
-    /// The roles, in file order.
     pub(super) roles: Vec<Node<'w>>,
     /// Every edge, including `on_max` edges, in file order.
     pub(super) edges: Vec<GraphEdge<'w>>,
@@ -36,7 +35,6 @@ pub(super) struct Node<'w> {
 }
 
 pub(super) struct GraphEdge<'w> {
-    /// The path of its part in the file.
     pub(super) path: String,
     pub(super) edge: &'w Edge,
     /// The role and its status that it starts from; `None` = `start`.
@@ -51,10 +49,8 @@ pub(super) enum EdgeTarget {
     Role(usize),
     End,
     Fail,
-    /// The role that led here.
     Back,
     Fan(usize),
-    /// An unknown role.
     Unknown,
 }
 

@@ -24,7 +24,7 @@ use self::indexed_graph::IndexedGraph;
 use self::lanes::Lanes;
 use super::source_map::{SourceMap, key};
 use super::{Policy, Workflow};
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::id::RoleName;
 
 /// Returns all faults and warnings of a workflow, in source order.
@@ -127,10 +127,6 @@ impl Findings<'_> {
     fn is_declared(&self, role: &str) -> bool {
         self.has(&key("roles", role)) || self.misnamed.iter().any(|misnamed| misnamed.contains(role))
     }
-}
-
-fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::Findings;
 use super::indexed_graph::{EdgeTarget, GraphEdge, IndexedGraph, Node, RESERVED};
 use super::lanes::Lanes;
-use super::{Findings, hint_near};
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::workflow::source_map::{item, key};
 use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
 
-/// The model of a role that names none.
 const DEFAULT_MODEL: &str = "default";
 
 /// Checks the names that roles and their policies mention. The reader checks those of hooks.
@@ -64,7 +63,7 @@ fn known_model(indexed: &IndexedGraph<'_>, model: &str, path: &str, findings: &m
         return;
     }
     let known = indexed.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
-    let hint = hint_near(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
+    let hint = did_you_mean(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
     findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), hint);
 }
 
@@ -73,7 +72,7 @@ fn known_role(indexed: &IndexedGraph<'_>, name: &str, path: &str, findings: &mut
     let known = indexed.number(name).is_some();
     if !known && !findings.is_declared(name) {
         let fault = findings.places.fault(Code::UnknownRole, path, None, format!("there is no role `{name}`"));
-        findings.unknown_role(name, fault, hint_near(name, indexed.names()));
+        findings.unknown_role(name, fault, did_you_mean(name, indexed.names()));
     }
     known
 }
@@ -100,7 +99,7 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
                     let meant = meant(name, left_out);
                     meant_roles.extend(meant);
                     let near = meant.map(|meant| format!("did you mean `{meant}`?"));
-                    findings.unknown_role(name, fault, near.or_else(|| hint_near(name, indexed.names())));
+                    findings.unknown_role(name, fault, near.or_else(|| did_you_mean(name, indexed.names())));
                     continue;
                 };
                 for (status, _) in statuses {
@@ -153,7 +152,6 @@ pub(super) fn entries(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// The statuses that a role declares.
 fn declared<'w>(role: &Node<'w>) -> impl Iterator<Item = &'w str> + Clone {
     role.statuses.iter().copied().filter(|status| !RESERVED.contains(status)).collect::<Vec<_>>().into_iter()
 }
@@ -168,7 +166,7 @@ fn meant<'w>(word: &str, left_out: impl Iterator<Item = &'w str>) -> Option<&'w 
 fn unknown_status(role: &Node<'_>, status: &str, meant: Option<&str>, path: &str, findings: &mut Findings<'_>) {
     findings.is_whole = false;
     let known = declared(role);
-    let near = meant.map(|meant| format!("did you mean `{meant}`?")).or_else(|| hint_near(status, known.clone()));
+    let near = meant.map(|meant| format!("did you mean `{meant}`?")).or_else(|| did_you_mean(status, known.clone()));
     // Where the statuses of a role could not all be read, this may be one of them.
     if known.clone().next().is_none() || (near.is_none() && !role.is_whole) {
         return;
@@ -221,7 +219,7 @@ fn targets(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findi
             if indexed.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
                 let ends = indexed.names().chain(["end", "fail", "back"]);
                 let fault = findings.places.fault(Code::UnknownRole, &to, None, format!("there is no role `{name}`"));
-                findings.unknown_role(name.as_str(), fault, hint_near(name.as_str(), ends));
+                findings.unknown_role(name.as_str(), fault, did_you_mean(name.as_str(), ends));
             }
         }
         Target::Fan(fan) => {
@@ -273,7 +271,6 @@ fn terminal(way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Warns of a model role without a prompt.
 fn prompt(indexed: &IndexedGraph<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let is_model = |role: usize| indexed.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));

@@ -107,7 +107,6 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         })
     }
 
-    /// The environment of a template on an edge.
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
         let edge = self.indexed.edges.get(way)?;
         Some(TypeEnv {
@@ -202,7 +201,6 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         }
     }
 
-    /// The names in scope at a fan-out.
     fn outer_names(&self, fan: usize) -> Names<'w> {
         let from = self.indexed.fans.get(fan).and_then(|fan| self.indexed.edges.get(fan.way)).and_then(|way| way.from);
         from.map_or_else(Vec::new, |(role, _)| self.names_at(role))

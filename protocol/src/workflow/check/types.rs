@@ -3,7 +3,6 @@
 use crate::canonical::Value;
 use crate::workflow::template::Segment;
 
-/// The maximum nesting of lists that is examined.
 const MAX_DEPTH: usize = 16;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -14,11 +13,8 @@ pub(super) enum Type<'w> {
     Number,
     Boolean,
     List(Box<Known<'w>>),
-    /// An object that this schema describes.
     Schema(&'w Value),
-    /// An object with exactly these members.
     Fields(Vec<(String, Known<'w>)>),
-    /// An object with unknown members.
     Object,
     /// The latest step of a role.
     Step(usize),
@@ -44,7 +40,6 @@ pub(super) enum Member<'w> {
     Known(Known<'w>),
     /// There is no member of that name; these exist.
     Unknown(Vec<String>),
-    /// The value has no members at all.
     NotAnObject,
 }
 

@@ -5,7 +5,7 @@ use super::part::{Fields, Part};
 use super::role::named_output;
 use super::{MAX_CHILD_DEPTH, MAX_CHILDREN, Reader};
 use crate::canonical::Value;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::id::{FieldName, Status};
 use crate::source::excerpt;
 use crate::workflow::types::Field;
@@ -41,8 +41,7 @@ impl Reader<'_> {
             None
         };
         if let Some(message) = limit {
-            self.refuse(part, part.fault(Code::EndlessChildren, message));
-            return None;
+            return self.refuse(part, part.fault(Code::EndlessChildren, message));
         }
         self.family.children_left -= 1;
         let folder = included.path.rfind('/').and_then(|slash| included.path.get(..=slash)).unwrap_or_default();
@@ -70,9 +69,8 @@ impl Reader<'_> {
                 let message = format!("no edge of the child ends at the status `{}`", excerpt(entry.name()));
                 let mut fault = entry.key_fault(Code::UnknownKey, message);
                 // Searching is limited to a few statuses per name.
-                let near = nearest(entry.name(), ends.iter().map(Status::as_str).take(100));
-                fault.hint = near.map(|near| format!("did you mean `{near}`?"));
-                self.refuse(&entry, fault);
+                fault.hint = did_you_mean(entry.name(), ends.iter().map(Status::as_str).take(100));
+                self.leave_out(&entry, fault);
                 continue;
             }
             let Some(text) = self.text(&entry) else { continue };
@@ -80,7 +78,7 @@ impl Reader<'_> {
                 Ok(name) => statuses.push((entry.name().to_owned(), name)),
                 Err(error) => {
                     let message = format!("`{}` is not a {}: {}", excerpt(&text), error.kind, error.rule);
-                    self.refuse(&entry, entry.fault(Code::InvalidName, message));
+                    self.leave_out(&entry, entry.fault(Code::InvalidName, message));
                 }
             }
         }

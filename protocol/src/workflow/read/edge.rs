@@ -8,7 +8,6 @@ use crate::source::Kind;
 use crate::workflow::format::{EDGE, FAILED_LANES, FULL_BRANCH, FULL_JOIN, MAX_LANES};
 use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, source_map};
 
-/// The default number of concurrent lanes of an `each`.
 const LANES: u64 = 8;
 impl Reader<'_> {
     /// Reads one edge, or a list that is tried in order; at `path`, one edge is a list of one.
@@ -20,7 +19,7 @@ impl Reader<'_> {
         }
         let items = self.items(&part.moved(path.to_owned())).unwrap_or_default();
         if items.is_empty() {
-            self.not_allowed(part, "at least one edge", None);
+            self.not_allowed::<()>(part, "at least one edge", None);
         }
         let last = items.len().saturating_sub(1);
         let mut edges = Vec::new();
@@ -41,10 +40,13 @@ impl Reader<'_> {
             let edge = self.edge(item)?;
             if edge.when.is_none() && !self.places.is_incomplete(&item.path) {
                 let fault = item.fault(Code::EdgeList, "an edge of a list has neither `when` nor `else`");
-                self.refuse(item, fault.with_hint("write `when: EXPR` into it, or `- else: EDGE` if it is the last"));
+                self.leave_out(
+                    item,
+                    fault.with_hint("write `when: EXPR` into it, or `- else: EDGE` if it is the last"),
+                );
             } else if is_last && edge.when.is_some() {
                 let fault = item.fault(Code::EdgeList, "the last edge of a list is not `else`");
-                self.refuse(item, fault.with_hint("say where to go when no condition holds: `- else: { to: ... }`"));
+                self.leave_out(item, fault.with_hint("say where to go when no condition holds: `- else: { to: ... }`"));
             }
             return Some(edge);
         }
@@ -64,15 +66,14 @@ impl Reader<'_> {
                     .key_fault(Code::ElseWithoutEdge, "something stands beside `else`")
                     .with_hint(format!("move `{}` under it or take it out", beside.join("`, `")))
             };
-            self.refuse(item, fault);
-            return None;
+            return self.refuse(item, fault);
         }
         if !self.is_given(otherwise) {
             return None;
         }
         if !is_last {
             let fault = otherwise.key_fault(Code::EdgeList, "`else` is not the last edge of its list");
-            self.refuse(item, fault.with_hint("edges are tried in order: nothing behind `else` is ever reached"));
+            self.leave_out(item, fault.with_hint("edges are tried in order: nothing behind `else` is ever reached"));
         }
         let inner = otherwise.moved(item.path.clone());
         self.place(&inner);
@@ -97,14 +98,13 @@ impl Reader<'_> {
     fn refuse_condition(&mut self, edge: &Part<'_>, message: &str, hint: &str) {
         let node = edge.node.get("when").unwrap_or(edge.node);
         let fault = Part { path: edge.path.clone(), key: None, node }.fault(Code::EdgeList, message);
-        self.refuse(edge, fault.with_hint(hint));
+        self.leave_out(edge, fault.with_hint(hint));
     }
 
     fn edge(&mut self, part: &Part<'_>) -> Option<Edge> {
         if let Some(target) = part.as_str() {
             let hint = format!("write `{{ to: {} }}`", crate::source::excerpt(target));
-            self.wrong_type(part, "an edge", Some(&hint));
-            return None;
+            return self.wrong_type(part, "an edge", Some(&hint));
         }
         let fields = self.fields(part, EDGE.keys())?;
         let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt)).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Reader<'_> {
             if let Some(field) = fields.get(name) {
                 let message = format!("`{name}` belongs to a fan-out, and this edge leads to one role");
                 let fault = field.key_fault(Code::UnknownKey, message);
-                self.refuse(field, fault.with_hint("a fan-out has a list under `to`, or `each`"));
+                self.leave_out(field, fault.with_hint("a fan-out has a list under `to`, or `each`"));
             }
         }
         match to.as_str() {
@@ -162,26 +162,20 @@ impl Reader<'_> {
             for name in ["as", "parallel"] {
                 if let Some(field) = fields.get(name) {
                     let message = format!("`{name}` belongs to `each`");
-                    self.refuse(field, field.key_fault(Code::UnknownKey, message));
+                    self.leave_out(field, field.key_fault(Code::UnknownKey, message));
                 }
             }
         }
         if fields.get("each").is_some() && matches!(to.node.kind, Kind::List(_)) {
             let fault = to.key_fault(Code::InvalidValue, "`each` makes the lanes of one target, and this is a list");
-            self.refuse(to, fault.with_hint("write one role under `to`"));
-            return None;
+            return self.refuse(to, fault.with_hint("write one role under `to`"));
         }
         let Some(join) = fields.get("join") else {
             let fault = part.key_fault(Code::MissingKey, "the key `join` is missing: where do the lanes meet?");
-            self.refuse(part, fault.with_hint("write `join: ROLE`"));
-            return None;
+            return self.refuse(part, fault.with_hint("write `join: ROLE`"));
         };
         let join = self.join(join);
-        let each = match each {
-            Some(each) => Some(each?),
-            None => None,
-        };
-        Some(FanOut { branches: branches?, each, join: join? })
+        Some(FanOut { branches: branches?, each: each.map_or(Some(None), |each| each.map(Some))?, join: join? })
     }
 
     /// Reads the branches, at `to[0]`, `to[1]`...
@@ -194,8 +188,7 @@ impl Reader<'_> {
         }
         let items = self.items(to)?;
         if items.is_empty() {
-            self.not_allowed(to, "at least one branch", None);
-            return None;
+            return self.not_allowed(to, "at least one branch", None);
         }
         let branches: Vec<Branch> = items.iter().filter_map(|item| self.branch(item, shared, prompt)).collect();
         (branches.len() == items.len()).then_some(branches)
@@ -222,8 +215,7 @@ impl Reader<'_> {
     fn branch_target(&mut self, part: &Part<'_>) -> Option<RoleName> {
         if let Some(word @ ("end" | "fail" | "back")) = part.as_str() {
             let message = format!("a branch leads to a role, not to `{word}`");
-            self.refuse(part, part.fault(Code::InvalidValue, message));
-            return None;
+            return self.refuse(part, part.fault(Code::InvalidValue, message));
         }
         self.role_reference(part)
     }
@@ -237,8 +229,7 @@ impl Reader<'_> {
 
     fn each(&mut self, each: &Part<'_>, fields: &Fields<'_>) -> Option<Each> {
         let over = if matches!(each.node.kind, Kind::List(_)) {
-            self.wrong_type(each, "an expression that yields a list", Some("such as `output.items`"));
-            None
+            self.wrong_type(each, "an expression that yields a list", Some("such as `output.items`"))
         } else {
             self.expression(each)
         };
@@ -257,13 +248,11 @@ impl Reader<'_> {
             Ok(name) if !TAKEN.contains(&name.as_str()) => Some(name),
             Ok(name) => {
                 let message = format!("`{name}` already has a meaning in templates");
-                self.refuse(part, part.fault(Code::ReservedName, message).with_hint("choose another name"));
-                None
+                self.refuse(part, part.fault(Code::ReservedName, message).with_hint("choose another name"))
             }
             Err(error) => {
                 let message = format!("`{}` is not a name for an element: {}", error.text, error.rule);
-                self.refuse(part, part.fault(Code::InvalidName, message));
-                None
+                self.refuse(part, part.fault(Code::InvalidName, message))
             }
         }
     }
@@ -287,14 +276,8 @@ impl Reader<'_> {
         match part.as_str() {
             Some("all") => Some(Need::All),
             Some("any") => Some(Need::Any),
-            Some(_) => {
-                self.not_allowed(part, "`all`, `any` or an integer", None);
-                None
-            }
-            None => {
-                let count = self.integer(part, 1, u64::from(u32::MAX))?;
-                Some(Need::Count(u32::try_from(count).ok()?))
-            }
+            Some(_) => self.not_allowed(part, "`all`, `any` or an integer", None),
+            None => Some(Need::Count(u32::try_from(self.integer(part, 1, u64::from(u32::MAX))?).ok()?)),
         }
     }
 }

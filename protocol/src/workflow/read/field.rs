@@ -39,7 +39,7 @@ impl Reader<'_> {
             self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
             if !seen.insert(name.clone()) {
                 let message = format!("`{name}` stands twice, with and without `?`");
-                self.refuse(&entry, entry.key_fault(Code::DuplicateKey, message));
+                self.leave_out(&entry, entry.key_fault(Code::DuplicateKey, message));
                 continue;
             }
             if schema.is_none() {
@@ -83,8 +83,7 @@ impl Reader<'_> {
             Ok(validator) => validator,
             Err(error) => {
                 let fault = part.fault(Code::InvalidSchema, format!("this is not a JSON Schema: {error}"));
-                self.refuse(part, fault);
-                return None;
+                return self.refuse(part, fault);
             }
         };
         let default_part = part.node.get("default");
@@ -93,8 +92,7 @@ impl Reader<'_> {
         {
             let message = format!("the default does not follow its own type: {violation}");
             let at = Part { path: source_map::key(&part.path, "default"), key: None, node };
-            self.refuse(part, at.fault(Code::InvalidDefault, message));
-            return None;
+            return self.refuse(part, at.fault(Code::InvalidDefault, message));
         }
         Some(())
     }

@@ -10,9 +10,7 @@ use crate::source::{Source, excerpt};
 const MAX_FILE_BYTES: usize = crate::source::MAX_BYTES;
 /// The maximum bytes of all included files together, including what their anchors repeat.
 pub const MAX_INCLUDED_BYTES: usize = 8 << 20;
-/// The maximum nesting of child workflows.
 pub const MAX_CHILD_DEPTH: usize = 8;
-/// The maximum number of child workflows.
 pub const MAX_CHILDREN: usize = 256;
 const MAX_PATH_BYTES: usize = 1024;
 
@@ -22,22 +20,16 @@ const MAX_PATH_BYTES: usize = 1024;
 /// contain `.` or `..`. The implementation ensures that no link leads out of the folder.
 pub trait Files {
     /// Returns the text of the file at `path`, of at most `max_bytes`.
-    ///
-    /// # Errors
-    /// [`FileError`].
     fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError>;
 }
 
 /// Why a file is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It does not exist.
     #[error("there is no such file")]
     NotFound,
-    /// A link leads out of the folder.
     #[error("it lies outside the folder of the workflow")]
     Outside,
-    /// It is longer than the limit.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
     /// It is not UTF-8 from this byte on, in this line, counted from 1.
@@ -45,22 +37,13 @@ pub enum FileError {
         "line {line} holds the byte 0x{byte:02x}, which is not UTF-8; `iconv -f {}` converts the file",
         if matches!(byte, 0xfe | 0xff) { "UTF-16" } else { "WINDOWS-1252" }
     )]
-    NotText {
-        /// The line.
-        line: usize,
-        /// The byte.
-        byte: u8,
-    },
-    /// The operating system refused access.
+    NotText { line: usize, byte: u8 },
     #[error("{0}")]
     Refused(String),
 }
 
 impl FileError {
     /// The text of a file, or what is not UTF-8 in it.
-    ///
-    /// # Errors
-    /// [`FileError::NotText`].
     pub fn text_of(bytes: Vec<u8>) -> Result<String, Self> {
         String::from_utf8(bytes).map_err(|error| {
             let (valid, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
@@ -105,30 +88,24 @@ impl Family {
 pub(super) struct Included {
     /// Its path for [`Files`].
     pub path: String,
-    /// Its name in diagnostics.
     pub shown: String,
     pub text: String,
 }
 
 impl Reader<'_> {
-    /// Reads the file that the part names.
     pub(super) fn included(&mut self, part: &Part<'_>) -> Option<Included> {
         let written = self.text(part)?;
         let Some(relative) = plain_path(&written) else {
             let message = format!("`{}` is not a path within the folder of the workflow", excerpt(&written));
             let fault = part.fault(Code::FileOutside, message);
-            self.refuse(part, fault.with_hint("write a relative path with `/` between its parts and without `..`"));
-            return None;
+            return self
+                .refuse(part, fault.with_hint("write a relative path with `/` between its parts and without `..`"));
         };
         let path = format!("{}{relative}", self.folder);
         let text = match self.files.read(&path, MAX_FILE_BYTES) {
-            Ok(text) if text.len() > MAX_FILE_BYTES => Err(FileError::TooLarge(MAX_FILE_BYTES)),
-            Ok(text) => Ok(text),
-            Err(error) => Err(error),
-        };
-        let text = match text {
-            Ok(text) => text,
-            Err(error) => {
+            Ok(text) if text.len() <= MAX_FILE_BYTES => text,
+            refused => {
+                let error = refused.err().unwrap_or(FileError::TooLarge(MAX_FILE_BYTES));
                 let code = match error {
                     FileError::Outside => Code::FileOutside,
                     FileError::TooLarge(_) => Code::TooLarge,
@@ -137,14 +114,12 @@ impl Reader<'_> {
                 let message = format!("`{}` cannot be read: {error}", excerpt(&written));
                 let fault = part.fault(code, message);
                 let hint = "the path counts from the folder of the file that names it";
-                self.refuse(part, if code == Code::FileUnreadable { fault.with_hint(hint) } else { fault });
-                return None;
+                return self.refuse(part, if code == Code::FileUnreadable { fault.with_hint(hint) } else { fault });
             }
         };
         if !self.family.take(text.len()) {
             let message = format!("the included files have more than {MAX_INCLUDED_BYTES} bytes in all");
-            self.refuse(part, part.fault(Code::TooLarge, message));
-            return None;
+            return self.refuse(part, part.fault(Code::TooLarge, message));
         }
         let text = match text.strip_prefix('\u{feff}') {
             Some(rest) => rest.to_owned(),

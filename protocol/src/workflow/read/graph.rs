@@ -78,13 +78,12 @@ impl Reader<'_> {
         outgoing
     }
 
-    /// Reports an edge in place of a status.
     fn is_one_edge(&mut self, part: &Part<'_>) -> bool {
         let is_edge = part.node.get("to").is_some_and(|to| matches!(to.kind, Kind::Str(_)));
         if is_edge {
             let message = format!("an edge of `{}` stands where its statuses should", part.name());
             let fault = part.key_fault(Code::MissingKey, message);
-            self.refuse(part, fault.with_hint("write the status that leads there, such as `done: { to: ... }`"));
+            self.leave_out(part, fault.with_hint("write the status that leads there, such as `done: { to: ... }`"));
         }
         is_edge
     }

@@ -7,16 +7,13 @@ use super::file::Family;
 use super::part::{self, Fields, Part};
 use crate::call_kind::CallKind;
 use crate::canonical::Value;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::id::RoleName;
 use crate::source::{self, excerpt};
 use crate::workflow::format::{HOOK, MAX_HOOKS};
 use crate::workflow::hooks::{HookKind, HookUse, OnHookError};
 
 /// Reads a use of a hook outside a workflow file, in the same form as under `hooks`, as JSON. It may name any role.
-///
-/// # Errors
-/// Every fault with its hint, as one text.
 pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
     let text = hook.to_text();
     let node = source::read_json(&text).whole().map_err(|fault| fault.message)?;
@@ -41,7 +38,6 @@ pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
     }
 }
 
-/// The altering part and the transparent part.
 pub(super) type Split<T> = (T, T);
 
 impl Reader<'_> {
@@ -50,7 +46,7 @@ impl Reader<'_> {
         let (mut altering, mut transparent) = (Vec::new(), Vec::new());
         let items = self.items(part).unwrap_or_default();
         if items.len() > MAX_HOOKS {
-            self.not_allowed(part, &format!("at most {MAX_HOOKS} hooks"), None);
+            self.not_allowed::<()>(part, &format!("at most {MAX_HOOKS} hooks"), None);
         }
         for item in items.iter().take(MAX_HOOKS) {
             if let Some((kind, hook)) = self.hook(item) {
@@ -68,7 +64,7 @@ impl Reader<'_> {
             let kind = HookKind::find(entry.name());
             if kind.is_none() {
                 let fault = entry.key_fault(Code::UnknownHookKind, unknown_kind(entry.name()));
-                self.refuse(&entry, fault.with_hint(known_kinds(entry.name())));
+                self.leave_out(&entry, fault.with_hint(known_kinds(entry.name())));
             }
             if !self.is_given(&entry) {
                 continue;
@@ -92,8 +88,7 @@ impl Reader<'_> {
         let Some(kind) = kind else {
             let name = self.text(used)?;
             let fault = used.fault(Code::UnknownHookKind, unknown_kind(&name));
-            self.refuse(used, fault.with_hint(known_kinds(&name)));
-            return None;
+            return self.refuse(used, fault.with_hint(known_kinds(&name)));
         };
         let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
         let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
@@ -119,8 +114,8 @@ impl Reader<'_> {
                 }
             } else {
                 let mut fault = item.fault(Code::UnknownRole, format!("there is no role `{name}`"));
-                fault.hint = self.near_role(name.as_str()).map(|near| format!("did you mean `{near}`?"));
-                self.refuse(&item, fault);
+                fault.hint = self.near_role(name.as_str());
+                self.leave_out(&item, fault);
             }
         }
         roles
@@ -131,7 +126,7 @@ impl Reader<'_> {
             let names: Vec<String> = kind.settings.iter().map(|setting| format!("`{}`", setting.name)).collect();
             let message = format!("`{}` needs {}, or both", kind.name, names.join(" or "));
             let fault = part.fault(Code::MissingKey, message);
-            self.refuse(part, fault);
+            self.leave_out(part, fault);
         }
         let mut settings = BTreeMap::new();
         for setting in kind.settings {
@@ -151,8 +146,5 @@ fn unknown_kind(name: &str) -> String {
 
 fn known_kinds(name: &str) -> String {
     let names = HookKind::ALL.map(|kind| kind.name);
-    match nearest(name, names) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the kinds are {}", part::listed(&names)),
-    }
+    did_you_mean(name, names).unwrap_or_else(|| format!("the kinds are {}", part::listed(&names)))
 }

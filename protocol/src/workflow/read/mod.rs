@@ -41,10 +41,8 @@ pub use scalar::{duration_ms, size_bytes};
 
 const MAX_FAULTS: usize = 1_000;
 
-/// The most characters of a workflow's name.
 const LONGEST_NAME: usize = 100;
 
-/// Whether a workflow can have this name.
 pub fn is_workflow_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -138,7 +136,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All faults in order.
     fn end(mut self) -> (Vec<Diagnostic>, SourceMap) {
         self.places.sort(&mut self.faults);
         self.faults.dedup();
@@ -224,9 +221,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Records a fault of a part that is then left out.
-    fn refuse(&mut self, part: &Part<'_>, fault: SourceError) {
+    fn leave_out(&mut self, part: &Part<'_>, fault: SourceError) {
         self.places.mark_incomplete(&part.path);
         self.report(fault);
+    }
+
+    /// The same, in place of the part's value.
+    fn refuse<T>(&mut self, part: &Part<'_>, fault: SourceError) -> Option<T> {
+        self.leave_out(part, fault);
+        None
     }
 
     /// A scalar as written, for a message.

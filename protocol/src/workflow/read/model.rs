@@ -19,7 +19,7 @@ impl Reader<'_> {
             if !named {
                 let message = format!("`{}` is not a name for a model", excerpt(entry.name()));
                 let fault = entry.key_fault(Code::InvalidName, message);
-                self.refuse(&entry, fault.with_hint("it is made of letters, digits, `-`, `_` and `.`"));
+                self.leave_out(&entry, fault.with_hint("it is made of letters, digits, `-`, `_` and `.`"));
             }
             if let (true, Some(model)) = (self.is_given(&entry), self.model(&entry))
                 && named
@@ -58,19 +58,14 @@ impl Reader<'_> {
         }
         let items = self.items(part)?;
         if items.is_empty() || items.len() > MAX_STOPS {
-            self.not_allowed(part, &format!("from 1 to {MAX_STOPS} texts"), None);
-            return None;
+            return self.not_allowed(part, &format!("from 1 to {MAX_STOPS} texts"), None);
         }
         Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
     }
 
     pub(super) fn nonempty(&mut self, part: &Part<'_>) -> Option<String> {
         let text = self.text(part)?;
-        if text.trim().is_empty() {
-            self.not_allowed(part, "a text that is not empty", None);
-            return None;
-        }
-        Some(text)
+        if text.trim().is_empty() { self.not_allowed(part, "a text that is not empty", None) } else { Some(text) }
     }
 }
 

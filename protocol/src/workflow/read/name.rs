@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::part::Part;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::id::{FieldName, InvalidName, RoleName, Status};
 use crate::source::excerpt;
 use crate::workflow::source_map::key;
@@ -15,7 +15,6 @@ const RESERVED_FIELDS: [&str; 3] = ["status", "body", "when"];
 const LONGEST: usize = 64;
 
 impl Reader<'_> {
-    /// Reads the name of a role from the part's key.
     pub(super) fn role_name(&mut self, part: &Part<'_>) -> Option<RoleName> {
         let Some(name) = self.checked_name(part, RoleName::new) else {
             // Elsewhere the role may have the name that was meant.
@@ -61,24 +60,23 @@ impl Reader<'_> {
                 None
             }
             Err(error) => {
-                let near = self.near_role(&text).map(|near| format!("did you mean `{near}`?"));
+                let near = self.near_role(&text);
                 let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
                 fault.hint = near.or_else(|| hint_at_mended(&text, |name| RoleName::new(name).is_ok()));
-                self.refuse(part, fault);
-                None
+                self.refuse(part, fault)
             }
         }
     }
 
-    /// The role with the name nearest to `text`, only for the first faults of a file: comparing thousands of names with
-    /// thousands of roles would take minutes.
+    /// A hint at the role with the name nearest to `text`, only for the first faults of a file: comparing thousands of
+    /// names with thousands of roles would take minutes.
     pub(super) fn near_role(&self, text: &str) -> Option<String> {
         const FAULTS_WITH_HINT: usize = 100;
         if self.faults.len() >= FAULTS_WITH_HINT {
             return None;
         }
         let declared = self.role_names.iter().map(String::as_str).filter(|name| RoleName::new(name).is_ok());
-        nearest(text, declared).map(str::to_owned)
+        did_you_mean(text, declared)
     }
 
     fn checked_name<N>(&mut self, part: &Part<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {
@@ -86,17 +84,14 @@ impl Reader<'_> {
         let error = match new(text) {
             Ok(_) if text.len() > LONGEST => {
                 let message = format!("`{}` is longer than {LONGEST} bytes", excerpt(text));
-                self.refuse(part, part.key_fault(Code::InvalidName, message));
-                return None;
+                return self.refuse(part, part.key_fault(Code::InvalidName, message));
             }
             Ok(name) => return Some(name),
             Err(error) => error,
         };
         let mut fault = part.key_fault(Code::InvalidName, not_a_name(&error));
-        let hint = hint_at_mended(text, |name| new(name).is_ok());
-        fault.hint = hint;
-        self.refuse(part, fault);
-        None
+        fault.hint = hint_at_mended(text, |name| new(name).is_ok());
+        self.refuse(part, fault)
     }
 
     fn unreserved(&mut self, part: &Part<'_>, what: &str, is_reserved: impl Fn(&str) -> bool) -> bool {
@@ -114,7 +109,7 @@ impl Reader<'_> {
                 "no" | "false" | "off" => "choose a word that says what was decided, such as `refused`".to_owned(),
                 _ => "choose another name".to_owned(),
             };
-            self.refuse(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
+            self.leave_out(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
         }
         !reserved
     }

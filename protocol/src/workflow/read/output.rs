@@ -20,7 +20,7 @@ impl Reader<'_> {
         if let Some(field) = entries.first().filter(|_| entries.iter().all(|entry| entry.as_str().is_some())) {
             let fault = field.key_fault(Code::WrongType, "fields stand where the statuses of the role should");
             let hint = format!("name the status above them: `done: {{ {}: ... }}`", excerpt(field.name()));
-            self.refuse(part, fault.with_hint(hint));
+            self.leave_out(part, fault.with_hint(hint));
             return output;
         }
         for entry in entries {
@@ -51,7 +51,7 @@ impl Reader<'_> {
                 }
                 let Some((field_name, optional)) = self.field_name(&field) else { continue };
                 if optional {
-                    self.not_allowed(&field, "a name without `?`, because a rule sets every field", None);
+                    self.not_allowed::<()>(&field, "a name without `?`, because a rule sets every field", None);
                     continue;
                 }
                 if !self.is_given(&field) {
@@ -78,20 +78,21 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports a role without statuses.
     fn some_status(&mut self, part: &Part<'_>, statuses: usize) {
         if statuses == 0 && matches!(part.node.kind, Kind::Map(_)) {
-            self.not_allowed(part, "at least one status", Some("left out, it is the one status `done`".to_owned()));
+            self.not_allowed::<()>(
+                part,
+                "at least one status",
+                Some("left out, it is the one status `done`".to_owned()),
+            );
         }
     }
 }
 
-/// A status with a known valid name.
 pub(super) fn status(name: &str) -> Option<Status> {
     Status::new(name).ok()
 }
 
-/// The field `name` that holds a text.
 pub(super) fn text_field(name: &str) -> Option<(FieldName, Field)> {
     let schema = [("type", crate::Value::from("string"))].into_iter().collect();
     Some((FieldName::new(name).ok()?, Field { optional: false, schema }))

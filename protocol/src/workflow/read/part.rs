@@ -15,17 +15,14 @@ pub(super) struct Part<'n> {
 }
 
 impl<'n> Part<'n> {
-    /// The whole file.
     pub fn root(node: &'n Node) -> Self {
         Self { path: String::new(), key: None, node }
     }
 
-    /// The same part under another path.
     pub fn moved(&self, path: String) -> Self {
         Self { path, ..self.clone() }
     }
 
-    /// Whether it is a list or a map.
     pub fn holds(&self) -> bool {
         matches!(self.node.kind, Kind::List(_) | Kind::Map(_))
     }
@@ -43,17 +40,14 @@ impl<'n> Part<'n> {
         self.key.map_or(self.node.span, |key| key.span)
     }
 
-    /// A fault at the part.
     pub fn fault(&self, code: Code, message: impl Into<String>) -> SourceError {
         SourceError::new(code, self.span(), message)
     }
 
-    /// A fault at the part's key.
     pub fn key_fault(&self, code: Code, message: impl Into<String>) -> SourceError {
         SourceError::new(code, self.key_span(), message)
     }
 
-    /// Its text, if it is one.
     pub fn as_str(&self) -> Option<&'n str> {
         match &self.node.kind {
             Kind::Str(text) => Some(text),
@@ -61,7 +55,6 @@ impl<'n> Part<'n> {
         }
     }
 
-    /// The name of its key.
     pub fn name(&self) -> &'n str {
         self.key.map_or("", |key| key.name.as_str())
     }
@@ -71,12 +64,10 @@ impl<'n> Part<'n> {
 pub(super) struct Fields<'n>(Vec<Part<'n>>);
 
 impl<'n> Fields<'n> {
-    /// The entry `name`, if present.
     pub fn get(&self, name: &str) -> Option<&Part<'n>> {
         self.0.iter().find(|part| part.name() == name)
     }
 
-    /// All entries in file order.
     pub fn iter(&self) -> impl Iterator<Item = &Part<'n>> {
         self.0.iter()
     }
@@ -134,9 +125,9 @@ impl Reader<'_> {
     pub(super) fn is_given(&mut self, part: &Part<'_>) -> bool {
         let given = part.node.kind != Kind::Null;
         if !given {
-            let what = if part.key.is_some() { format!("`{}` has no value", part.name()) } else { "null".to_owned() };
-            let fault = part.fault(Code::NullValue, if part.key.is_some() { what } else { "an entry is empty".into() });
-            self.refuse(part, fault.with_hint("give it a value or leave it out; `\"\"` is an empty text"));
+            let what = part.key.map_or("an entry is empty".to_owned(), |key| format!("`{}` has no value", key.name));
+            let fault = part.fault(Code::NullValue, what);
+            self.leave_out(part, fault.with_hint("give it a value or leave it out; `\"\"` is an empty text"));
         }
         given
     }
@@ -144,8 +135,7 @@ impl Reader<'_> {
     /// The entries of a map whose keys are names. Empty values are allowed.
     pub(super) fn entries<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
         let Kind::Map(entries) = &part.node.kind else {
-            self.wrong_type(part, "a map", None);
-            return None;
+            return self.wrong_type(part, "a map", None);
         };
         let parts: Vec<_> = entries
             .iter()
@@ -160,8 +150,7 @@ impl Reader<'_> {
     /// The entries of a list. Empty ones are reported and left out.
     pub(super) fn items<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
         let Kind::List(items) = &part.node.kind else {
-            self.wrong_type(part, "a list", None);
-            return None;
+            return self.wrong_type(part, "a list", None);
         };
         let parts: Vec<_> = items
             .iter()
@@ -174,13 +163,12 @@ impl Reader<'_> {
         Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
     }
 
-    /// Records the location of a part.
     pub(super) fn place(&mut self, part: &Part<'_>) {
         self.places.put(&part.path, part.key.map(|key| key.span), part.node.span, part.holds());
     }
 
     /// Reports what was expected instead of the part.
-    pub(super) fn wrong_type(&mut self, part: &Part<'_>, expected: &str, hint: Option<&str>) {
+    pub(super) fn wrong_type<T>(&mut self, part: &Part<'_>, expected: &str, hint: Option<&str>) -> Option<T> {
         let subject = if part.key.is_some() {
             format!("`{}` wants {expected}", excerpt(part.name()))
         } else {
@@ -191,7 +179,7 @@ impl Reader<'_> {
             .map(str::to_owned)
             .or_else(|| lost_blank(part, expected))
             .or_else(|| template_in_braces(part, expected));
-        self.refuse(part, fault);
+        self.refuse(part, fault)
     }
 }
 

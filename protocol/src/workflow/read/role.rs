@@ -23,7 +23,7 @@ impl Reader<'_> {
         let (mut roles, mut policies) = (Vec::new(), BTreeMap::new());
         let entries = self.entries(part).unwrap_or_default();
         if entries.is_empty() && matches!(part.node.kind, Kind::Map(_)) {
-            self.not_allowed(part, "at least one role", None);
+            self.not_allowed::<()>(part, "at least one role", None);
         }
         self.role_names = entries.iter().map(|entry| entry.name().to_owned()).collect();
         for entry in entries {
@@ -165,7 +165,7 @@ impl Reader<'_> {
             if listed.insert(tool.clone()) {
                 tools.push(tool);
             } else {
-                self.not_allowed(&item, "each tool once", None);
+                self.not_allowed::<()>(&item, "each tool once", None);
             }
         }
         tools
@@ -186,8 +186,7 @@ impl Reader<'_> {
             return Some(text);
         }
         let forms = if choice { "`name`, `server.name` or `server.*`" } else { "`name` or `server.name`" };
-        self.not_allowed(part, &format!("a tool, written {forms}"), None);
-        None
+        self.not_allowed(part, &format!("a tool, written {forms}"), None)
     }
 
     fn select_by(&mut self, part: &Part<'_>) -> Option<SelectBy> {
@@ -208,7 +207,7 @@ impl Reader<'_> {
                 } else {
                     let message = format!("a tool role declares fields under `ok` only, found `{}`", entry.name());
                     let fault = entry.key_fault(Code::UnknownKey, message);
-                    self.refuse(&entry, fault.with_hint("its statuses are `ok` and `failed {code, message}`"));
+                    self.leave_out(&entry, fault.with_hint("its statuses are `ok` and `failed {code, message}`"));
                 }
             }
         }

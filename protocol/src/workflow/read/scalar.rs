@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::Reader;
 use super::part::{Part, listed};
 use crate::canonical::{self, Value};
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::source::{Kind, comment_behind, excerpt, quote_in_text};
 use crate::workflow::format::{Form, Named, Shape};
 
@@ -15,14 +15,8 @@ impl Reader<'_> {
     pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
         match &part.node.kind {
             Kind::Str(text) => Some(text.clone()),
-            Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => {
-                self.wrong_type(part, "a text", Some("put it in quotes"));
-                None
-            }
-            _ => {
-                self.wrong_type(part, "a text", None);
-                None
-            }
+            Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => self.wrong_type(part, "a text", Some("put it in quotes")),
+            _ => self.wrong_type(part, "a text", None),
         }
     }
 
@@ -74,8 +68,7 @@ impl Reader<'_> {
             Some("no" | "off" | "n" | "false") => Some("write `false`, without quotes"),
             _ => None,
         };
-        self.wrong_type(part, "`true` or `false`", hint);
-        None
+        self.wrong_type(part, "`true` or `false`", hint)
     }
 
     /// Reads an integer from `least` to `most`. A number such as `3.0` is allowed.
@@ -87,8 +80,7 @@ impl Reader<'_> {
                 Some(true) => Some("an integer is written without leading zeros and without `_`"),
                 _ => None,
             };
-            self.wrong_type(part, "an integer", hint);
-            return None;
+            return self.wrong_type(part, "an integer", hint);
         };
         match u64::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => Some(number),
@@ -98,28 +90,19 @@ impl Reader<'_> {
                 } else {
                     format!("from {least} to {most}")
                 };
-                self.not_allowed(part, &format!("an integer {range}"), None);
-                None
+                self.not_allowed(part, &format!("an integer {range}"), None)
             }
         }
     }
 
-    /// Reads a number for which `allowed` returns true.
     pub(super) fn number(&mut self, part: &Part<'_>, expected: &str, allowed: impl Fn(f64) -> bool) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "prices and probabilities are far smaller than 2^53")]
         let number = match part.node.kind {
             Kind::Int(number) => number as f64,
             Kind::Float(number) => number,
-            _ => {
-                self.wrong_type(part, expected, None);
-                return None;
-            }
+            _ => return self.wrong_type(part, expected, None),
         };
-        if allowed(number) {
-            return Some(number);
-        }
-        self.not_allowed(part, expected, None);
-        None
+        if allowed(number) { Some(number) } else { self.not_allowed(part, expected, None) }
     }
 
     /// Reads one of the table's words as its value.
@@ -128,7 +111,6 @@ impl Reader<'_> {
         canonical::from_value(Value::from(word)).ok()
     }
 
-    /// Reads one of `words` as its value.
     pub(super) fn one_of<'w, T: Copy>(
         &mut self,
         part: &Part<'_>,
@@ -139,10 +121,8 @@ impl Reader<'_> {
         if let Some(at) = known.iter().position(|word| text == Some(word)) {
             return meant.get(at).copied();
         }
-        let hint = text.and_then(|text| nearest(text, known.iter().copied()));
-        let hint = hint.map(|near| format!("did you mean `{near}`?"));
-        self.not_allowed(part, &format!("one of {}", listed(&known)), hint);
-        None
+        let hint = text.and_then(|text| did_you_mean(text, known.iter().copied()));
+        self.not_allowed(part, &format!("one of {}", listed(&known)), hint)
     }
 
     /// Reads a part of a simple shape. Other shapes have separate readers.
@@ -156,13 +136,10 @@ impl Reader<'_> {
                 let allowed = f64::from(least)..=f64::from(most);
                 self.number(part, &expected, |number| allowed.contains(&number)).map(|_| part.node.to_value())
             }
-            Shape::Integer => {
-                let integer = Some(part.node.to_value()).filter(|value| matches!(value, Value::Int(_)));
-                if integer.is_none() {
-                    self.wrong_type(part, "an integer", None);
-                }
-                integer
-            }
+            Shape::Integer => match part.node.to_value() {
+                integer @ Value::Int(_) => Some(integer),
+                _ => self.wrong_type(part, "an integer", None),
+            },
             Shape::Duration => self.duration(part).map(Value::from),
             Shape::DurationOrNever => self.duration_or_never(part),
             Shape::Cost => {
@@ -190,25 +167,21 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports which values are allowed.
-    pub(super) fn not_allowed(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) {
+    pub(super) fn not_allowed<T>(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) -> Option<T> {
         let subject = if part.key.is_some() { format!("`{}` wants", excerpt(part.name())) } else { "expected".into() };
         let mut fault = part.fault(Code::InvalidValue, format!("{subject} {allowed}, found {}", self.shown(part)));
         fault.hint = hint;
-        self.refuse(part, fault);
+        self.refuse(part, fault)
     }
 
     /// Reads a duration in milliseconds, greater than 0.
     pub(super) fn duration(&mut self, part: &Part<'_>) -> Option<u64> {
+        let hint = match part.node.kind {
+            Kind::Int(number) => format!("name the unit, such as `{number}s`"),
+            _ => "it is digits and one unit: `250ms 30s 10m 2h 3d`".to_owned(),
+        };
         let read = part.as_str().and_then(duration_ms).filter(|ms| *ms > 0);
-        if read.is_none() {
-            let hint = match part.node.kind {
-                Kind::Int(number) => format!("name the unit, such as `{number}s`"),
-                _ => "it is digits and one unit: `250ms 30s 10m 2h 3d`".to_owned(),
-            };
-            self.not_allowed(part, "a duration such as `30s`", Some(hint));
-        }
-        read
+        read.or_else(|| self.not_allowed(part, "a duration such as `30s`", Some(hint)))
     }
 
     /// Reads a duration in milliseconds; `null` for `0` and `none`, which mean no limit.
@@ -224,15 +197,9 @@ impl Reader<'_> {
             Kind::Int(bytes) => u64::try_from(bytes).ok(),
             _ => part.as_str().and_then(size_bytes),
         };
+        let hint = "it is bytes, or digits and `KiB`, `MiB`, `GiB`".to_owned();
         let read = read.filter(|bytes| *bytes > 0);
-        if read.is_none() {
-            self.not_allowed(
-                part,
-                "a size such as `32KiB`",
-                Some("it is bytes, or digits and `KiB`, `MiB`, `GiB`".into()),
-            );
-        }
-        read
+        read.or_else(|| self.not_allowed(part, "a size such as `32KiB`", Some(hint)))
     }
 }
 

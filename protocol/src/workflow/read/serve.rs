@@ -3,7 +3,7 @@
 use super::Reader;
 use super::part::Part;
 use crate::canonical::Value;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::id::FieldName;
 use crate::workflow::format::SERVE;
 use crate::workflow::types::Field;
@@ -45,10 +45,8 @@ impl Reader<'_> {
     }
 
     fn unknown<'k>(&mut self, part: &Part<'_>, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) {
-        let fault = part.fault(Code::InvalidValue, format!("there is no {what} `{name}`"));
-        self.report(match nearest(name, known) {
-            Some(near) => fault.with_hint(format!("did you mean `{near}`?")),
-            None => fault,
-        });
+        let mut fault = part.fault(Code::InvalidValue, format!("there is no {what} `{name}`"));
+        fault.hint = did_you_mean(name, known);
+        self.report(fault);
     }
 }

@@ -39,8 +39,7 @@ impl Reader<'_> {
                     (None, Some(text)) => (text, self.template(text)?),
                     _ => {
                         let fault = part.key_fault(Code::MissingKey, "one of `file` and `text` is wanted");
-                        self.refuse(part, fault);
-                        return None;
+                        return self.refuse(part, fault);
                     }
                 };
                 if !raw {
@@ -48,10 +47,7 @@ impl Reader<'_> {
                 }
                 Some(text)
             }
-            _ => {
-                self.wrong_type(part, "a text, `{file: PATH}` or a list of them", None);
-                None
-            }
+            _ => self.wrong_type(part, "a text, `{file: PATH}` or a list of them", None),
         }
     }
 
@@ -75,8 +71,7 @@ impl Reader<'_> {
             return self.template(part);
         }
         if braced_name(part).is_some_and(|name| name != "file") {
-            self.wrong_type(part, "a text or `{file: PATH}`", None);
-            return None;
+            return self.wrong_type(part, "a text or `{file: PATH}`", None);
         }
         let fields = self.fields(part, PROMPT_FILE.keys())?;
         let file = fields.get("file")?;

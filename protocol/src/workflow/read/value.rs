@@ -7,18 +7,15 @@ use crate::source::Kind;
 use crate::workflow::Template;
 
 impl Reader<'_> {
-    /// A value whose every text is a template.
     pub(super) fn template_value(&mut self, part: &Part<'_>) -> Template {
         Template(self.leaves(part))
     }
 
-    /// A map of values whose every text is a template.
     pub(super) fn template_map(&mut self, part: &Part<'_>) -> Option<Template> {
-        if !matches!(part.node.kind, Kind::Map(_)) {
-            self.wrong_type(part, "a map", None);
-            return None;
+        match part.node.kind {
+            Kind::Map(_) => Some(self.template_value(part)),
+            _ => self.wrong_type(part, "a map", None),
         }
-        Some(self.template_value(part))
     }
 
     /// The readers of files bound how deep this goes.

@@ -94,7 +94,6 @@ fn pay(left: &Cell<usize>, count: usize) -> Result<(), Cause> {
     Ok(())
 }
 
-/// The environment of an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Env<'a> {
     scope: &'a dyn Scope,
@@ -102,14 +101,12 @@ pub(super) struct Env<'a> {
     pub(super) meter: &'a Meter,
 }
 
-/// One iteration of a loop.
 struct Round<'a> {
     outer: Option<&'a Round<'a>>,
     names: [Option<Named<'a>>; 2],
     index: usize,
 }
 
-/// The value of a loop's name.
 #[derive(Clone, Copy)]
 enum Named<'a> {
     Value(&'a Value),
@@ -169,7 +166,6 @@ impl<'a> List<'a> {
         walk(view, path.get(used..), env.meter)
     }
 
-    /// The whole list.
     fn view(self, env: &Env<'a>) -> Result<View<'a>, Cause> {
         let mut items = Vec::new();
         for index in 0..self.length {
@@ -191,7 +187,6 @@ fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Resul
     Ok(rest.and_then(|rest| rest.iter().try_fold(view, View::member)))
 }
 
-/// Renders a template with a shared meter.
 pub(super) fn render_within(
     statements: &[Statement],
     scope: &dyn Scope,
@@ -204,7 +199,6 @@ pub(super) fn render_within(
     Ok(out.text)
 }
 
-/// Evaluates an expression.
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Result<Value, RenderError> {
     let meter = Meter::new();
     let value = keep(expr, &Env { scope, round: None, meter: &meter })?;
@@ -325,7 +319,6 @@ pub(super) fn printed<'v>(view: &'v View<'_>) -> Result<Option<Cow<'v, str>>, Ca
     }
 }
 
-/// The description of an expression in messages.
 fn described(expr: &Expr) -> String {
     match &expr.node {
         Node::Path(path) => path.to_string(),
@@ -334,7 +327,6 @@ fn described(expr: &Expr) -> String {
     }
 }
 
-/// The value of `expr`, owned.
 fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
     let view = eval(expr, env)?;
     // Owned values are already paid for.
@@ -412,7 +404,6 @@ fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderE
     Ok(view.map_err(|error| error.within(&expr.range))?.unwrap_or_else(View::none))
 }
 
-/// The result of a path.
 enum Resolved<'a> {
     View(View<'a>),
     /// A whole list whose elements the scope returns one by one.
@@ -479,7 +470,6 @@ fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<Named<'a>> {
     round.names.get(slot).copied().flatten()
 }
 
-/// The operand of a calculation.
 fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, Cause> {
     view.as_value().ok_or(Cause::Operand { operation, found: "text" })
 }
@@ -545,7 +535,6 @@ fn is_there(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     Ok(!eval_leniently(expr, env)?.is_none())
 }
 
-/// Whether a value passes a test.
 pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool, RenderError> {
     let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() };
     let integer = |operation| match view.as_value() {

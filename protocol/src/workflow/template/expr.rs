@@ -8,7 +8,6 @@ use crate::canonical::Value;
 /// An expression in its checked form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// The range in the source, in bytes.
     pub(crate) range: Range<usize>,
     pub(crate) node: Node,
 }
@@ -72,14 +71,12 @@ pub(crate) enum Root {
 /// One part of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
-    /// A member of an object.
     Name(Box<str>),
     /// An element of a list, from 0.
     Index(usize),
 }
 
 impl Path {
-    /// The first name of the path.
     pub fn root(&self) -> &str {
         match &self.root {
             Root::Name(name) | Root::Local { name, .. } => name,
@@ -91,7 +88,6 @@ impl Path {
         matches!(self.root, Root::Local { .. })
     }
 
-    /// The parts after the root.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -198,7 +194,6 @@ pub(crate) enum Test {
     Defined,
     None,
     Compare(Comparison, Expr),
-    /// The boolean `true` or `false`.
     Boolean(bool),
     Type(TypeTest),
     /// Whether an integer is even, or odd.
@@ -225,7 +220,6 @@ macro_rules! filters {
             $($kind),*
         }
 
-        /// All filters, by name.
         pub(super) static FILTERS: [Signature; [$($name),*].len()] = [$(Signature {
             kind: FilterKind::$kind,
             name: $name,
@@ -236,13 +230,11 @@ macro_rules! filters {
     };
 }
 
-/// The declared inputs and parameters of a filter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) kind: FilterKind,
     pub(crate) name: &'static str,
     pub(crate) input: Input,
-    /// The number of required parameters.
     pub(super) required: usize,
     /// Names in positional order. `attribute` and `method` are read when the template is parsed.
     pub(super) parameters: &'static [&'static str],
@@ -334,7 +326,6 @@ impl Test {
 }
 
 impl Expr {
-    /// The direct subexpressions.
     pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.node {
             Node::Const(_) | Node::Path(_) | Node::LoopIndex => Vec::new(),

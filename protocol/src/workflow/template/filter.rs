@@ -119,7 +119,6 @@ pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> 
     }
 }
 
-/// The characters that `trim` removes.
 struct Characters {
     ascii: u128,
     others: BTreeSet<char>,
@@ -148,7 +147,6 @@ impl Characters {
 }
 
 impl Attribute {
-    /// The part of `item` with this name.
     fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(item, |value, segment| segment.of(value))
     }
@@ -164,7 +162,6 @@ impl<'a> Call<'a> {
         Cause::Operand { operation: self.filter.signature.name, found: found.kind_name() }.into()
     }
 
-    /// The argument at a position of the signature.
     fn value(&self, position: usize) -> Result<Option<View<'a>>, RenderError> {
         self.filter.argument(position).map(|expr| eval::eval(expr, &self.env)).transpose()
     }

@@ -31,7 +31,6 @@ pub use value::ValueTemplate;
 use crate::canonical::{self, Value};
 use crate::source::SourceError;
 
-/// The default maximum output of a render in bytes.
 pub const MAX_RENDER_BYTES: usize = 1024 * 1024;
 
 /// A template in its checked form.
@@ -65,69 +64,35 @@ pub(crate) enum Statement {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct RenderError {
-    /// The range in the source, in bytes.
     pub range: Range<usize>,
-    /// The cause.
     pub cause: Cause,
 }
 
 /// Why a template could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// A printed value is none.
     #[error("{0} is none and cannot be printed")]
     NonePrinted(String),
-    /// A path continues below a value that is absent.
     #[error("{0} is not there: the path breaks off")]
     BreaksOff(String),
-    /// A list or an object is printed.
     #[error("a {0} is not printed as it is; `join` or `tojson` makes a text of it")]
     NotPrintable(&'static str),
-    /// A calculation or a filter has an operand of the wrong type.
     #[error("`{operation}` does not take a {found}")]
-    Operand {
-        /// The operator or filter.
-        operation: &'static str,
-        /// The type of the operand.
-        found: &'static str,
-    },
-    /// Two values have no order.
+    Operand { operation: &'static str, found: &'static str },
     #[error("a {left} and a {right} cannot be ordered")]
-    NotOrdered {
-        /// The type of the first.
-        left: &'static str,
-        /// The type of the second.
-        right: &'static str,
-    },
-    /// A condition is neither true nor false.
+    NotOrdered { left: &'static str, right: &'static str },
     #[error("a {0} is not a condition")]
     NotACondition(&'static str),
-    /// A number is outside the range of canonical JSON.
     #[error("a number is outside ±(2^64-1) or not finite")]
     NumberRange,
-    /// A division by zero.
     #[error("a number is divided by zero")]
     DivisionByZero,
-    /// The output is too large.
     #[error("it produces more than {max_bytes} bytes")]
-    TooLarge {
-        /// The limit.
-        max_bytes: usize,
-    },
-    /// A value makes the output too large.
+    TooLarge { max_bytes: usize },
     #[error("with `{of}`, which has {bytes} bytes, it comes to more than {max_bytes} bytes")]
-    TooLargeBy {
-        /// The value, as written.
-        of: String,
-        /// Its size as printed.
-        bytes: usize,
-        /// The limit.
-        max_bytes: usize,
-    },
-    /// A value is nested too deeply to enter a thread.
+    TooLargeBy { of: String, bytes: usize, max_bytes: usize },
     #[error("{}", canonical::Error::ValueTooDeep)]
     TooDeep,
-    /// The render needs too much work, or too many intermediate values.
     #[error("it takes too much work")]
     TooMuchWork,
 }
@@ -153,15 +118,11 @@ impl RenderError {
 pub struct Use<'t> {
     /// The path; it begins at a root of the scope.
     pub path: &'t Path,
-    /// Its range in the source, in bytes.
     pub range: Range<usize>,
 }
 
 impl Template {
     /// Parses a template.
-    ///
-    /// # Errors
-    /// All its faults, in source order; only one when it cannot be parsed at all.
     pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         Ok(Self { statements: parse::template(source)? })
     }
@@ -170,7 +131,6 @@ impl Template {
         &self.statements
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
@@ -225,7 +185,6 @@ impl Expr {
         parse::expression(source)
     }
 
-    /// Its range in the source, in bytes.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -241,7 +200,6 @@ impl Expr {
         uses
     }
 
-    /// Its literal values, in source order.
     pub fn constants(&self) -> Vec<&Value> {
         let mut constants = Vec::new();
         self.walk(&mut |expr| {
@@ -258,17 +216,11 @@ impl Expr {
     }
 
     /// Evaluates it over `scope`.
-    ///
-    /// # Errors
-    /// [`RenderError`] with a range in the source.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
         eval::value(self, scope)
     }
 
     /// Whether it is true: a boolean, or a path whose value is present.
-    ///
-    /// # Errors
-    /// [`RenderError`] with a range in the source.
     pub fn truth(&self, scope: &dyn Scope) -> Result<bool, RenderError> {
         eval::condition(self, scope)
     }
@@ -285,7 +237,6 @@ fn each<'t>(statements: &'t [Statement], visit: &mut dyn FnMut(&'t Statement)) {
     }
 }
 
-/// The name of a value's type in messages.
 pub fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "none",

@@ -170,7 +170,6 @@ struct Lowering<'s> {
     /// The parts of the source that are left out of texts, in order.
     left_out: Vec<Range<usize>>,
     faults: Vec<SourceError>,
-    /// The names of each open loop, outermost first.
     loops: Vec<Vec<Box<str>>>,
 }
 

@@ -43,7 +43,6 @@ pub trait Scope {
 /// The result of a lookup in a [`Scope`].
 #[derive(Debug)]
 pub struct Lookup<'s> {
-    /// The value.
     pub view: View<'s>,
     /// The number of names of the path that lead to it.
     pub used: usize,
@@ -64,9 +63,7 @@ impl<'s> Lookup<'s> {
 /// A value as a template sees it, borrowed if possible.
 #[derive(Debug, Clone)]
 pub enum View<'s> {
-    /// A borrowed value.
     Value(&'s Value),
-    /// A borrowed text.
     Text(&'s str),
     /// A value created for this lookup.
     Owned(Value),
@@ -79,17 +76,14 @@ impl Default for View<'_> {
 }
 
 impl View<'_> {
-    /// A missing value.
     pub fn none() -> Self {
         Self::Owned(Value::Null)
     }
 
-    /// Whether the value is none.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::Value(Value::Null) | Self::Owned(Value::Null))
     }
 
-    /// The text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Value(value) => value.as_str(),

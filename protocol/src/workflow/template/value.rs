@@ -26,7 +26,6 @@ enum Part {
 pub struct Leaf<'t> {
     /// Its path: a sequence of `.key` and `[index]`; empty at the root.
     pub place: &'t str,
-    /// The template.
     pub template: &'t Template,
 }
 
@@ -41,7 +40,6 @@ impl ValueTemplate {
         if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
     }
 
-    /// Its templates, in key order.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
         let mut leaves = Vec::new();
         gather(&self.root, &mut leaves);

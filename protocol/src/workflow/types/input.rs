@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Field, Validator, Violation};
 use crate::canonical::{self, MAX_VALUE_DEPTH, Value};
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean};
 use crate::source::excerpt;
 use crate::workflow::Workflow;
 
@@ -12,13 +12,10 @@ use crate::workflow::Workflow;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InputFault {
-    /// The code.
     pub code: Code,
-    /// The input's name.
     pub name: String,
     /// What is wrong, in one sentence without a full stop. It never repeats the value.
     pub message: String,
-    /// A remedy.
     pub hint: Option<String>,
     /// Where in the value, as a JSON pointer (RFC 6901); empty for the whole.
     pub pointer: String,
@@ -107,11 +104,10 @@ fn is_declared(workflow: &Workflow, name: &str) -> bool {
 fn unknown(workflow: &Workflow, name: &str) -> InputFault {
     let message = format!("the workflow declares no input `{}`", excerpt(name));
     let declared: Vec<&str> = workflow.input.iter().map(|(name, _)| name.as_str()).collect();
-    let hint = match nearest(name, declared.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if declared.is_empty() => "it declares none at all".to_owned(),
-        None => format!("it declares `{}`", declared.join("`, `")),
-    };
+    let hint = did_you_mean(name, declared.iter().copied()).unwrap_or_else(|| match declared.as_slice() {
+        [] => "it declares none at all".to_owned(),
+        declared => format!("it declares `{}`", declared.join("`, `")),
+    });
     InputFault::new(Code::UnknownInput, name, message).with_hint(hint)
 }
 

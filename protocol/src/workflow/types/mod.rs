@@ -27,7 +27,6 @@ pub struct Field {
 }
 
 impl Field {
-    /// The default, if it has one.
     pub fn default_value(&self) -> Option<&Value> {
         self.schema.get("default")
     }

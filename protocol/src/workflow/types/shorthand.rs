@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::canonical::Value;
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
 
-/// The maximum number of values in one field's schema.
 const MAX_VALUES: usize = 1_000;
-/// The maximum nesting of one field's schema.
 const MAX_DEPTH: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_000;
 const MAX_FAULTS: usize = 100;
@@ -19,72 +17,42 @@ const MAX_FAULTS: usize = 100;
 const WORDS: [&str; 4] = ["string", "integer", "number", "boolean"];
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "object", "array", "null"];
 
-/// Keywords whose value is a schema.
-const ONE: [&str; 11] = [
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+/// What the value of a keyword is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Schema,
+    Schemas,
+    NamedSchemas,
+    Data,
+    /// A reference, or something to be referred to.
+    Refused,
+}
+
+/// The keywords of JSON Schema, by what they hold.
+const KEYWORDS: [(Holds, &str); 4] = [
+    (
+        Holds::Schema,
+        "additionalProperties contains contentSchema else if items not propertyNames then unevaluatedItems \
+         unevaluatedProperties",
+    ),
+    (Holds::Schemas, "allOf anyOf oneOf prefixItems"),
+    (Holds::NamedSchemas, "dependentSchemas patternProperties properties"),
+    (
+        Holds::Data,
+        "$comment const contentEncoding contentMediaType default dependentRequired deprecated description enum examples \
+         exclusiveMaximum exclusiveMinimum format maxContains maxItems maxLength maxProperties maximum minContains \
+         minItems minLength minProperties minimum multipleOf pattern readOnly required title type uniqueItems writeOnly",
+    ),
 ];
-/// Keywords whose value is a list of schemas.
-const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Keywords whose value is a map of schemas.
-const NAMED: [&str; 3] = ["dependentSchemas", "patternProperties", "properties"];
-/// Keywords whose value is data.
-const DATA: [&str; 31] = [
-    "$comment",
-    "const",
-    "contentEncoding",
-    "contentMediaType",
-    "default",
-    "dependentRequired",
-    "deprecated",
-    "description",
-    "enum",
-    "examples",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "readOnly",
-    "required",
-    "title",
-    "type",
-    "uniqueItems",
-    "writeOnly",
-];
-const REFUSED: [&str; 12] = [
-    "$anchor",
-    "$defs",
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$id",
-    "$recursiveAnchor",
-    "$recursiveRef",
-    "$ref",
-    "$schema",
-    "$vocabulary",
-    "definitions",
-    "id",
-];
+const REFUSED: &str = "$anchor $defs $dynamicAnchor $dynamicRef $id $recursiveAnchor $recursiveRef $ref $schema \
+                       $vocabulary definitions id";
+
+/// What a keyword holds; `None` if there is no such keyword.
+fn keyword(name: &str) -> Option<Holds> {
+    let is_in = |names: &str| names.split(' ').any(|known| known == name);
+    let known = KEYWORDS.iter().find(|(_, names)| is_in(names)).map(|(holds, _)| *holds);
+    known.or_else(|| is_in(REFUSED).then_some(Holds::Refused))
+}
 
 /// The JSON Schema of the type that `node` declares for the field `name`, and its faults. With faults the schema
 /// contains only what could be read.
@@ -97,7 +65,6 @@ pub fn expand(node: &Node, name: &str) -> (Value, Vec<SourceError>) {
 struct Expander<'a> {
     faults: Vec<SourceError>,
     values: usize,
-    /// The field, for hints.
     name: &'a str,
 }
 
@@ -266,19 +233,16 @@ impl Expander<'_> {
             if !self.enter(value, depth + 1) {
                 return Value::Null;
             }
-            let read = if ONE.contains(&name) {
-                self.schema(value, depth + 1)
-            } else if MANY.contains(&name) {
-                self.schemas(value, depth + 1)
-            } else if NAMED.contains(&name) {
-                self.named_schemas(value, depth + 1)
-            } else if name == "type" && self.names_no_type(value) {
-                continue;
-            } else if DATA.contains(&name) {
-                self.data(key, value, depth + 1)
-            } else {
-                self.unknown_keyword(key);
-                continue;
+            let read = match keyword(name) {
+                Some(Holds::Schema) => self.schema(value, depth + 1),
+                Some(Holds::Schemas) => self.schemas(value, depth + 1),
+                Some(Holds::NamedSchemas) => self.named_schemas(value, depth + 1),
+                Some(Holds::Data) if name == "type" && self.names_no_type(value) => continue,
+                Some(Holds::Data) => self.data(key, value, depth + 1),
+                Some(Holds::Refused) | None => {
+                    self.unknown_keyword(key);
+                    continue;
+                }
             };
             members.insert(name.to_owned(), read);
         }
@@ -294,11 +258,11 @@ impl Expander<'_> {
         let mut fault =
             SourceError::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
         let listed = word.strip_suffix("[]").filter(|item| TYPES.contains(item));
-        fault.hint = match (listed, nearest(word, TYPES)) {
-            (Some(item), _) => Some(format!(
+        fault.hint = match listed {
+            Some(item) => Some(format!(
                 "write `type: array, items: {{ type: {item} }}`; the shorthand `\"{word}\"` stands alone, without `type`"
             )),
-            (None, near) => near.map(|near| format!("did you mean `{near}`?")),
+            None => did_you_mean(word, TYPES),
         };
         self.fault(fault);
         true
@@ -365,7 +329,7 @@ impl Expander<'_> {
     }
 
     fn unknown_keyword(&mut self, key: &Key) {
-        if REFUSED.contains(&key.name.as_str()) {
+        if keyword(&key.name) == Some(Holds::Refused) {
             let message = format!("`{}` is refused in a schema", key.name);
             let fault = SourceError::new(Code::SchemaReference, key.span, message);
             self.fault(fault.with_hint("write the schema out; a YAML anchor repeats a part that is needed twice"));
@@ -373,8 +337,7 @@ impl Expander<'_> {
         }
         let message = format!("`{}` is not a keyword of JSON Schema", excerpt(&key.name));
         let mut fault = SourceError::new(Code::UnknownKeyword, key.span, message);
-        let known = ONE.into_iter().chain(MANY).chain(NAMED).chain(DATA);
-        fault.hint = nearest(&key.name, known).map(|near| format!("did you mean `{near}`?"));
+        fault.hint = did_you_mean(&key.name, KEYWORDS.iter().flat_map(|(_, names)| names.split(' ')));
         self.fault(fault);
     }
 }
@@ -386,10 +349,6 @@ fn word_schema(text: &str) -> Option<Value> {
         return Some([("items", items), ("type", Value::from("array"))].into_iter().collect());
     }
     WORDS.contains(&text).then(|| [("type", Value::from(text))].into_iter().collect())
-}
-
-fn is_keyword(name: &str) -> bool {
-    ONE.contains(&name) || MANY.contains(&name) || NAMED.contains(&name) || DATA.contains(&name)
 }
 
 /// Whether a value could be a shorthand.
@@ -404,11 +363,10 @@ fn is_shorthand(node: &Node) -> bool {
 /// Whether a map is an object whose fields are shorthands: it has no `type`, and either every value is a shorthand or
 /// no key is a keyword, so that a misspelt type is named as such.
 fn is_object_shorthand(entries: &[(Key, Node)]) -> bool {
-    let is_reserved = |name: &str| is_keyword(name) || REFUSED.contains(&name);
     !entries.is_empty()
         && !entries.iter().any(|(key, _)| key.name == "type")
         && (entries.iter().all(|(_, node)| is_shorthand(node))
-            || (!entries.iter().any(|(key, _)| is_reserved(&key.name))
+            || (!entries.iter().any(|(key, _)| keyword(&key.name).is_some())
                 && entries.iter().any(|(_, node)| is_shorthand(node))))
 }
 
@@ -422,7 +380,8 @@ fn calls_a_field_type(entries: &[(Key, Node)]) -> bool {
     };
     let sound = entries.iter().any(|(key, node)| key.name == "type" && names_a_type(node));
     let others = || entries.iter().filter(|(key, _)| key.name != "type");
-    let a_field_beside = others().any(|(key, node)| !is_keyword(&key.name) && is_shorthand(node));
+    let a_field_beside = others()
+        .any(|(key, node)| keyword(&key.name).is_none_or(|holds| holds == Holds::Refused) && is_shorthand(node));
     let all_fields = entries.iter().all(|(_, node)| is_shorthand(node));
     a_field_beside || (!sound && all_fields && others().next().is_some())
 }

@@ -10,7 +10,6 @@ use crate::canonical::Value;
 use crate::id::FieldName;
 use crate::workflow::Ordered;
 
-/// The maximum number of reported violations of one value.
 const MAX_VIOLATIONS: usize = 20;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 const MAX_MESSAGE: usize = 200;
@@ -29,7 +28,6 @@ pub struct SchemaError(String);
 pub struct Violation {
     /// The location in the value, as a JSON pointer (RFC 6901); empty for the whole.
     pub pointer: String,
-    /// What is wrong.
     pub message: String,
 }
 
@@ -80,7 +78,6 @@ impl Validator {
             })
     }
 
-    /// Whether the value matches the schema.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.is_valid(&to_serde(value))
     }

@@ -15,11 +15,9 @@ use crate::source::{SourceError, excerpt};
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
 
-/// The environment of a template.
 pub(super) struct TypeEnv<'p, 'w> {
     pub(super) indexed: &'p IndexedGraph<'w>,
     pub(super) flow: &'p Flow<'p, 'w>,
-    /// Which roles have run.
     pub(super) state: State,
     /// The possible preceding steps, by role and status.
     pub(super) steps: Vec<(usize, usize)>,
@@ -31,7 +29,6 @@ pub(super) struct TypeEnv<'p, 'w> {
     pub(super) names: Vec<(&'w str, Known<'w>)>,
 }
 
-/// How the value of an expression is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
     Print,
@@ -432,7 +429,6 @@ fn is_none(expr: Option<&Expr>) -> bool {
     matches!(expr, Some(Expr { node: Node::Const(Value::Null), .. }))
 }
 
-/// The common type of two types.
 fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
     let optional = left.optional || right.optional;
     let mut words = Vec::new();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::indexed_graph::IndexedGraph;
 use super::super::types::{Known, Member, Type};
 use super::{TypeEnv, Typing, Want, either, presence};
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::id::FieldName;
 use crate::workflow::Field;
 use crate::workflow::template::expr::Root;
@@ -35,11 +35,10 @@ impl<'w> Typing<'_, 'w> {
     fn unknown_member(&mut self, of: &str, segment: &Segment, known: &[String], range: &Range<usize>) {
         let name = segment.to_string();
         let name = name.trim_start_matches('.');
-        let hint = match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "it has no fields".to_owned(),
-            None => format!("it has {}", listed(known.iter().map(String::as_str))),
-        };
+        let hint = did_you_mean(name, known.iter().map(String::as_str)).unwrap_or_else(|| match known {
+            [] => "it has no fields".to_owned(),
+            known => format!("it has {}", listed(known.iter().map(String::as_str))),
+        });
         self.fault(Code::UnknownField, range, format!("{of} has no `{name}`"), hint);
     }
 
@@ -226,7 +225,6 @@ impl<'w> Typing<'_, 'w> {
         None
     }
 
-    /// Suggestions for a name that is not in scope.
     fn meant(&self, name: &str) -> String {
         let env = self.env;
         let is_field = env
@@ -255,10 +253,8 @@ impl<'w> Typing<'_, 'w> {
             _ => {}
         }
         let roots = ["input", "output", "body", "status", "steps"].into_iter();
-        match nearest(name, roots.chain(env.names.iter().map(|(given, _)| *given))) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned(),
-        }
+        did_you_mean(name, roots.chain(env.names.iter().map(|(given, _)| *given)))
+            .unwrap_or_else(|| "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned())
     }
 
     fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
@@ -267,10 +263,8 @@ impl<'w> Typing<'_, 'w> {
             if env.indexed.unread.contains(role) {
                 return None;
             }
-            let hint = match nearest(role, env.indexed.names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the roles are {}", listed(env.indexed.names())),
-            };
+            let hint = did_you_mean(role, env.indexed.names());
+            let hint = hint.unwrap_or_else(|| format!("the roles are {}", listed(env.indexed.names())));
             self.fault(Code::UnknownField, range, format!("there is no role `{role}`"), hint);
             return None;
         };
@@ -342,7 +336,6 @@ fn input(field: &Field) -> Known<'_> {
     Known::of(&field.schema).or_absent(optional)
 }
 
-/// The fields of a role's answer with a status.
 fn fields_of<'w>(indexed: &IndexedGraph<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
     let Some(role) = indexed.role(role) else { return Vec::new() };
     match role.role.output.get(status) {

@@ -7,7 +7,6 @@ use crate::canonical::Value;
 use crate::id::FieldName;
 use crate::workflow::{Field, Ordered};
 
-/// The maximum number of objects of one list of fields.
 pub const MAX_OBJECTS: usize = 96;
 /// The maximum number of objects from combining the values of several fields.
 const MAX_CROSSED: usize = 64;

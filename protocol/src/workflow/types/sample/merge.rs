@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{MAX_ITEMS, UNNAMED_MEMBERS, pattern};
 use crate::canonical::Value;
 
-/// The maximum number of alternatives of one schema.
 const MAX_ALTERNATIVES: usize = 16;
-/// Keywords that lead to alternatives.
 const COMBINING: [&str; 6] = ["allOf", "anyOf", "else", "if", "oneOf", "then"];
 /// Of two values, the larger applies.
 const LOWER_BOUNDS: [&str; 6] =
@@ -189,7 +187,6 @@ impl Plain {
         }
     }
 
-    /// The schema of the element at `index`; `None` if not allowed.
     pub(super) fn element(&self, index: usize) -> Option<Value> {
         if let Some(schema) = self.list("prefixItems").get(index) {
             return Some(schema.clone());
@@ -201,7 +198,6 @@ impl Plain {
         }
     }
 
-    /// The schema of the member `name`; `None` if not allowed.
     pub(super) fn member(&self, name: &str) -> Option<Value> {
         if let Some(schema) = self.get("properties").and_then(|properties| properties.get(name)) {
             return Some(schema.clone());

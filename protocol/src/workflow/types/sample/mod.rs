@@ -26,11 +26,9 @@ use crate::canonical::Value;
 pub use fields::{Objects, objects};
 pub use text::words;
 
-/// The maximum number of values for one schema.
 pub const MAX_SAMPLES: usize = 48;
 /// The maximum number of elements of an unbounded list.
 pub const USUAL_ITEMS: usize = 3;
-/// The maximum number of elements of any list.
 pub const MAX_ITEMS: usize = 64;
 const MAX_VALUE_BYTES: usize = 512 * 1024;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -72,7 +70,6 @@ pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
     found
 }
 
-/// The approximate size of a value as JSON.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 8,
@@ -273,7 +270,6 @@ impl Maker {
     }
 }
 
-/// The possible lengths of a list, within the usual limits.
 struct Length {
     least: usize,
     most: usize,

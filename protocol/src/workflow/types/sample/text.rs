@@ -66,7 +66,6 @@ pub(super) fn numbered(text: &str, number: usize) -> String {
     text.chars().take(kept).chain(number.chars()).collect()
 }
 
-/// A text of that many characters.
 pub fn words(chars: usize) -> String {
     let mut text: String = WORDS.chars().cycle().take(chars).collect();
     if text.ends_with(' ') {
