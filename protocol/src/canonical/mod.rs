@@ -20,7 +20,7 @@ use std::ops::Index;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 pub use read::{parse, parse_canonical};
-pub use ser::{Keep, push_text, to_bytes, to_bytes_of};
+pub use ser::{push_text, to_bytes};
 
 /// The maximum nesting of lists and objects in canonical bytes, written or read.
 pub const MAX_DEPTH: usize = 128;
@@ -94,7 +94,7 @@ impl Value {
 
     /// The number as a double, if this is one; digits beyond 53 bits are lost.
     #[expect(clippy::cast_precision_loss, reason = "a double has no more digits")]
-    pub(crate) fn as_f64(&self) -> Option<f64> {
+    pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),
             Self::Float(number) => Some(*number),
@@ -169,34 +169,24 @@ impl JsonSchema for Value {
     }
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Str(text.to_owned())
-    }
+macro_rules! from {
+    ($($type:ty => $make:expr,)*) => {
+        $(impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                $make(value.into())
+            }
+        })*
+    };
 }
 
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Str(text)
-    }
-}
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Self::Int(i128::from(number))
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Int(i128::from(number))
-    }
-}
-
-impl From<i32> for Value {
-    fn from(number: i32) -> Self {
-        Self::Int(i128::from(number))
-    }
+from! {
+    &str => Self::Str,
+    String => Self::Str,
+    bool => Self::Bool,
+    u64 => Self::Int,
+    i64 => Self::Int,
+    i32 => Self::Int,
+    Vec<Value> => Self::List,
 }
 
 /// A number that has no canonical form is `null`.
@@ -245,18 +235,6 @@ impl Index<usize> for Value {
             Self::List(items) => items.get(index).unwrap_or(&Self::Null),
             _ => &Self::Null,
         }
-    }
-}
-
-impl From<bool> for Value {
-    fn from(truth: bool) -> Self {
-        Self::Bool(truth)
-    }
-}
-
-impl From<Vec<Value>> for Value {
-    fn from(items: Vec<Value>) -> Self {
-        Self::List(items)
     }
 }
 
