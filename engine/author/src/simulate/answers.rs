@@ -10,11 +10,11 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::object::FaultKind;
-use rondo_protocol::workflow::types::sample::{Objects, objects, words};
 use rondo_protocol::workflow::{Field, ModelRole, Ordered, Role, RoleKind, Workflow};
 
 use super::child;
 use super::reads::Reads;
+use super::sample::{Objects, objects, words};
 
 /// The bytes of the longest body if the model has no `max_output_tokens`.
 pub const USUAL_BODY_BYTES: usize = 4_000;

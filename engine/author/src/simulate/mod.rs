@@ -17,6 +17,7 @@ mod faults;
 mod reads;
 mod routes;
 mod run;
+mod sample;
 mod space;
 mod walk;
 
@@ -30,7 +31,6 @@ use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::id::{FieldName, RoleName};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::types::sample::objects;
 use rondo_protocol::workflow::{Checked, Field, Need, RoleKind, SourceMap, Workflow};
 use serde::{Serialize, Serializer};
 
@@ -38,6 +38,7 @@ use self::answers::AnswerSet;
 use self::cost::CostEstimator;
 use self::reads::Reads;
 use self::routes::{Path, Reachability};
+use self::sample::objects;
 use self::space::{StateId, StateSpace};
 use self::walk::Explorer;
 

@@ -4,7 +4,6 @@
 //! size and depth. A [`Validator`] checks values, with messages that never repeat the value.
 
 mod input;
-pub mod sample;
 mod shorthand;
 mod validator;
 

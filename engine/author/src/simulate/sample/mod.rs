@@ -19,17 +19,18 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rondo_protocol::Value;
+use rondo_protocol::workflow::types::Validator;
+
 use self::merge::{Plain, alternatives};
-use super::Validator;
-use crate::canonical::Value;
 
 pub use fields::{Objects, objects};
 pub use text::words;
 
-pub const MAX_SAMPLES: usize = 48;
+const MAX_SAMPLES: usize = 48;
 /// The maximum number of elements of an unbounded list.
-pub const USUAL_ITEMS: usize = 3;
-pub const MAX_ITEMS: usize = 64;
+const USUAL_ITEMS: usize = 3;
+const MAX_ITEMS: usize = 64;
 const MAX_VALUE_BYTES: usize = 512 * 1024;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The maximum number of schemas that are visited to make the values of one.

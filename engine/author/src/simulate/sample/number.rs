@@ -2,9 +2,11 @@
 
 use std::cmp::Ordering;
 
+use rondo_protocol::Value;
+use rondo_protocol::canonical::MAX_INTEGER;
+
 use super::SampleSize;
 use super::merge::Plain;
-use crate::canonical::{MAX_INTEGER, Value};
 
 /// A large number without bounds, small enough for the sums and products of a workflow.
 const LARGE: i128 = 1_000_000;

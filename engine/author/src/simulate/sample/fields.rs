@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MAX_BYTES, samples, weight};
-use crate::canonical::Value;
-use crate::id::FieldName;
-use crate::workflow::{Field, Ordered};
+use rondo_protocol::Value;
+use rondo_protocol::id::FieldName;
+use rondo_protocol::workflow::{Field, Ordered};
 
-pub const MAX_OBJECTS: usize = 96;
+use super::{MAX_BYTES, samples, weight};
+
+const MAX_OBJECTS: usize = 96;
 /// The maximum number of objects from combining the values of several fields.
 const MAX_CROSSED: usize = 64;
 
@@ -41,26 +42,36 @@ pub fn objects(fields: &Ordered<FieldName, Field>, crossed: &BTreeSet<String>, w
         made.push(Made { name: name.as_str(), values, optional: field.optional, is_crossed });
     }
     let full = object(made.iter().map(|field| (field.name, Some(field.longest()))));
-    let mut gathering = Gathering { objects, bytes: 0 };
-    gathering.keep(object(made.iter().map(|field| (field.name, field.shortest()))));
-    gathering.keep(full.clone());
-    gathering.keep(object(made.iter().map(|field| (field.name, Some(field.longest()).filter(|_| !field.optional)))));
+    let (mut bytes, mut is_cut) = (0_usize, false);
+    let mut keep = |object: Value| {
+        if objects.values.contains(&object) {
+            return;
+        }
+        if objects.values.len() >= MAX_OBJECTS || bytes >= 2 * MAX_BYTES {
+            objects.is_cut = true;
+        } else {
+            bytes = bytes.saturating_add(weight(&object));
+            objects.values.push(object);
+        }
+    };
+    keep(object(made.iter().map(|field| (field.name, field.shortest()))));
+    keep(full.clone());
+    keep(object(made.iter().map(|field| (field.name, Some(field.longest()).filter(|_| !field.optional)))));
     let mut combined = vec![full.clone()];
     for field in made.iter().filter(|field| field.is_crossed) {
         let more = combined.len().saturating_mul(field.choices().count());
-        gathering.objects.is_cut |= more > MAX_CROSSED;
+        is_cut |= more > MAX_CROSSED;
         let next = combined.iter().flat_map(|object| field.choices().map(|value| with(object, field.name, value)));
         combined = next.take(MAX_CROSSED).collect();
     }
-    for object in combined {
-        gathering.keep(object);
-    }
+    combined.into_iter().for_each(&mut keep);
     for field in made.iter().filter(|field| !field.is_crossed) {
         for value in field.choices() {
-            gathering.keep(with(&full, field.name, value));
+            keep(with(&full, field.name, value));
         }
     }
-    gathering.objects
+    objects.is_cut |= is_cut;
+    objects
 }
 
 struct Made<'f> {
@@ -82,25 +93,6 @@ impl Made<'_> {
     /// Every value, and `None` if the field is optional.
     fn choices(&self) -> impl Iterator<Item = Option<&Value>> {
         self.values.iter().map(Some).chain(self.optional.then_some(None))
-    }
-}
-
-struct Gathering {
-    objects: Objects,
-    bytes: usize,
-}
-
-impl Gathering {
-    fn keep(&mut self, object: Value) {
-        if self.objects.values.contains(&object) {
-            return;
-        }
-        if self.objects.values.len() >= MAX_OBJECTS || self.bytes >= 2 * MAX_BYTES {
-            self.objects.is_cut = true;
-            return;
-        }
-        self.bytes = self.bytes.saturating_add(weight(&object));
-        self.objects.values.push(object);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rondo_protocol::Value;
+
 use super::{MAX_ITEMS, UNNAMED_MEMBERS, pattern};
-use crate::canonical::Value;
 
 const MAX_ALTERNATIVES: usize = 16;
 const COMBINING: [&str; 6] = ["allOf", "anyOf", "else", "if", "oneOf", "then"];
@@ -219,7 +220,6 @@ impl Plain {
     pub(super) fn members(&self, all: bool) -> Vec<String> {
         let mut names: BTreeSet<String> =
             self.list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        self.follow_dependencies(&mut names);
         let declared = match self.get("properties") {
             Some(Value::Object(properties)) => properties.keys().cloned().collect(),
             _ => Vec::new(),
@@ -242,38 +242,9 @@ impl Plain {
                 if names.len() >= wanted.min(most) {
                     break;
                 }
-                names.extend(self.made_up_name(number));
+                names.insert(format!("key{number}"));
             }
         }
-        self.follow_dependencies(&mut names);
         names.into_iter().collect()
-    }
-
-    /// A name for a member that the schema does not name.
-    fn made_up_name(&self, number: usize) -> Option<String> {
-        let Some(schema) = self.get("propertyNames") else { return Some(format!("key{number}")) };
-        super::samples(schema, &[Value::from(format!("key{number}"))])
-            .into_iter()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .filter(|name| !name.is_empty())
-            .nth(number - 1)
-    }
-
-    /// Adds what `dependentRequired` asks for beside the names that are there.
-    fn follow_dependencies(&self, names: &mut BTreeSet<String>) {
-        let Some(Value::Object(dependencies)) = self.get("dependentRequired") else { return };
-        for _ in 0..MAX_ITEMS {
-            let asked =
-                dependencies.iter().filter(|(name, _)| names.contains(*name)).flat_map(|(_, asked)| match asked {
-                    Value::List(asked) => asked.as_slice(),
-                    _ => &[],
-                });
-            let asked: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
-            let before = names.len();
-            names.extend(asked);
-            if names.len() == before {
-                break;
-            }
-        }
     }
 }
