@@ -5,7 +5,7 @@
 //! with that role's step replaced. States only grow, so the analysis terminates. A join waits until each of its
 //! branches has an exit, because a role that has not run in one lane may have run in another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fixedbitset::FixedBitSet;
 
@@ -24,9 +24,9 @@ pub(super) struct Flow<'p, 'w> {
     /// The state before each role; `None` if it cannot be reached.
     states: Vec<Option<State>>,
     /// For each role the fan-outs whose lanes it may end.
-    arrives: Vec<BTreeSet<usize>>,
+    arrives: BTreeMap<usize, BTreeSet<usize>>,
     /// For each role the edges that lead only to it.
-    calls: Vec<Vec<usize>>,
+    calls: BTreeMap<usize, Vec<usize>>,
 }
 
 impl<'p, 'w> Flow<'p, 'w> {
@@ -43,19 +43,17 @@ impl<'p, 'w> Flow<'p, 'w> {
             offsets,
             bits,
             states: vec![None; indexed.roles.len()],
-            arrives: vec![BTreeSet::new(); indexed.roles.len()],
-            calls: vec![Vec::new(); indexed.roles.len()],
+            arrives: BTreeMap::new(),
+            calls: BTreeMap::new(),
         };
         for (number, branches) in lanes.arrivals.iter().enumerate() {
             for (role, _) in branches.iter().flatten().filter_map(|way| indexed.edges.get(*way)?.from) {
-                flow.arrives.get_mut(role).into_iter().for_each(|fans| {
-                    fans.insert(number);
-                });
+                flow.arrives.entry(role).or_default().insert(number);
             }
         }
         for (number, way) in indexed.edges.iter().enumerate() {
             if let (Some(_), EdgeTarget::Role(to)) = (way.from, way.to) {
-                flow.calls.get_mut(to).into_iter().for_each(|calls| calls.push(number));
+                flow.calls.entry(to).or_default().push(number);
             }
         }
         flow.run();
@@ -166,16 +164,10 @@ impl<'p, 'w> Flow<'p, 'w> {
         let mut next = 0;
         let mut open: BTreeSet<usize> = BTreeSet::new();
         let mut fans: BTreeSet<usize> = BTreeSet::new();
-        let starts: Vec<usize> = self
-            .indexed
-            .edges
-            .iter()
-            .enumerate()
-            .filter(|(_, way)| way.from.is_none())
-            .map(|(number, _)| number)
-            .collect();
-        for way in starts {
-            self.follow(way, &mut open, &mut fans);
+        for way in 0..self.indexed.edges.len() {
+            if self.indexed.edges.get(way).is_some_and(|way| way.from.is_none()) {
+                self.follow(way, &mut open, &mut fans);
+            }
         }
         loop {
             if let Some(role) = open.range(next..).next().or(open.first()).copied() {
@@ -185,7 +177,7 @@ impl<'p, 'w> Flow<'p, 'w> {
                 for way in edges {
                     self.follow(way, &mut open, &mut fans);
                 }
-                fans.extend(self.arrives.get(role).into_iter().flatten());
+                fans.extend(self.arrives.get(&role).into_iter().flatten());
             } else if let Some(fan) = fans.pop_first() {
                 let join = self.indexed.fans.get(fan).map(|fan| fan.join);
                 if let (Some(join), Some(state)) = (join, self.joined(fan)) {
@@ -220,7 +212,7 @@ impl<'p, 'w> Flow<'p, 'w> {
             }
             EdgeTarget::Back => {
                 let Some((role, _)) = edge.from else { return };
-                for call in self.calls.get(role).cloned().unwrap_or_default() {
+                for call in self.calls.get(&role).cloned().unwrap_or_default() {
                     self.return_to(call, role, open);
                 }
             }

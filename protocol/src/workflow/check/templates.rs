@@ -108,16 +108,20 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
-        let edge = self.indexed.edges.get(way)?;
+        let from = self.indexed.edges.get(way)?.from;
         Some(TypeEnv {
-            indexed: self.indexed,
-            flow: self.flow,
-            state: self.flow.on(way)?,
-            steps: edge.from.into_iter().collect(),
-            without_step: if edge.from.is_none() { Some(AT_START) } else { None },
-            branches: edge.from.and_then(|(role, _)| self.branches_at(role)),
-            names: edge.from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
+            branches: from.and_then(|(role, _)| self.branches_at(role)),
+            names: from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
+            ..self.env(self.flow.on(way)?, &[from])
         })
+    }
+
+    /// The environment behind any of these steps; `None` = `start`.
+    fn env(&self, state: State, from: &[Option<(usize, usize)>]) -> TypeEnv<'p, 'w> {
+        let steps = from.iter().flatten().copied().collect();
+        let without_step = from.contains(&None).then_some(AT_START);
+        let (indexed, flow) = (self.indexed, self.flow);
+        TypeEnv { indexed, flow, state, steps, without_step, branches: None, names: Vec::new() }
     }
 
     /// Whether an edge leads to a role other than through a join.
@@ -208,21 +212,13 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// The environment of a prompt to a role, for any edge that leads to it.
     fn env_before(&self, role: usize) -> Option<TypeEnv<'p, 'w>> {
-        let entering = || self.indexed.edges.iter().filter(|way| self.enters(way, role));
-        let mut steps: Vec<_> = entering().filter_map(|way| way.from).collect();
-        let from_start = || entering().any(|way| way.from.is_none()).then_some(AT_START);
-        let without_step = if self.indexed.is_join(role) { Some(AT_JOIN) } else { from_start() };
-        steps.sort_unstable();
-        steps.dedup();
-        Some(TypeEnv {
-            indexed: self.indexed,
-            flow: self.flow,
-            state: self.flow.before(role)?.clone(),
-            steps,
-            without_step,
-            branches: self.branches_at(role),
-            names: self.names_at(role),
-        })
+        let entering = self.indexed.edges.iter().filter(|way| self.enters(way, role));
+        let mut entering: Vec<_> = entering.map(|way| way.from).collect();
+        entering.sort_unstable();
+        entering.dedup();
+        let env = self.env(self.flow.before(role)?.clone(), &entering);
+        let without_step = if self.indexed.is_join(role) { Some(AT_JOIN) } else { env.without_step };
+        Some(TypeEnv { without_step, branches: self.branches_at(role), names: self.names_at(role), ..env })
     }
 
     fn role(&mut self, number: usize, role: &'w Role) {
@@ -263,15 +259,8 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             .filter(|(_, way)| way.to == EdgeTarget::End && way.edge.result.is_none())
             .collect();
         let state = Flow::union(ends.iter().filter_map(|(number, _)| self.flow.on(*number)));
-        let env = state.map(|state: State| TypeEnv {
-            indexed: self.indexed,
-            flow: self.flow,
-            state,
-            steps: ends.iter().filter_map(|(_, way)| way.from).collect(),
-            without_step: if ends.iter().any(|(_, way)| way.from.is_none()) { Some(AT_START) } else { None },
-            branches: None,
-            names: Vec::new(),
-        });
+        let from: Vec<_> = ends.iter().map(|(_, way)| way.from).collect();
+        let env = state.map(|state| self.env(state, &from));
         self.value("result", &result.0, env.as_ref());
     }
 
