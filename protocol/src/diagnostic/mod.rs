@@ -71,17 +71,18 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Creates a diagnostic at `span` of `text`, which is the content of `file`.
     pub fn at(code: Code, file: &str, text: &str, span: Span, message: impl Into<String>) -> Self {
-        let (line, column) = position(text, span.offset);
-        Self {
-            code,
-            severity: code.severity(),
-            file: file.to_owned(),
-            line,
-            column,
-            span,
-            message: message.into(),
-            hint: None,
-        }
+        Self::in_line(code, file, position(text, span.offset), span, message)
+    }
+
+    pub(crate) fn in_line(
+        code: Code,
+        file: &str,
+        (line, column): (u32, u32),
+        span: Span,
+        message: impl Into<String>,
+    ) -> Self {
+        let (file, message) = (file.to_owned(), message.into());
+        Self { code, severity: code.severity(), file, line, column, span, message, hint: None }
     }
 
     #[must_use]

@@ -7,21 +7,19 @@
 //! and in JSON results in trees with equal values; what YAML would silently read as something else (a tag, a merge key,
 //! a second document, digits that would be lost) is a fault.
 
-mod comment;
 mod json;
 mod locate;
-mod quotes;
 mod slip;
 mod text;
+mod unquoted;
 mod yaml;
 
 use crate::canonical::Value;
 use crate::diagnostic::{Code, Span};
 
-pub use comment::comment_behind;
 pub use locate::locate;
-pub use quotes::quote_in_text;
 pub use text::Source;
+pub use unquoted::{comment_behind, quote_in_text};
 
 pub const MAX_BYTES: usize = 1 << 20;
 /// The maximum number of nodes of a tree; aliased nodes count each time.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use granit_parser::ErrorKind;
 
-use super::quotes::begins_typographic;
+use super::unquoted::begins_typographic;
 use super::{SourceError, excerpt};
 use crate::diagnostic::{Code, Span};
 

@@ -72,8 +72,7 @@ fn a_comment_that_ends_a_text_too_early_is_named() {
     assert_eq!(fault("a: { q: Fetch PR #12 }\n"), ("RN0110", "#12 }"));
     let text = "a: Fetch PR #12\nb: \"quoted\" #12\nc: x # y\nd: |\n  Fetch #12\n";
     let root = yaml(text).unwrap();
-    let behind =
-        |name: &str| comment_behind(text, root.get(name).unwrap()).map(|s| &text[s.offset..s.offset + s.length]);
+    let behind = |name: &str| comment_behind(text, root.get(name).unwrap()).map(|fault| &text[fault.span.range()]);
     assert_eq!(["a", "b", "c", "d"].map(behind), [Some("#12"), None, Some("# y"), None]);
 }
 

@@ -38,17 +38,7 @@ impl Source {
     }
 
     pub fn diagnostic(&self, code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
-        let (line, column) = self.position(span.offset);
-        Diagnostic {
-            code,
-            severity: code.severity(),
-            file: self.name.clone(),
-            line,
-            column,
-            span,
-            message: message.into(),
-            hint: None,
-        }
+        Diagnostic::in_line(code, &self.name, self.position(span.offset), span, message)
     }
 
     pub fn report(&self, fault: SourceError) -> Diagnostic {

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use super::slip::Stop;
+use super::unquoted::cut_by_comment;
 use super::{
     Budget, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Parsed, SourceError, duplicate,
     excerpt, integer_out_of_range, key_too_long, not_finite, too_deep,
@@ -179,8 +180,7 @@ impl Builder<'_> {
             return fault;
         }
         if let Some(comment) = self.cutting_comment(offset) {
-            return SourceError::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
-                .with_hint("put the text in quotes, or the comment on a line of its own");
+            return cut_by_comment(comment);
         }
         // The parser stops one character before the one that it refuses.
         let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));

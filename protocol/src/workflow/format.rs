@@ -292,7 +292,7 @@ named! {
     COMPACT "Compact" "Older visits are put into one text." Keys &[
         required("at", COUNT, "Estimated tokens."),
         required("keep", Count(0, u64::MAX), "Visits that stay."),
-        required("by", Text, "The role that writes the text."),
+        required("by", Shape::RoleName, "The role that writes the text."),
     ];
     SELECT_BY "SelectBy" "Who chooses for a selector."
         Either &[Shape::Named(&SELECT_WORD), Shape::Named(&SELECT_EXPRESSION)];

@@ -128,15 +128,7 @@ impl Reader<'_> {
             let fault = part.fault(Code::MissingKey, message);
             self.leave_out(part, fault);
         }
-        let mut settings = BTreeMap::new();
-        for setting in kind.settings {
-            if let Some(part) = fields.get(setting.name)
-                && let Some(value) = self.value(part, setting.shape)
-            {
-                settings.insert(setting.name.to_owned(), value);
-            }
-        }
-        settings
+        self.values(fields, kind.settings)
     }
 }
 

@@ -13,7 +13,6 @@ mod field;
 mod file;
 mod graph;
 mod hook;
-mod limit;
 mod model;
 mod name;
 mod output;
@@ -31,7 +30,7 @@ use crate::diagnostic::{Code, Diagnostic, Severity, Span};
 use crate::id::RoleName;
 use crate::source::{self, Parsed, Source, SourceError};
 
-use super::format::TOP;
+use super::format::{LIMITS, TOP};
 use super::source_map::SourceMap;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
@@ -157,7 +156,7 @@ impl<'a> Reader<'a> {
         let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
         let input = fields.get("input").map(|part| self.inputs(part)).unwrap_or_default();
         let models = fields.get("models").map(|part| self.models(part)).unwrap_or_default();
-        let limits = fields.get("limits").map_or_else(Limits::default, |part| self.limits(part));
+        let limits = fields.get("limits").map_or_else(Limits::default, |part| self.with_defaults(part, LIMITS.keys()));
         let (mut roles, role_policies) = fields.get("roles").map(|part| self.roles(part)).unwrap_or_default();
         let graph = fields.get("graph").map(|part| self.graph(part, &mut roles)).unwrap_or_default();
         let result = fields.get("result").map(|part| self.template_value(part));

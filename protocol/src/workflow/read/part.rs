@@ -67,10 +67,6 @@ impl<'n> Fields<'n> {
     pub fn get(&self, name: &str) -> Option<&Part<'n>> {
         self.0.iter().find(|part| part.name() == name)
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Part<'n>> {
-        self.0.iter()
-    }
 }
 
 impl Reader<'_> {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::output::{Output, status, text_field};
 use super::part::{Fields, Part};
 use super::{Reader, RolesAndPolicies};
-use crate::canonical::Value;
+use crate::canonical::{self, Value};
 use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
 use crate::source::Kind;
 use crate::workflow::format::{
-    CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, RETRY, SELECT_EXPRESSION, SELECT_WORD,
+    CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, RETRY, ROLE_LIMITS, SELECT_EXPRESSION,
+    SELECT_WORD,
 };
 use crate::workflow::types::Field;
 use crate::workflow::{
@@ -119,7 +120,7 @@ impl Reader<'_> {
     /// Reads the policy of a model role; returns the settings of altering hooks, which are not part of it.
     fn model_policy(&mut self, fields: &Fields<'_>, policy: &mut RolePolicy) -> BTreeMap<String, Value> {
         if let Some(limits) = fields.get("limits") {
-            policy.limits = self.role_limits(limits);
+            policy.limits = self.with_defaults(limits, ROLE_LIMITS.keys());
         }
         if let Some(retry) = fields.get("retry") {
             policy.retry = self.retry(retry);
@@ -152,10 +153,7 @@ impl Reader<'_> {
 
     fn compact(&mut self, part: &Part<'_>) -> Option<Compact> {
         let fields = self.fields(part, COMPACT.keys())?;
-        let at = fields.get("at").and_then(|at| self.integer(at, 1, u64::MAX));
-        let keep = fields.get("keep").and_then(|keep| self.integer(keep, 0, u64::MAX));
-        let by = fields.get("by").and_then(|by| self.role_reference(by));
-        Some(Compact { at: at?, by: by?, keep: keep? })
+        canonical::from_value(Value::Object(self.values(&fields, COMPACT.keys()))).ok()
     }
 
     fn tools(&mut self, part: &Part<'_>) -> Vec<String> {

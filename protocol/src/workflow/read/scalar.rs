@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Reader;
-use super::part::{Part, listed};
+use super::part::{Fields, Part, listed};
 use crate::canonical::{self, Value};
 use crate::diagnostic::{Code, did_you_mean};
 use crate::source::{Kind, comment_behind, excerpt, quote_in_text};
-use crate::workflow::format::{Form, Named, Shape};
+use crate::workflow::format::{Form, KeySpec, MAX_STOPS, Named, ONE_OR_MANY, Shape};
 
 impl Reader<'_> {
     pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
@@ -23,7 +24,10 @@ impl Reader<'_> {
     /// Reads a text for people or models: a comment after it may have cut it.
     pub(super) fn prose(&mut self, part: &Part<'_>) -> Option<String> {
         let text = self.text(part)?;
-        self.whole(part);
+        let file = self.places.text();
+        for slip in [quote_in_text(file, part.node), comment_behind(file, part.node)].into_iter().flatten() {
+            self.report(slip);
+        }
         Some(text)
     }
 
@@ -40,23 +44,6 @@ impl Reader<'_> {
             return Some(truth.to_string());
         }
         self.template(part)
-    }
-
-    /// Reports a comment that may have cut the text, and quotes that were meant to quote it.
-    fn whole(&mut self, part: &Part<'_>) {
-        if let Some(fault) = quote_in_text(self.places.text(), part.node) {
-            self.report(fault);
-        }
-        let file = self.places.text();
-        let Some(span) = comment_behind(file, part.node) else { return };
-        let follows = file.get(span.offset + 1..).and_then(|rest| rest.chars().next());
-        let (code, message) = if follows.is_some_and(|c| !c.is_whitespace()) {
-            (Code::CutByComment, "a comment cuts the unquoted text before it")
-        } else {
-            (Code::CommentBehindText, "a comment stands behind an unquoted text")
-        };
-        let fault = crate::source::SourceError::new(code, span, message);
-        self.report(fault.with_hint("put the text in quotes, or the comment on a line of its own"));
     }
 
     pub(super) fn boolean(&mut self, part: &Part<'_>) -> Option<bool> {
@@ -125,6 +112,33 @@ impl Reader<'_> {
         self.not_allowed(part, &format!("one of {}", listed(&known)), hint)
     }
 
+    /// The values of those entries that have one of `keys`. A duration is stored as milliseconds, under a name with `_ms`.
+    pub(super) fn values(&mut self, fields: &Fields<'_>, keys: &[KeySpec]) -> BTreeMap<String, Value> {
+        let mut values = BTreeMap::new();
+        for key in keys {
+            if let Some(value) = fields.get(key.name).and_then(|part| self.value(part, key.shape)) {
+                let unit = if matches!(key.shape, Shape::Duration) { "_ms" } else { "" };
+                values.insert(format!("{}{unit}", key.name), value);
+            }
+        }
+        values
+    }
+
+    /// Reads a map with these keys as the defaults of `T`, overridden by the file.
+    pub(super) fn with_defaults<T>(&mut self, part: &Part<'_>, keys: &[KeySpec]) -> T
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        let defaults = T::default();
+        let (Some(fields), Ok(Value::Object(mut members))) =
+            (self.fields(part, keys), Value::from_serialize(&defaults))
+        else {
+            return defaults;
+        };
+        members.extend(self.values(&fields, keys));
+        canonical::from_value(Value::Object(members)).unwrap_or(defaults)
+    }
+
     /// Reads a part of a simple shape. Other shapes have separate readers.
     pub(super) fn value(&mut self, part: &Part<'_>, shape: Shape) -> Option<Value> {
         match shape {
@@ -146,6 +160,7 @@ impl Reader<'_> {
                 self.number(part, "US dollars, more than 0", |dollars| dollars > 0.0).map(|_| part.node.to_value())
             }
             Shape::Word(words) => self.one_of(part, words.iter().map(|(word, _)| (*word, *word))).map(Value::from),
+            Shape::Named(named) if named.name == ONE_OR_MANY.name => self.one_or_many(part),
             Shape::Named(Named { form: Form::Words(words), .. }) => self.value(part, Shape::Word(words)),
             Shape::List(element, _) => {
                 let items = self.items(part)?;
@@ -165,6 +180,22 @@ impl Reader<'_> {
             Shape::Size => self.size(part).map(Value::from),
             _ => None,
         }
+    }
+
+    pub(super) fn nonempty(&mut self, part: &Part<'_>) -> Option<String> {
+        let text = self.text(part)?;
+        if text.trim().is_empty() { self.not_allowed(part, "a text that is not empty", None) } else { Some(text) }
+    }
+
+    fn one_or_many(&mut self, part: &Part<'_>) -> Option<Value> {
+        if matches!(part.node.kind, Kind::Str(_)) {
+            return self.nonempty(part).map(Value::Str);
+        }
+        let items = self.items(part)?;
+        if items.is_empty() || items.len() > MAX_STOPS {
+            return self.not_allowed(part, &format!("from 1 to {MAX_STOPS} texts"), None);
+        }
+        Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
     }
 
     pub(super) fn not_allowed<T>(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) -> Option<T> {

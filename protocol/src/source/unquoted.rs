@@ -1,4 +1,4 @@
-//! Finds quotes that quote nothing: YAML takes them as a part of the unquoted text that they stand in.
+//! Slips around an unquoted text: quotes that YAML takes as a part of it, and a comment behind it.
 
 use super::{Kind, Node, SourceError};
 use crate::diagnostic::{Code, Span};
@@ -11,19 +11,41 @@ pub(super) fn begins_typographic(text: &str) -> bool {
     text.chars().next().is_some_and(|first| TYPOGRAPHIC.iter().any(|(quote, _)| *quote == first))
 }
 
+/// The text as written, if it is without quotes: no alias, and no block.
+fn unquoted<'t>(text: &'t str, node: &Node) -> Option<&'t str> {
+    let written = text.get(node.span.offset..)?.get(..node.span.length)?;
+    let is_other = written.starts_with(['"', '\'', '*', '|', '>']) || written.ends_with(['\n', '\r']);
+    (matches!(node.kind, Kind::Str(_)) && !is_other && !written.is_empty()).then_some(written)
+}
+
 /// The warning of an unquoted text whose quotes were meant to quote it: typographic ones around it, or a straight one
 /// at its end that nothing opens.
 pub fn quote_in_text(text: &str, node: &Node) -> Option<SourceError> {
-    if !matches!(node.kind, Kind::Str(_)) {
-        return None;
-    }
-    let written = text.get(node.span.offset..)?.get(..node.span.length)?;
-    // Quoted texts, aliases and blocks of text.
-    if written.starts_with(['"', '\'', '*', '|', '>']) || written.ends_with(['\n', '\r']) {
-        return None;
-    }
+    let written = unquoted(text, node)?;
     typographic(written, node.span).or_else(|| lost_opening(written, node.span))
 }
+
+/// The fault of a comment behind an unquoted text, on its last line. YAML silently removes everything from ` #` on, so
+/// that `prompt: Fetch PR #12` asks to fetch a PR.
+pub fn comment_behind(text: &str, node: &Node) -> Option<SourceError> {
+    unquoted(text, node)?;
+    let end = node.span.offset + node.span.length;
+    let line = text.get(end..)?.lines().next()?;
+    let comment = line.trim_start_matches([' ', '\t']);
+    let said = comment.strip_prefix('#').filter(|_| comment.len() < line.len())?;
+    let span = Span::new(end + (line.len() - comment.len()), comment.trim_end().len());
+    if said.starts_with(|c: char| !c.is_whitespace()) {
+        return Some(cut_by_comment(span));
+    }
+    let fault = SourceError::new(Code::CommentBehindText, span, "a comment stands behind an unquoted text");
+    Some(fault.with_hint(APART))
+}
+
+pub(super) fn cut_by_comment(span: Span) -> SourceError {
+    SourceError::new(Code::CutByComment, span, "a comment cuts the unquoted text before it").with_hint(APART)
+}
+
+const APART: &str = "put the text in quotes, or the comment on a line of its own";
 
 fn typographic(written: &str, span: Span) -> Option<SourceError> {
     let opening = written.chars().next()?;
