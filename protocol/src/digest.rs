@@ -63,9 +63,6 @@ impl Digest {
     }
 
     /// The digest of the canonical bytes of `object`, and those bytes.
-    ///
-    /// # Errors
-    /// When the object has no canonical form; see [`canonical::Error`].
     pub fn of<T: Serialize + ?Sized>(kind: Kind, object: &T) -> Result<(Self, Vec<u8>), canonical::Error> {
         let bytes = canonical::to_bytes(object)?;
         Ok((Self::of_bytes(kind, &bytes), bytes))

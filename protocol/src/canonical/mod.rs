@@ -130,10 +130,7 @@ impl Value {
         }
     }
 
-    /// Checks that the value may enter a thread.
-    ///
-    /// # Errors
-    /// [`Error::ValueTooDeep`] when it has more than [`MAX_VALUE_DEPTH`] levels.
+    /// Checks that the value may enter a thread: it has at most [`MAX_VALUE_DEPTH`] levels.
     pub fn check_depth(&self) -> Result<(), Error> {
         if self.is_within(MAX_VALUE_DEPTH) { Ok(()) } else { Err(Error::ValueTooDeep) }
     }
@@ -253,10 +250,6 @@ pub fn from_slice<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Err
     T::deserialize(parse_canonical(bytes)?)
 }
 
-/// Reads a `T` from a value.
-///
-/// # Errors
-/// [`Error::Shape`] when the value is not a `T`.
 pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
     T::deserialize(value)
 }

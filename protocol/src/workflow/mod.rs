@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::call::FaultClass;
 use crate::canonical::Value;
 use crate::diagnostic::Diagnostic;
 use crate::id::{FieldName, RoleName, Status};
@@ -123,6 +124,7 @@ impl Default for RolePolicy {
     }
 }
 
+/// How failed attempts are repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -130,17 +132,8 @@ pub struct Retry {
     pub attempts: u32,
     /// Milliseconds before the second attempt; doubled for each further one, with jitter.
     pub backoff_ms: u64,
-    pub faults: Vec<RetryFault>,
-}
-
-/// A fault that another attempt may fix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RetryFault {
-    RateLimit,
-    Server,
-    Timeout,
-    Network,
+    /// Those that another attempt may fix.
+    pub faults: Vec<FaultClass>,
 }
 
 impl Default for Retry {
@@ -148,7 +141,7 @@ impl Default for Retry {
         Self {
             attempts: 5,
             backoff_ms: 1_000,
-            faults: vec![RetryFault::RateLimit, RetryFault::Server, RetryFault::Timeout, RetryFault::Network],
+            faults: vec![FaultClass::RateLimit, FaultClass::Server, FaultClass::Timeout, FaultClass::Network],
         }
     }
 }

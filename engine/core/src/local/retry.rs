@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use rondo_protocol::call::{Fault, FaultClass, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::{Retry, RetryFault};
+use rondo_protocol::workflow::Retry;
 use tokio::time::Instant;
 
 /// The longest pause between two attempts, even if a provider asks for more.
@@ -184,14 +184,7 @@ impl Deadline {
 
 /// Whether another attempt at the same model may help.
 pub fn is_worth_another(fault: &Fault, retry: &Retry) -> bool {
-    let kind = match fault.class {
-        FaultClass::RateLimit => RetryFault::RateLimit,
-        FaultClass::Server => RetryFault::Server,
-        FaultClass::Timeout => RetryFault::Timeout,
-        FaultClass::Network => RetryFault::Network,
-        _ => return false,
-    };
-    retry.faults.contains(&kind)
+    retry.faults.contains(&fault.class)
 }
 
 /// Whether another model may help. A reply that is too large was paid for, and would be as large again.
@@ -268,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_model_is_asked_as_often_as_the_fault_is_worth_it() {
-        let retry = Retry { attempts: 3, backoff_ms: 0, faults: vec![RetryFault::RateLimit] };
+        let retry = Retry { attempts: 3, backoff_ms: 0, faults: vec![FaultClass::RateLimit] };
         let refused = Fault::new(Code::RequestRefused, FaultClass::Refused, "no");
         let broken = Fault::new(Code::ContractBroken, FaultClass::Contract, "no form");
         assert_eq!([0, 2].map(|fallbacks| attempts_of(&fault(None), &retry, fallbacks)), [3, 9]);

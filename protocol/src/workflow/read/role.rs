@@ -139,8 +139,12 @@ impl Reader<'_> {
 
     fn retry(&mut self, part: &Part<'_>) -> Retry {
         let mut retry: Retry = self.with_defaults(part, RETRY.keys());
-        let mut listed = BTreeSet::new();
-        retry.faults.retain(|fault| listed.insert(*fault));
+        let mut faults = Vec::new();
+        retry.faults.retain(|fault| {
+            let is_new = !faults.contains(fault);
+            faults.push(*fault);
+            is_new
+        });
         retry
     }
 

@@ -81,7 +81,7 @@ fn each_word_of_the_table_is_one_of_its_type() {
     holds::<crate::workflow::AnswerFormat>(&format::FORMAT);
     holds::<crate::workflow::History>(&format::HISTORY);
     holds::<crate::workflow::ContextWhat>(&format::CONTEXT_WHAT);
-    holds::<crate::workflow::RetryFault>(&format::RETRY_FAULT);
+    holds::<crate::call::FaultClass>(&format::RETRY_FAULT);
     holds::<crate::workflow::SelectBy>(&format::SELECT_WORD);
     holds::<crate::workflow::FailedLanes>(&format::FAILED_LANES);
 }
