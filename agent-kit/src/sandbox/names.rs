@@ -1,8 +1,9 @@
 //! Matches paths against patterns of protected names.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::protected::{Kept, PROTECTED, Protection};
 use crate::wildcard;
@@ -64,14 +65,23 @@ impl Names {
         path.iter().any(may_end) && self.protection(path, usize::MAX) == Some(Protection::Closed)
     }
 
-    /// The protection of an entry's own name in a folder.
-    pub(crate) fn of_entry(&self, folder: &Path, name: &OsStr) -> Option<Protection> {
-        let mut ending = self.0.iter().filter(|pattern| pattern.last_is(name)).peekable();
-        ending.peek()?;
-        let path = folder.join(name);
-        let parts: Vec<&OsStr> = path.iter().collect();
-        let protections = ending.filter(|pattern| pattern.ends(&parts)).map(|pattern| pattern.protection);
-        protections.min_by_key(|protection| *protection != Protection::Closed)
+    /// What exists in a folder under a protected name.
+    pub(crate) fn found_in(&self, folder: &Path) -> Vec<(PathBuf, Protection)> {
+        let names = entries(folder);
+        let below = |pattern: &Pattern| {
+            let (first, rest) = pattern.parts.split_first()?;
+            let mut found: Vec<PathBuf> =
+                names.iter().filter(|name| is_meant(first, name)).map(|name| folder.join(name)).collect();
+            for part in rest {
+                let inner = |folder: &PathBuf| {
+                    let names = entries(folder).into_iter().filter(|name| is_meant(part, name));
+                    names.map(|name| folder.join(name)).collect::<Vec<_>>()
+                };
+                found = found.iter().flat_map(inner).collect();
+            }
+            Some(found.into_iter().map(|path| (path, pattern.protection)).collect::<Vec<_>>())
+        };
+        self.0.iter().filter_map(below).flatten().collect()
     }
 
     /// Whether folders that look like a repository are closed.
@@ -97,6 +107,10 @@ impl Pattern {
         let ending = parts.get(from..).unwrap_or_default();
         self.parts.iter().zip(ending).rev().all(|(part, name)| is_meant(part, name))
     }
+}
+
+fn entries(folder: &Path) -> Vec<OsString> {
+    fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.file_name()).collect()
 }
 
 /// Whether a name matches on any file system: some ignore case, HFS+ also ignores invisible characters, and NTFS has a
@@ -185,11 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_told_by_its_name_and_the_folder_before_it() {
-        let names = Names::new(&protected());
-        let of = |folder: &str, name: &str| names.of_entry(Path::new(folder), OsStr::new(name));
-        assert_eq!(of("/w/.cargo", "config.toml"), Some(Protection::ReadOnly));
-        assert_eq!((of("/w", "config.toml"), of("/w/.vscode", "tasks.json")), (None, None));
-        assert_eq!(of("/w/.vscode", ".git"), Some(Protection::Closed));
+    fn what_a_folder_holds_is_found_by_each_pattern_and_no_deeper() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [".GIT", "src/.git", ".cargo/config.toml", "ops/eu/deploy-all", "ops/eu/other", "Makefile"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        let names = names(&[".git", ".cargo/config.toml", "ops/*/deploy-*", "make*", ".envrc"]);
+        let found = names.found_in(folder.path());
+        let expected =
+            [".GIT", ".cargo/config.toml", "ops/eu/deploy-all", "Makefile"].map(|path| folder.path().join(path));
+        assert!(found.iter().map(|(path, _)| path).eq(&expected), "{found:?}");
+        assert_eq!(found.iter().filter(|(_, protection)| *protection == Protection::Closed).count(), 1);
     }
 }

@@ -1,4 +1,5 @@
-//! Names that tools may not write, or not access at all, at any depth below a granted folder.
+//! Names that tools may not write, or not access at all: file tools at any depth below a granted folder, programs
+//! directly in it.
 //!
 //! Another program reads a file of such a name and runs what it names or trusts its contents: writing it means acting
 //! with the rights of the user. Files that developers run deliberately (`Makefile`, `package.json`, `build.rs`) are
@@ -23,7 +24,7 @@ pub enum Kept {
     WithFolder,
     /// In the user's home, where that is granted for writing.
     InHome,
-    /// Nowhere: a created one is reported when the program has ended.
+    /// Nowhere: only an existing one is held.
     Nowhere,
 }
 
@@ -60,7 +61,7 @@ const fn held_in_home(pattern: &'static str, reason: &'static str) -> Protected 
     Protected { pattern, protection: Protection::ReadOnly, kept: Kept::InHome, reason }
 }
 
-/// The default list. With `.git` in it, folders that look like a repository are treated the same.
+/// The default list. With `.git` in it, file tools treat folders that look like a repository the same.
 pub const PROTECTED: &[Protected] = &[
     closed(".git", "git starts hooks, filters and the file system monitor that it names; it may hold tokens"),
     closed(".rondo", "rondo's store, which answers for models and tools"),

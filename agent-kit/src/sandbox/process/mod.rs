@@ -9,12 +9,11 @@
 //!   [`Access`]), what was granted, and a private folder that is deleted afterwards. Hidden paths cannot be read,
 //!   written, replaced or created; read-only paths cannot be written, replaced or created. The workspace's `.git` is
 //!   always hidden.
-//! - Protected names ([`PROTECTED`](super::PROTECTED) by default) and folders that git accepts as repositories are
-//!   protected at any depth below a granted folder, if they exist when a program starts; see [`nested`]. Missing ones
-//!   cannot be created directly in a folder granted for writing, as far as the table says so. Deeper ones can be
-//!   created; they are reported ([`Finished::made`]) and protected from then on.
-//! - If the host replaces a path that is masked or held in a namespace, the mask is lost, and the program is ended
-//!   within 50 ms.
+//! - Protected names ([`PROTECTED`](super::PROTECTED) by default) are protected directly in a granted folder and in the
+//!   home folder, not deeper: existing ones are masked or bound read-only, and missing ones cannot be created, as far as
+//!   the table says so.
+//! - A mask holds what exists when the program starts. If another process replaces that path meanwhile, the program can
+//!   access the new one.
 //! - Programs and modules are not loaded from the working folder: `PATH` has no relative part and Python's safe path is
 //!   set, unless the operator's variables or the command override it.
 //! - A program has no network except, with [`Processes::with_hosts`], through our proxy to those hosts. It has no
@@ -36,7 +35,6 @@ mod frames;
 #[cfg(target_os = "linux")]
 mod launch;
 mod live;
-mod nested;
 mod output;
 mod plan;
 #[cfg(target_os = "linux")]
@@ -70,9 +68,11 @@ use super::protected::{Kept, Protection};
 use crate::error::Error;
 use crate::pinned::Pinned;
 use crate::redact::Redactor;
-use nested::{Nested, ProtectedPaths, Roots};
 use output::Output;
 use plan::{Plan, Streams, Writable};
+
+/// The maximum number of protected names that a program finds in its folders.
+const PROTECTED_MAX: usize = 1_000;
 
 /// The settings of all programs.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ pub struct ProcessSettings {
     pub hidden: Vec<PathBuf>,
     /// Files and folders that cannot be written, whether or not they exist. Links as in `hidden`.
     pub read_only: Vec<PathBuf>,
-    /// Names and relative paths that are protected at any depth below granted folders, as in
+    /// Names and relative paths that are protected in granted folders, written as in
     /// [`files::Access`](super::files::Access).
     pub protected: Vec<String>,
     /// Whether the sandbox is on; only the operator switches it off.
@@ -109,7 +109,7 @@ pub struct Processes {
     settings: Arc<ProcessSettings>,
     /// Chosen by the self-test at the first start, or set.
     sandbox: Arc<OnceCell<Sandbox>>,
-    nested: Arc<Nested>,
+    names: Arc<Names>,
     /// The hosts that programs may connect to; `None` = no network.
     gate: Option<Arc<Gate>>,
 }
@@ -164,8 +164,6 @@ pub struct Finished {
     pub left_out_bytes: u64,
     /// How it ended.
     pub exit: Exit,
-    /// Protected names that were created or replaced while it ran, and folders that became repositories.
-    pub made: Vec<PathBuf>,
 }
 
 /// A program that has ended, with separate streams.
@@ -173,7 +171,7 @@ pub struct Finished {
 pub struct Answered {
     /// All of stdout.
     pub stdout: Vec<u8>,
-    /// stderr, redacted and cut in the middle, with a line about protected names that it created.
+    /// stderr, redacted and cut in the middle.
     pub stderr: String,
     /// How it ended.
     pub exit: Exit,
@@ -233,9 +231,9 @@ impl Processes {
 
     /// A sandbox with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
-        let nested = Arc::new(Nested::new(&settings.protected));
+        let names = Arc::new(Names::new(&settings.protected));
         let sandbox = self_test::of(&settings.launcher);
-        Self { settings: Arc::new(settings), sandbox, nested, gate: None }
+        Self { settings: Arc::new(settings), sandbox, names, gate: None }
     }
 
     /// Uses these layers without a self-test, for tests of a sandbox that is not this machine's best.
@@ -258,9 +256,9 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the process tree.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
-        let (output, exit, made) = self.begin(command, Streams::Together).await?;
+        let (output, exit) = self.begin(command, Streams::Together).await?;
         let (output, left_out_bytes) = output.into_text();
-        Ok(Finished { output, left_out_bytes, exit, made })
+        Ok(Finished { output, left_out_bytes, exit })
     }
 
     /// Runs a program whose answer is its whole stdout: more than the command's `output_max_bytes` ends it.
@@ -271,9 +269,8 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the process tree.
     pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
-        let (output, exit, made) = self.begin(command, Streams::Apart).await?;
-        let (stdout, mut stderr) = output.into_streams();
-        stderr.extend(told(&made).map(|told| format!("\n{told}\n")));
+        let (output, exit) = self.begin(command, Streams::Apart).await?;
+        let (stdout, stderr) = output.into_streams();
         Ok(Answered { stdout, stderr, exit })
     }
 
@@ -292,23 +289,12 @@ impl Processes {
         running::open(plan, gate).await
     }
 
-    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit, Vec<PathBuf>), Error> {
+    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit), Error> {
         let ready = self.ready(&command.access).await?;
         let gate = self.gate(ready.isolation)?;
         command.pinned.check()?;
-        let ended = start(&self.settings, &ready, command, streams, gate).await;
-        let Ready { roots, found, .. } = ready;
-        if roots.write.is_empty() {
-            return ended.map(|(output, exit, _)| (output, exit, Vec::new()));
-        }
-        let made = self.looked(move |nested| nested.made_since(&found, &roots)).await?;
-        match ended {
-            Ok((output, exit, _)) => Ok((output, exit, made)),
-            Err(mut error) => {
-                error.message.extend(told(&made).map(|told| format!("; {told}")));
-                Err(error)
-            }
-        }
+        let (output, exit, _) = start(&self.settings, &ready, command, streams, gate).await?;
+        Ok((output, exit))
     }
 
     /// The gate of a program with this isolation; `None` = no proxy.
@@ -337,34 +323,19 @@ impl Processes {
         }
         let sandbox = self.self_test().await;
         let isolation = sandbox.isolation.ok_or_else(|| sandbox.refusal())?;
-        let roots = Arc::new(roots(&self.settings, access)?);
-        let found = self.looked({
-            let roots = Arc::clone(&roots);
-            move |nested| nested.look(&roots)
-        });
-        let found = found.await??;
-        let kept = kept(self.nested.names(), &self.settings, &roots, access);
-        refuse_protected(self.nested.names(), &roots, access)?;
-        Ok(Ready { isolation, roots, found, kept })
-    }
-
-    async fn looked<T: Send + 'static>(&self, look: impl FnOnce(&Nested) -> T + Send + 'static) -> Result<T, Error> {
-        let nested = Arc::clone(&self.nested);
-        let looked = tokio::task::spawn_blocking(move || look(&nested)).await;
-        looked.map_err(|error| not_started(format!("the granted folders could not be looked through: {error}")))
+        let roots = roots(&self.settings, access)?;
+        let protected = protected(&self.names, &self.settings, &roots, access)?;
+        refuse_protected(&self.names, &roots, access)?;
+        Ok(Ready { isolation, protected })
     }
 }
 
-/// A one-line note about protected names that a program created.
-pub(crate) fn told(made: &[PathBuf]) -> Option<String> {
-    let first = made.first()?;
-    let more = made.len().saturating_sub(1);
-    let others = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some(format!(
-        "note: {}{others} was made or replaced, which other programs take commands from; a person should look at it, and \
-         it is out of reach from now on",
-        super::files::escaped(first)
-    ))
+/// The granted folders of one program, without links.
+struct Roots {
+    workspace: PathBuf,
+    write: Vec<PathBuf>,
+    /// The readable ones outside the workspace.
+    read: Vec<PathBuf>,
 }
 
 /// The folders that a program with this access may write and read.
@@ -393,35 +364,43 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
 /// What a program may do. The default is no sandbox.
 struct Ready {
     isolation: Isolation,
-    roots: Arc<Roots>,
-    /// The protected paths in the granted folders.
-    found: ProtectedPaths,
-    /// The missing names that cannot be created.
-    kept: Vec<KeptName>,
+    /// The protected paths in the granted folders, and the missing ones that cannot be created.
+    protected: Vec<(PathBuf, Protection)>,
 }
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { isolation: Isolation::Off, roots: Arc::default(), found: ProtectedPaths::default(), kept: Vec::new() }
+        Self { isolation: Isolation::Off, protected: Vec::new() }
     }
 }
 
-/// A name that cannot be created if it is missing.
-struct KeptName {
-    path: PathBuf,
-    protection: Protection,
-}
-
-/// The protected names of each writable folder, and of the home folder if it is in one.
-fn kept(names: &Names, settings: &ProcessSettings, roots: &Roots, access: &Access) -> Vec<KeptName> {
+/// The protected names of each granted folder, and of the home folder if it is writable.
+fn protected(
+    names: &Names,
+    settings: &ProcessSettings,
+    roots: &Roots,
+    access: &Access,
+) -> Result<Vec<(PathBuf, Protection)>, Error> {
     let home = settings.env.get("HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(PathBuf::from));
     let home = home.and_then(|home| home.canonicalize().ok());
     let home = home.filter(|home| roots.write.iter().any(|root| home.starts_with(root)));
+    // Of what is only read, closed names matter, and an empty folder has nothing to read.
+    let read = [&roots.workspace].into_iter().chain(&roots.read).flat_map(|root| names.found_in(root));
+    let mut protected: Vec<_> =
+        read.filter(|(path, protection)| *protection == Protection::Closed && !is_empty(path)).collect();
+    protected.extend(roots.write.iter().chain(&home).flat_map(|root| names.found_in(root)));
+    if protected.len() > PROTECTED_MAX {
+        let message = format!(
+            "the granted folders hold {} protected names such as .git and .github, more than the {PROTECTED_MAX} that can \
+             be held; grant less, or shorten the list of protected names",
+            protected.len()
+        );
+        return Err(not_started(message));
+    }
     // No other program starts in the folders of a declared tool.
     let is_granted = |root: &&PathBuf| !matches!(access, Access::Paths(_)) || **root == roots.workspace;
     let granted: Vec<&PathBuf> =
         roots.write.iter().filter(is_granted).chain(&home).filter(|root| root.is_dir()).collect();
-    let mut kept = Vec::new();
     for (path, pattern) in names.plain() {
         let (folders, path) = match pattern.kept {
             Kept::InFolders => (granted.clone(), Path::new(&path)),
@@ -429,10 +408,9 @@ fn kept(names: &Names, settings: &ProcessSettings, roots: &Roots, access: &Acces
             Kept::InHome => (home.iter().collect(), Path::new(&path)),
             Kept::Nowhere => continue,
         };
-        let protection = pattern.protection;
-        kept.extend(folders.into_iter().map(|folder| KeptName { path: folder.join(path), protection }));
+        protected.extend(folders.into_iter().map(|folder| (folder.join(path), pattern.protection)));
     }
-    kept
+    Ok(protected)
 }
 
 /// Declared paths may come from a model.
@@ -465,7 +443,7 @@ async fn start(
 /// The plan for the launcher, and the standard input of the program.
 fn planned(
     settings: &ProcessSettings,
-    Ready { isolation, found, kept, .. }: &Ready,
+    Ready { isolation, protected }: &Ready,
     command: Command,
     streams: Streams,
     has_proxy: bool,
@@ -478,13 +456,12 @@ fn planned(
     let workspace = settings.workspace.canonicalize().map_err(failed)?;
     let names =
         |paths: &[PathBuf]| -> Vec<PathBuf> { paths.iter().flat_map(|path| names_of(&workspace.join(path))).collect() };
-    let closed = kept.iter().filter(|kept| kept.protection == Protection::Closed).map(|kept| kept.path.clone());
-    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]).chain(closed);
-    let hidden = outermost(hidden.chain(found.closed.iter().cloned()));
-    // For a link its target is protected; recreating the link is reported like any creation.
-    let not_written = kept.iter().filter(|kept| kept.protection == Protection::ReadOnly);
-    let not_written = not_written.flat_map(|kept| names_of(&kept.path)).filter(|path| !path.is_symlink());
-    let held = names(&settings.read_only).into_iter().chain(found.read_only.iter().cloned()).chain(not_written);
+    let of = |wanted| protected.iter().filter(move |(_, protection)| *protection == wanted).map(|(path, _)| path);
+    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]);
+    let hidden = outermost(hidden.chain(of(Protection::Closed).cloned()));
+    // Of a link, the target is protected.
+    let not_written = of(Protection::ReadOnly).flat_map(|path| names_of(path)).filter(|path| !path.is_symlink());
+    let held = names(&settings.read_only).into_iter().chain(not_written);
     // Existing paths are held. A missing path is reserved, possibly by an empty folder.
     let (held, missing): (Vec<PathBuf>, Vec<PathBuf>) = held.partition(|path| path.exists() && !is_empty(path));
     let is_seen = |path: &PathBuf| !hidden.iter().any(|hidden| path.starts_with(hidden));

@@ -155,8 +155,6 @@ pub(super) enum Report {
     /// The program was not started.
     NotStarted(String),
     Multiplied,
-    /// A hidden path was replaced by the host, and the program was ended.
-    Unmasked(PathBuf),
     Ended(Exit),
 }
 

@@ -138,9 +138,7 @@ pub(super) async fn run(
             Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0))
         }
         (Ok(_), Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
-        (_, Some(report @ (Report::Multiplied | Report::Unmasked(_)))) => {
-            Err(refused(plan, report).with_output(kept.into_text().0))
-        }
+        (_, Some(report @ Report::Multiplied)) => Err(refused(plan, report).with_output(kept.into_text().0)),
         (_, Some(report)) => Err(refused(plan, report)),
         _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
             .with_output(kept.into_text().0)),
@@ -154,14 +152,6 @@ fn refused(plan: &Plan, report: Report) -> Error {
             let most = plan.limits.processes;
             let message = format!("the program had more than {most} processes and was ended with all of them");
             Error::new(Code::ProgramMultiplied, message)
-        }
-        Report::Unmasked(path) => {
-            let message = format!(
-                "{} was replaced from outside while the program ran, so that it was no longer out of its reach; the \
-                 program was ended and can be run again",
-                path.display()
-            );
-            Error::new(Code::SandboxMissing, message)
         }
         Report::NoSandbox(why) => Error::new(Code::SandboxMissing, why),
         Report::NotStarted(why) => not_started(why),

@@ -19,7 +19,7 @@ use rondo_protocol::{Value, canonical};
 
 use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
 use crate::pinned::Pinned;
-use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
+use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir};
 use template::Template;
 
 /// The variable that holds a call's idempotency key.
@@ -223,8 +223,7 @@ fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
 
 /// The result of a program that has ended, for the caller.
 pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
-    let Finished { mut output, exit, made, .. } = finished;
-    output.extend(told(&made).map(|told| format!("\n{told}\n")));
+    let Finished { output, exit, .. } = finished;
     match exit {
         Exit::Code(0) => Ok(output),
         Exit::Code(code) => Err(Error::new(Code::ProgramFailed, format!("exit code {code}")).with_output(output)),

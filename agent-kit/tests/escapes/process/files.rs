@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use rondo_agent_kit::sandbox::process::{Access, Command};
-use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, Sandboxed, held, shell, text};
 use super::tried;
@@ -38,12 +37,9 @@ pub fn attempts() -> Vec<Attempt> {
         make_missing_settings,
         make_a_missing_git,
         replace_git,
-        read_nested_repositories,
-        replace_nested_repositories_and_settings,
         replace_the_folder_of_a_store,
         link_a_hidden_file,
         take_off_a_mask,
-        read_what_its_host_replaces,
     ];
     attempts.push(Attempt {
         name: "process::write_an_inherited_file",
@@ -213,20 +209,6 @@ fn replace_git(ground: &Ground) -> Result<bool, String> {
     Ok(fs::read_to_string(ground.workspace().join(".git/config")).ok().as_deref() != Some(SECRET))
 }
 
-fn read_nested_repositories(ground: &Ground) -> Result<bool, String> {
-    reads(ground, "cat parts/one/.git/config; cat parts/two/.git")
-}
-
-fn replace_nested_repositories_and_settings(ground: &Ground) -> Result<bool, String> {
-    ground.script(
-        "mkdir new; mv parts other; cd parts/one && { echo x > .git/config; mv .git old; mkdir -p .git/hooks; }; \
-         cd ../two; for f in .git rondo.toml; do rm -f $f; echo x > $f; mv ../two ../three; done",
-    )?;
-    let files = ["parts/one/.git/config", "parts/two/.git", "parts/two/rondo.toml"];
-    let is_kept = |file| fs::read_to_string(ground.workspace().join(file)).ok().as_deref() == Some(SECRET);
-    Ok(!files.into_iter().all(is_kept))
-}
-
 fn replace_the_folder_of_a_store(ground: &Ground) -> Result<bool, String> {
     ground.script("mv deep other; mkdir -p deep/store && echo mine > deep/store/steps")?;
     Ok(fs::read_to_string(ground.workspace().join("deep/store/steps")).ok().as_deref() != Some(SECRET))
@@ -239,29 +221,6 @@ fn link_a_hidden_file(ground: &Ground) -> Result<bool, String> {
 /// Nothing is mounted here, because without a sandbox root would do it to the machine.
 fn take_off_a_mask(ground: &Ground) -> Result<bool, String> {
     reads(ground, "umount .git rondo.toml; umount -l .git; cat .git/config rondo.toml")
-}
-
-/// An editor outside saves the settings while a program waits for it. What it reads a second later is what counts.
-fn read_what_its_host_replaces(ground: &Ground) -> Result<bool, String> {
-    let (settings, new) = (ground.workspace().join("rondo.toml"), ground.outside().join("new"));
-    fs::write(&new, SECRET).unwrap();
-    let (up, saved) = (ground.workspace().join("src/up"), ground.workspace().join("src/saved"));
-    let script = "touch src/up; until [ -e src/saved ]; do :; done; sleep 1; cat rondo.toml; echo end";
-    let processes = ground.processes();
-    let run = ground.runtime.spawn(async move { processes.run(shell(script)).await });
-    while !up.exists() && !run.is_finished() {
-        std::thread::yield_now();
-    }
-    fs::rename(&new, &settings).unwrap();
-    fs::write(&saved, "").unwrap();
-    match ground.runtime.block_on(run).unwrap() {
-        Ok(finished) => match ground.sandboxed {
-            Sandboxed::By(isolation) if isolation.has_namespaces() => Err("it was not ended".to_owned()),
-            _ => Ok(finished.output.contains(SECRET)),
-        },
-        Err(error) if error.code == Code::SandboxMissing && error.message.contains("rondo.toml") => Ok(false),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// A file of this process that a child would inherit, and whether a child of it has written there.

@@ -66,20 +66,17 @@ impl Ground {
         for inner in ["outside", "workspace/.git", "workspace/.rondo", "workspace/deep/store", "workspace/src"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
-        for inner in ["workspace/parts/one/.git", "workspace/parts/two"] {
+        for inner in ["workspace/parts/one", "workspace/parts/two"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
         // A second folder that is granted, with keys that are hidden by the name of a link to them.
-        for inner in ["second/deep/.git", "second/keys", "workspace/flow"] {
+        for inner in ["second/keys", "workspace/flow"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
-        for file in ["second/deep/.git/config", "second/deep/.envrc", "second/keys/one", "workspace/flow/part.yaml"] {
+        for file in ["second/keys/one", "workspace/flow/part.yaml"] {
             fs::write(ground.root().join(file), SECRET).unwrap();
         }
         std::os::unix::fs::symlink("../second/keys", ground.outside().join("keys")).unwrap();
-        for file in ["parts/one/.git/config", "parts/two/.git", "parts/two/rondo.toml"] {
-            fs::write(ground.workspace().join(file), SECRET).unwrap();
-        }
         fs::write(ground.workspace().join("parts/two/open"), "open").unwrap();
         for file in ["outside/secret", "workspace/.git/config", "workspace/.rondo/store", "workspace/rondo.toml"] {
             fs::write(ground.root().join(file), SECRET).unwrap();
@@ -104,7 +101,7 @@ impl Ground {
     /// What confines every program of this ground.
     pub fn settings(&self) -> ProcessSettings {
         let launcher = std::env::current_exe().unwrap();
-        // `.git` and nested settings are not named: the sandbox hides them by itself.
+        // `.git` is not named: the sandbox hides it by itself.
         let hidden = [".rondo", "rondo.toml", "deep/store"].map(|name| self.workspace().join(name));
         ProcessSettings {
             read: vec![launcher.clone()],

@@ -1,4 +1,4 @@
-//! What is protected by its name, its shape or its object. Each is tried again with a sandbox that does not hold it.
+//! What is protected by its name or its object. Each is tried again with a sandbox that does not hold it.
 
 use std::fs;
 use std::path::Path;
@@ -27,15 +27,13 @@ pub fn attempts() -> Vec<Attempt> {
         make_missing_names_in_a_folder_that_is_there,
         make_missing_names_in_a_second_root,
         rename_a_folder_to_a_missing_name,
-        write_a_nested_name,
-        replace_a_nested_name,
+        write_a_name,
+        write_a_name_in_other_case,
+        replace_a_name,
         write_through_a_link_to_a_name,
         write_by_a_hard_link_to_a_name,
-        replace_the_folder_of_a_nested_name,
         write_a_name_in_a_second_root,
         read_git_in_a_second_root,
-        read_where_a_git_file_points_to,
-        write_to_a_bare_repository,
         read_hidden_keys_where_their_link_leads,
         write_a_read_only_file,
         make_a_missing_read_only_file,
@@ -102,40 +100,32 @@ fn is_changed(path: &Path) -> bool {
     fs::read_to_string(path).ok().as_deref() != Some(SECRET)
 }
 
-fn write_a_nested_name(ground: &Ground) -> Result<bool, String> {
-    changes(ground, "workspace/a/b/.envrc", "chmod 777 a/b/.envrc; echo x > a/b/.envrc; truncate -s 0 a/b/.envrc")
+fn write_a_name(ground: &Ground) -> Result<bool, String> {
+    changes(ground, "workspace/.envrc", "chmod 777 .envrc; echo x > .envrc; truncate -s 0 .envrc")
 }
 
-fn replace_a_nested_name(ground: &Ground) -> Result<bool, String> {
+fn write_a_name_in_other_case(ground: &Ground) -> Result<bool, String> {
+    changes(ground, "workspace/.Vscode/tasks.json", "echo x > .Vscode/tasks.json; mv .Vscode old; mkdir .Vscode")
+}
+
+fn replace_a_name(ground: &Ground) -> Result<bool, String> {
     changes(
         ground,
-        "workspace/a/.github/ci.yml",
-        "echo x > a/x; mv -f a/x a/.github/ci.yml; rm -rf a/.github; ln -s b a/.github",
+        "workspace/.github/ci.yml",
+        "echo x > src/x; mv -f src/x .github/ci.yml; rm -rf .github; ln -s b .github",
     )
 }
 
 fn write_through_a_link_to_a_name(ground: &Ground) -> Result<bool, String> {
-    changes(ground, "workspace/a/.claude/hooks.json", "ln -s a/.claude way; echo x > way/hooks.json")
+    changes(ground, "workspace/.claude/hooks.json", "ln -s .claude way; echo x > way/hooks.json")
 }
 
 fn write_by_a_hard_link_to_a_name(ground: &Ground) -> Result<bool, String> {
-    changes(ground, "workspace/a/.npmrc", "ln a/.npmrc mine; echo x > mine")
-}
-
-fn replace_the_folder_of_a_nested_name(ground: &Ground) -> Result<bool, String> {
-    changes(
-        ground,
-        "workspace/a/b/.vscode/tasks.json",
-        "mv a old; mkdir -p a/b/.vscode; echo x > a/b/.vscode/tasks.json",
-    )
+    changes(ground, "workspace/.npmrc", "ln .npmrc mine; echo x > mine")
 }
 
 fn write_a_name_in_a_second_root(ground: &Ground) -> Result<bool, String> {
-    changes(
-        ground,
-        "second/deep/.envrc",
-        "cd ../second; echo x > deep/.envrc; mv deep old; mkdir deep; echo x > deep/.envrc",
-    )
+    changes(ground, "second/.envrc", "cd ../second; echo x > .envrc; mv .envrc old; echo x > .envrc")
 }
 
 fn reads(ground: &Ground, script: &str) -> Result<bool, String> {
@@ -143,25 +133,9 @@ fn reads(ground: &Ground, script: &str) -> Result<bool, String> {
 }
 
 fn read_git_in_a_second_root(ground: &Ground) -> Result<bool, String> {
-    reads(ground, "cat ../second/deep/.git/config")
-}
-
-fn read_where_a_git_file_points_to(ground: &Ground) -> Result<bool, String> {
-    for folder in ["work", "meta"] {
-        fs::create_dir(ground.workspace().join(folder)).unwrap();
-    }
-    fs::write(ground.workspace().join("work/.git"), "gitdir: ../meta\n").unwrap();
-    fs::write(ground.workspace().join("meta/config"), SECRET).unwrap();
-    reads(ground, "cat meta/config; mv meta other; cat other/config")
-}
-
-fn write_to_a_bare_repository(ground: &Ground) -> Result<bool, String> {
-    for folder in ["objects", "refs"] {
-        fs::create_dir_all(ground.workspace().join("a/bare").join(folder)).unwrap();
-    }
-    fs::write(ground.workspace().join("a/bare/HEAD"), SECRET).unwrap();
-    ground.script("echo x > a/bare/config; echo x > a/bare/HEAD; mv a old; mkdir -p a/bare; echo x > a/bare/HEAD")?;
-    Ok(is_changed(&ground.workspace().join("a/bare/HEAD")) || ground.workspace().join("a/bare/config").exists())
+    fs::create_dir(ground.root().join("second/.git")).unwrap();
+    fs::write(ground.root().join("second/.git/config"), SECRET).unwrap();
+    reads(ground, "cat ../second/.git/config")
 }
 
 fn read_hidden_keys_where_their_link_leads(ground: &Ground) -> Result<bool, String> {

@@ -8,7 +8,6 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use nix::mount::{MsFlags, mount};
 use rustix::fs::{FlockOperation, flock};
@@ -128,41 +127,6 @@ fn there<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<&'p Path> {
     there.sort_unstable();
     there.dedup();
     there
-}
-
-/// The masked paths as they were before. A mask is lost when the host renames a file over its path, as an editor does
-/// on saving, and cannot be restored from here.
-pub(super) struct Watched(Vec<(PathBuf, Option<Identity>)>);
-
-/// Identifies a file or folder: device, inode and creation time.
-type Identity = (u64, u64, Option<SystemTime>);
-
-impl Watched {
-    /// Watches masked and held paths that programs can access, and missing hidden ones. Missing paths that could be
-    /// created are reserved by then.
-    pub fn new(plan: &Plan) -> Self {
-        let granted = plan.read.iter().chain(&plan.write).filter_map(|path| path.canonicalize().ok());
-        let roots: Vec<PathBuf> = granted.chain([plan.workspace.clone()]).collect();
-        let missing = plan.hidden.iter().map(PathBuf::as_path).filter(|path| !path.exists() && !path.is_symlink());
-        let missing = missing.filter(|path| identity(path).is_none());
-        let watched = masked(plan).into_iter().chain(held(plan)).chain(missing);
-        let watched = watched.filter(|path| roots.iter().any(|root| path.starts_with(root)));
-        Self(watched.map(|path| (path.to_path_buf(), identity(path))).collect())
-    }
-
-    /// A path that was replaced.
-    pub fn replaced(&self) -> Option<&Path> {
-        let is_other = |path: &Path, before: &Option<Identity>| {
-            // A new empty folder reserves the path for another program.
-            identity(path) != *before && !(before.is_none() && is_empty(path))
-        };
-        self.0.iter().find(|(path, before)| is_other(path, before)).map(|(path, _)| path.as_path())
-    }
-}
-
-fn identity(path: &Path) -> Option<Identity> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.created().ok()))
 }
 
 /// Whether `part` is the hidden path or the empty folder that reserves it.

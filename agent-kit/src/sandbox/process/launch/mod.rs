@@ -36,7 +36,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Isolation, Plan, Report};
-use hidden::{Places, Watched};
+use hidden::Places;
 
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
 pub(super) use probe::{Escape, probe};
@@ -108,8 +108,7 @@ fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
         return supervise::as_ancestor(plan, stdin);
     }
     let places = Places::keep(plan)?;
-    let watched = Watched::new(plan);
-    let ended = started_in_namespaces(plan, stdin).and_then(|child| supervise::until_ended(child, watched));
+    let ended = started_in_namespaces(plan, stdin).and_then(supervise::until_ended);
     places.clear();
     ended
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,10 +13,9 @@ use rustix::process::{
 };
 
 use super::super::plan::{Exit, Plan, Report};
-use super::hidden::Watched;
 use super::{PROGRAM, no_sandbox, start};
 
-/// The interval of checking the number of processes and the masks.
+/// The interval of checking the number of processes.
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause between two rounds of killing processes, which may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(2);
@@ -58,25 +56,14 @@ pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     if MULTIPLIED.load(Ordering::SeqCst) { Err(Report::Multiplied) } else { report(ended?) }
 }
 
-/// Waits for the inner stage, and ends it on request or when a mask was lost.
-pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Report> {
+/// Waits for the inner stage, and ends it on request.
+pub(super) fn until_ended(mut child: Child) -> Result<(), Report> {
     let lifeline = child.stdin.take();
     let handle = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let handle = Arc::new(handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()));
-    let end = |handle: &Option<_>| handle.as_ref().map(|handle| pidfd_send_signal(handle, Signal::KILL));
-    let same = Arc::clone(&handle);
+    let handle = handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     at_end_of_lifeline(move || {
         drop(lifeline);
-        let _ = end(&same);
-    });
-    let told = AtomicBool::new(false);
-    at_each_look(move || {
-        let Some(path) = watched.replaced() else { return };
-        if !told.swap(true, Ordering::SeqCst) {
-            // First, so that this is the reason of the end.
-            let _ = Report::Unmasked(path.to_path_buf()).write(&mut io::stdout());
-        }
-        let _ = end(&handle);
+        let _ = handle.map(|handle| pidfd_send_signal(handle, Signal::KILL));
     });
     child.wait().map_err(no_sandbox)?;
     Ok(())
