@@ -14,7 +14,6 @@ mod edit_file;
 mod files;
 mod gist;
 mod http_get;
-mod ignore_file;
 mod list_files;
 mod near;
 mod program;

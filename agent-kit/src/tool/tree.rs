@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use rondo_protocol::diagnostic::Code;
 
 use super::Error;
 use super::files::Patience;
-use super::ignore_file::{IgnoreFile, Name};
 use super::text::Marks;
 use crate::sandbox::files::{self, Entry, Folder, Kind, Listing, Opened, Workspace};
 
@@ -20,9 +20,8 @@ const DEPTH_MAX: usize = 64;
 const NAMES_MAX: usize = 200_000;
 /// The maximum memory for the names of the open folders.
 const HELD_MAX_BYTES: usize = 16 << 20;
-/// The maximum total size and number of rules of the open folders' ignore files.
-const RULES_MAX_BYTES: usize = 256 << 10;
-const RULES_MAX: usize = 10_000;
+/// The maximum total size of the open folders' ignore files. They are compiled to automata that are much larger.
+const RULES_MAX_BYTES: usize = 32 << 10;
 /// The maximum length of a glob.
 const GLOB_MAX_BYTES: usize = 1024;
 
@@ -43,11 +42,10 @@ pub(super) struct Tree<'w> {
 
 /// The ignore files of one folder.
 struct Rules {
-    /// The number of names between the outermost folder and this one.
-    depth: usize,
     /// `.ignore`, which takes precedence over any `.gitignore`.
-    ignore: IgnoreFile,
-    gitignore: IgnoreFile,
+    ignore: Gitignore,
+    gitignore: Gitignore,
+    size_bytes: usize,
 }
 
 /// Called for each entry; `false` ends the walk.
@@ -149,14 +147,14 @@ impl<'w> Tree<'w> {
     /// Whether a path is excluded: by ignore files, or because its name begins with a dot and no ignore file includes
     /// it.
     fn is_left_out(&self, path: &Path, is_folder: bool) -> bool {
-        let below = path.strip_prefix(self.workspace.path()).unwrap_or(path);
-        let names: Vec<Name> = below.iter().map(|name| name.to_string_lossy().chars().collect()).collect();
-        let nearest = |file: fn(&Rules) -> &IgnoreFile| {
-            let mut rules = self.rules.iter().rev();
-            rules.find_map(|rules| file(rules).leaves_out(names.get(rules.depth..)?, is_folder))
+        let nearest = |file: fn(&Rules) -> &Gitignore| {
+            let matches = self.rules.iter().rev().map(|rules| file(rules).matched(path, is_folder));
+            matches.map(|found| found.map(|_| ())).find(|found| !found.is_none()).unwrap_or(ignore::Match::None)
         };
-        let said = nearest(|rules| &rules.ignore).or_else(|| nearest(|rules| &rules.gitignore));
-        said.unwrap_or_else(|| names.last().is_some_and(|name| name.first() == Some(&'.')))
+        match nearest(|rules| &rules.ignore).or(nearest(|rules| &rules.gitignore)) {
+            ignore::Match::None => path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")),
+            found => found.is_ignore(),
+        }
     }
 
     /// Adds the rules of the folders above.
@@ -174,38 +172,36 @@ impl<'w> Tree<'w> {
 
     /// Adds the rules of a folder: none if it has no ignore files, or only inaccessible ones.
     fn enter(&mut self, folder: &Folder<'_>) {
-        let below = folder.real().strip_prefix(self.workspace.path()).unwrap_or(folder.real());
-        self.rules.push(Rules {
-            depth: below.iter().count(),
-            ignore: IgnoreFile::default(),
-            gitignore: IgnoreFile::default(),
-        });
-        let ignore = self.read_rules(folder, ".ignore");
-        if let Some(rules) = self.rules.last_mut() {
-            rules.ignore = ignore;
-        }
-        let gitignore = self.read_rules(folder, ".gitignore");
-        if let Some(rules) = self.rules.last_mut() {
-            rules.gitignore = gitignore;
-        }
+        let used_bytes = self.rules.iter().map(|rules| rules.size_bytes).sum();
+        let mut bytes_left = RULES_MAX_BYTES.saturating_sub(used_bytes);
+        let all = bytes_left;
+        let ignore = self.read_rules(folder, ".ignore", &mut bytes_left);
+        let gitignore = self.read_rules(folder, ".gitignore", &mut bytes_left);
+        self.rules.push(Rules { ignore, gitignore, size_bytes: all - bytes_left });
     }
 
-    /// Reads an ignore file, unless it exceeds the rest of the shared budget.
-    fn read_rules(&mut self, folder: &Folder<'_>, name: &str) -> IgnoreFile {
-        let open = || self.rules.iter().flat_map(|rules| [&rules.ignore, &rules.gitignore]);
-        let bytes_left = RULES_MAX_BYTES.saturating_sub(open().map(IgnoreFile::size_bytes).sum());
-        let rules_left = RULES_MAX.saturating_sub(open().map(IgnoreFile::count).sum());
-        let read = folder.file(name.as_ref()).and_then(|mut file| file.read_whole(bytes_left as u64));
-        match read.map(|bytes| IgnoreFile::read(&String::from_utf8_lossy(&bytes))) {
-            Ok(file) if file.count() <= rules_left => return file,
-            Ok(_) | Err(files::Error::TooLarge { .. }) => self.marks.push(format!(
-                "{} was not applied: ignore files may have {} KiB and {RULES_MAX} rules, with those of the folders above",
+    /// Reads an ignore file, unless it exceeds the rest of the shared budget. Skips invalid lines, as git does.
+    fn read_rules(&mut self, folder: &Folder<'_>, name: &str, bytes_left: &mut usize) -> Gitignore {
+        let rules = match folder.file(name.as_ref()).and_then(|mut file| file.read_whole(*bytes_left as u64)) {
+            Ok(bytes) => {
+                *bytes_left -= bytes.len();
+                let mut rules = GitignoreBuilder::new(folder.real());
+                for line in String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').lines() {
+                    let _ = rules.add_line(None, line);
+                }
+                rules.build().ok()
+            }
+            Err(files::Error::TooLarge { .. }) => None,
+            Err(_) => return Gitignore::empty(),
+        };
+        rules.unwrap_or_else(|| {
+            self.marks.push(format!(
+                "{} was not applied: ignore files may have {} KiB, with those of the folders above",
                 folder.path_of(name.as_ref()),
                 RULES_MAX_BYTES >> 10
-            )),
-            Err(_) => {}
-        }
-        IgnoreFile::default()
+            ));
+            Gitignore::empty()
+        })
     }
 }
 
