@@ -22,4 +22,3 @@ pub mod redact;
 pub mod sandbox;
 pub mod tool;
 mod web;
-mod wildcard;

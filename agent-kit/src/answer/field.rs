@@ -38,9 +38,7 @@ pub(super) struct DeclaredField {
 /// How a field is parsed and shown. Models write poor YAML, so texts are parsed by their declared type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A text, perhaps one of several.
     Text,
-    /// A list of texts.
     Texts,
     Other,
 }
@@ -77,7 +75,6 @@ impl DeclaredField {
         })
     }
 
-    /// The type in words, such as `a whole number`.
     pub(super) fn type_words(&self) -> String {
         type_words(&self.schema)
     }

@@ -17,7 +17,6 @@ const MAX_DEPTH: u32 = 64;
 /// The field that chooses the edge and is no text.
 const STATUS: &str = "status";
 
-/// The key of the body in an answer as JSON.
 const BODY: &str = "body";
 
 /// One text of an answer.
@@ -216,7 +215,6 @@ struct Json {
     depth: u32,
     /// A bit for each container: whether it is an object.
     objects: u64,
-    /// Whether a key comes next.
     is_key_next: bool,
     /// The last key of the outermost object.
     key: String,

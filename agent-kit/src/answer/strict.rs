@@ -13,19 +13,16 @@ use rondo_protocol::Value;
 /// The maximum nesting of objects and lists; the root is the first level.
 const MAX_DEPTH: usize = 10;
 
-/// The maximum number of properties of all objects together.
 const MAX_PROPERTIES: usize = 5000;
 
 /// The maximum characters of all property names and all values of `enum` and `const` together.
 const MAX_CHARS: usize = 120_000;
 
-/// The maximum number of values of all enums together.
 const MAX_ENUM_VALUES: usize = 1000;
 
 /// An enum with more texts than this also has a limit on its characters.
 const LARGE_ENUM_VALUES: usize = 250;
 
-/// The maximum characters of such a large enum.
 const MAX_LARGE_ENUM_CHARS: usize = 15_000;
 
 const KEPT: [&str; 13] = [
@@ -201,7 +198,6 @@ mod tests {
         )
     }
 
-    /// The schema of one property.
     fn one(schema: &str) -> String {
         object(&format!(r#""a":{schema}"#), r#""a""#)
     }

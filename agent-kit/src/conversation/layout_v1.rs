@@ -25,7 +25,6 @@ pub const COMPACT_PROMPT: &str = "Summarise the conversation above for the one w
 these messages. Keep the task, what was decided and why, names, figures, quotations that matter, and all that is open. \
 Leave out what was settled and is not needed again.";
 
-/// The beginning of every entry of a summary.
 pub(super) const ENTRY: &str = "<step role=\"";
 
 /// Replaces the oldest steps of a summary that does not hold them all.

@@ -10,7 +10,6 @@ use super::{Round, StepLocation};
 /// The rounds of a thread whose steps are added in order.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// The last step of each lane.
     last: BTreeMap<LanePath, (Digest, StepLocation)>,
 }
 

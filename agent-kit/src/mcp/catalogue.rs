@@ -21,7 +21,6 @@ pub const MAX_PAGES: usize = 64;
 /// The maximum bytes of all names, descriptions and schemas.
 const MAX_BYTES: usize = 8 << 20;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// The maximum length of a description for a model.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 /// The maximum length of a name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
 const MAX_NAME_BYTES: usize = 128;

@@ -55,7 +55,6 @@ impl ClientHandler for Client {
     }
 }
 
-/// A connection after its handshake.
 pub struct Connection {
     service: RunningService<RoleClient, Client>,
     remote: Remote,
@@ -118,7 +117,6 @@ impl Connection {
         &self.remote.watch
     }
 
-    /// Whether requests are possible.
     pub fn is_open(&self) -> bool {
         !self.is_broken.load(Ordering::SeqCst) && !self.peer().is_transport_closed()
     }
@@ -191,7 +189,6 @@ impl Remote {
         bound::line(&self.redactor.text(text), MAX_CAUSE_CHARS)
     }
 
-    /// The error for a failed handshake.
     async fn not_ready(&self, error: &ClientInitializeError) -> Error {
         let is_closed =
             matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });

@@ -19,7 +19,6 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::bound;
 
-/// The maximum number of open questions of a server.
 const MAX_QUESTIONS: usize = 64;
 /// The maximum number of unsolicited messages within [`WINDOW`].
 const MAX_UNASKED: usize = 20_000;

@@ -39,7 +39,6 @@ pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
 /// The largest structured result of which it is looked at whether the text tells it in other words.
 const MAX_TOLD_BYTES: usize = 16 << 10;
 
-/// Whether a text holds every text and number of a value.
 fn is_told(value: &Value, text: &str) -> bool {
     let is_word = |word: &str| {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');

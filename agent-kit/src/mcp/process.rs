@@ -81,7 +81,6 @@ pub type Output = Pin<Box<dyn AsyncRead + Send>>;
 pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Process {
-    /// Starts the program and returns its output and input.
     pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
         match program.sandbox {
             Some(sandbox) => Self::sandboxed(program, sandbox).await,
@@ -294,7 +293,6 @@ impl Tail {
         self.ended.cancel();
     }
 
-    /// The last lines, joined into one.
     fn lines(&self) -> String {
         let bytes: Vec<u8> = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);

@@ -16,7 +16,6 @@ pub const READ: &str = "read_resource";
 
 const MAX_RESOURCES: usize = 1000;
 
-/// Lists all resources, over all pages.
 pub async fn pages(peer: &Peer<RoleClient>, redactor: &Redactor) -> Result<String, ServiceError> {
     let mut lines = Lines::new(redactor);
     let (mut listed, mut cursor) = (0, None);

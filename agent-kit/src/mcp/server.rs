@@ -38,7 +38,6 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// The state that a server and its tools share.
 pub struct Shared {
     settings: ServerSettings,
     redactor: Redactor,
@@ -272,7 +271,6 @@ impl Shared {
         })
     }
 
-    /// The metadata of a request.
     pub fn meta(invocation: &Invocation) -> RequestMetaObject {
         let mut meta = MetaObject::new();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), invocation.idempotency_key.clone().into());
@@ -290,7 +288,6 @@ impl Shared {
     }
 }
 
-/// Opens a connection and asks for the tools.
 async fn open(settings: &ServerSettings, redactor: &Redactor) -> Result<(Connection, Catalogue), Error> {
     let limit = settings.start_timeout;
     let deadline = Instant::now() + limit.min(MAX_START);

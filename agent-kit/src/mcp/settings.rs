@@ -108,7 +108,6 @@ impl ServerSettings {
         }
     }
 
-    /// A redactor for the secrets in these settings.
     pub(super) fn redactor(&self) -> Redactor {
         let secrets: Vec<&Secret> = match &self.transport {
             Transport::Stdio { env, .. } => env.iter().collect(),

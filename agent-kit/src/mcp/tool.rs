@@ -22,7 +22,6 @@ pub struct McpTool {
     shared: Arc<Shared>,
 }
 
-/// The request of a call.
 enum Request {
     /// Calls the tool with the server's own name for it.
     CallTool(String),

@@ -67,7 +67,6 @@ impl Deltas for NoDeltas {
     fn text(&self, _text: &str) {}
 }
 
-/// A model call for the tests of this folder.
 #[cfg(test)]
 fn test_call() -> ModelCall {
     use rondo_protocol::call::Site;

@@ -11,7 +11,6 @@ use rondo_protocol::object::{Finish, ModelReply};
 use super::script::{Attempt, Roles, Said, Script, ToolRequest};
 use super::{Completion, Deltas, Model};
 
-/// The number of parts in which a scripted text arrives.
 const PARTS: usize = 4;
 
 /// Plays a script. It keeps no position: the call says how many attempts preceded it.

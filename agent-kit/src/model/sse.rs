@@ -6,13 +6,10 @@
 /// Why an event stream cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// An event, or a line of it, is too long.
     #[error("an event of the stream is longer than {0} bytes")]
     EventTooLong(usize),
-    /// The stream is too long.
     #[error("the event stream is longer than {0} bytes")]
     TooLong(usize),
-    /// A line is not UTF-8.
     #[error("a line of the event stream is not UTF-8")]
     NotUtf8,
 }

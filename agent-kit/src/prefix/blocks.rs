@@ -54,7 +54,6 @@ impl fmt::Display for Block {
     }
 }
 
-/// A block with its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Content<'a> {
     Tool(&'a ToolSpec),
@@ -104,7 +103,6 @@ fn object(members: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// The blocks of a head, in order.
 pub(super) fn of_head(head: &Head) -> Vec<Content<'_>> {
     let mut tools: Vec<&ToolSpec> = head.tools.iter().collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));

@@ -91,7 +91,6 @@ pub async fn run(
     }
 }
 
-/// Numbers the calls of a turn.
 struct CallSites {
     site: Site,
     position: u32,

@@ -12,7 +12,6 @@ use crate::tool::{Error, Toolbox};
 /// How often the same call is made when nothing done in between could change its result.
 pub const IDENTICAL_CALLS: u32 = 3;
 
-/// The maximum number of concurrent calls.
 pub(super) const SIDE_BY_SIDE: usize = 8;
 
 /// A tool call, ready to be made or answered.
@@ -20,7 +19,6 @@ pub(super) const SIDE_BY_SIDE: usize = 8;
 pub(super) struct Planned {
     /// The call as the model asked for it.
     pub tool: ToolUse,
-    /// What the loop does with it.
     pub plan: Plan,
 }
 
@@ -29,14 +27,11 @@ pub(super) struct Planned {
 pub(super) enum Plan {
     /// Calls the tool of this name.
     Call {
-        /// Its name in workflows.
         name: String,
-        /// The effect of the call.
         effect: Effect,
         /// Equal calls have equal keys.
         key: Digest,
     },
-    /// Answers without a call.
     Answer(ToolReply),
 }
 

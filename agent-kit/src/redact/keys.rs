@@ -33,7 +33,6 @@ struct Needle {
     replacement: String,
 }
 
-/// The progress of a scan.
 pub(super) struct Scan {
     /// The number of bytes read; always at a character boundary, because needles begin and end at one.
     pub(super) read: usize,
@@ -108,7 +107,6 @@ impl Keys {
         self.needles.len()
     }
 
-    /// The marks that replace keys.
     pub(super) fn replacements(&self) -> impl Iterator<Item = &str> {
         self.needles.iter().map(|needle| needle.replacement.as_str())
     }

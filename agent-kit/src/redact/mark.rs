@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// The beginning of every mark.
 const OPENING: &str = "[redacted:";
 
 pub(super) fn named(name: &str) -> String {
@@ -46,12 +45,9 @@ impl Marks {
     }
 }
 
-/// The position of the next mark.
 pub(super) enum NextMark {
-    /// There is no mark.
     None,
     /// The text ends in what may become a mark, which starts here.
     Begun(usize),
-    /// The mark is in this range.
     Mark(Range<usize>),
 }

@@ -143,7 +143,6 @@ impl Pass {
         settled + self.redact(rest, Beside::Nothing, windowed, out)
     }
 
-    /// Redacts all of a stretch.
     fn close(&mut self, text: &str, after: Beside, out: &mut String) {
         self.redact(text, after, text.len(), out);
     }

@@ -16,7 +16,6 @@ pub(super) enum Alphabet {
 }
 
 impl Alphabet {
-    /// Whether `got` is a spelling of `wanted`.
     fn means(self, wanted: char, got: char) -> bool {
         match self {
             Self::Plain => got == wanted || (wanted == ' ' && got == '+'),

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-/// The default `PATH`.
 pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Makes Python import neither from the working folder nor from the folder of its script

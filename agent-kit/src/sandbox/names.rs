@@ -6,12 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::protected::{Kept, PROTECTED, Protection};
-use crate::wildcard;
 
 /// No disguise of a listed name is longer.
 const NAME_MAX_BYTES: usize = 128;
 
-/// The patterns in force.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names(Vec<Pattern>);
 
@@ -21,7 +19,6 @@ pub(crate) struct Pattern {
     parts: Vec<String>,
     /// Its protection: from the table, else read-only.
     pub(crate) protection: Protection,
-    /// Where it cannot be created.
     pub(crate) kept: Kept,
 }
 
@@ -57,7 +54,6 @@ impl Names {
         found
     }
 
-    /// Whether a path is closed by a name.
     pub(crate) fn closes(&self, path: &Path) -> bool {
         let closed = || self.0.iter().filter(|pattern| pattern.protection == Protection::Closed);
         // Nearly no name is one.
@@ -65,7 +61,6 @@ impl Names {
         path.iter().any(may_end) && self.protection(path, usize::MAX) == Some(Protection::Closed)
     }
 
-    /// What exists in a folder under a protected name.
     pub(crate) fn found_in(&self, folder: &Path) -> Vec<(PathBuf, Protection)> {
         let names = entries(folder);
         let below = |pattern: &Pattern| {
@@ -101,7 +96,6 @@ impl Pattern {
         self.parts.last().is_some_and(|part| is_meant(part, name))
     }
 
-    /// Whether `parts` end with it.
     fn ends(&self, parts: &[&OsStr]) -> bool {
         let Some(from) = parts.len().checked_sub(self.parts.len()) else { return false };
         let ending = parts.get(from..).unwrap_or_default();
@@ -141,9 +135,27 @@ fn matches(part: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Whether `name` matches `pattern`, in which `*` matches any bytes.
+/// Whether `name` matches `pattern`, in which `*` matches any bytes. Backtracking to the last one is enough: it can match
+/// whatever an earlier one could match in addition.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    wildcard::matches(pattern, name, |byte| *byte == b'*', |wanted, byte| wanted == byte)
+    let (mut at, mut read) = (0, 0);
+    // The bytes after the last wildcard, and how far it extends.
+    let mut last = None;
+    while let Some(byte) = name.get(read) {
+        match pattern.get(at) {
+            Some(b'*') => {
+                at += 1;
+                last = Some((at, read));
+            }
+            Some(wanted) if wanted == byte => (at, read) = (at + 1, read + 1),
+            _ => {
+                let Some((behind, reach)) = last else { return false };
+                (at, read) = (behind, reach + 1);
+                last = Some((behind, read));
+            }
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of links to follow, as on Linux.
 const LINKS_MAX: usize = 40;
 
 /// The name itself, the links that it leads through, and their targets, whether or not they exist; with real parent

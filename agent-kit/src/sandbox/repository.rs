@@ -4,7 +4,6 @@
 
 use std::ffi::OsStr;
 
-/// The names that identify it.
 const PARTS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
 /// Which of them a folder holds.
@@ -24,14 +23,12 @@ impl Shape {
         }
     }
 
-    /// Whether git accepts it as a repository.
     pub(crate) fn is_repository(self) -> bool {
         let [head, objects, refs, commondir] = self.0;
         head && (objects && refs || commondir)
     }
 }
 
-/// Whether a name can complete a repository.
 pub(crate) fn is_part(name: &OsStr) -> bool {
     PARTS.iter().any(|part| name.eq_ignore_ascii_case(part))
 }

@@ -22,7 +22,6 @@ use super::{BuiltIn, Error, Invocation, Tool, Typed};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
-/// The maximum time that one call may access files.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The memory that all calls of this process together may use, in MiB, besides their arguments and results. A call
@@ -35,9 +34,7 @@ static ROOM: Semaphore = Semaphore::const_new(ROOM_MIB);
 pub(super) enum Room {
     /// To read or write one file, a piece at a time.
     Piece,
-    /// To walk through folders.
     Walk,
-    /// To change whole files.
     Change,
 }
 
@@ -64,7 +61,6 @@ pub(super) trait FileCall: DeserializeOwned + JsonSchema + Send + 'static {
     fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error>;
 }
 
-/// The tool whose calls are `C`.
 struct FileTool<C> {
     workspace: Arc<Workspace>,
     call: PhantomData<fn() -> C>,

@@ -3,7 +3,6 @@
 use rondo_protocol::Value;
 use rondo_protocol::canonical;
 
-/// How many characters of a gist are shown.
 const MAX_CHARS: usize = 120;
 
 /// The arguments that say most about a call, the first of them first.

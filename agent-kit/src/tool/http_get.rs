@@ -157,7 +157,6 @@ fn is_textual(kind: &str) -> bool {
     kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") || OTHERS.contains(&kind)
 }
 
-/// The name of the character set in a content type.
 fn charset(content_type: &str) -> Option<&str> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -15,13 +15,9 @@ use super::tree::Tree;
 use crate::redact::Redactor;
 use crate::sandbox::files::{Kind, OpenFile, Opened, Workspace};
 
-/// The maximum number of matches of one search.
 const MATCHES_MAX: usize = 500;
-/// The maximum bytes of the result of one search.
 const SHOWN_MAX_BYTES: usize = 512 << 10;
-/// The maximum bytes of one line that are shown.
 const LINE_MAX_BYTES: usize = 500;
-/// The maximum number of context lines.
 const CONTEXT_MAX: usize = 20;
 /// The longest line that is searched: in a file with a longer one, the search stops there.
 const HEAP_MAX_BYTES: usize = 4 << 20;
@@ -177,7 +173,6 @@ impl Search<'_> {
     }
 }
 
-/// A file that returns an error when time is up.
 struct Timed<'p> {
     file: OpenFile,
     patience: &'p Patience,
@@ -196,7 +191,6 @@ impl Read for Timed<'_> {
 struct Hits {
     /// For lines that are cut.
     redactor: Redactor,
-    /// The file being searched.
     path: String,
     has_context: bool,
     matches: usize,

@@ -16,7 +16,6 @@ use crate::sandbox::process::{Command, Processes, WorkingDir};
 
 /// The default time limit of a call.
 const TIMEOUT_S: u64 = 120;
-/// The maximum time limit of a call.
 const TIMEOUT_MAX_S: u64 = 3600;
 
 /// Runs programs in the sandbox.

@@ -20,7 +20,6 @@ const MARKS_MAX: usize = 5;
 
 /// The content of a text file, with what is needed to write it back byte for byte.
 pub(super) struct Text {
-    /// The content.
     pub(super) content: String,
     is_utf8: bool,
 }
@@ -39,7 +38,6 @@ impl Text {
         })
     }
 
-    /// Encodes another content in the same encoding.
     pub(super) fn encode(&self, path: &str, content: String) -> Result<Vec<u8>, Error> {
         if self.is_utf8 {
             return Ok(content.into_bytes());
@@ -63,7 +61,6 @@ impl Text {
     }
 }
 
-/// The error for a file that is not text.
 pub(super) fn binary(path: &str, size_bytes: u64) -> Error {
     let message = format!("{path:?} is binary ({} bytes); only text can be read and changed", grouped(size_bytes));
     Error::new(Code::NotText, message)

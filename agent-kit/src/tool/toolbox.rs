@@ -56,7 +56,6 @@ impl ToolSet {
         self.unusable.insert(server, why);
     }
 
-    /// The message that no tool matches `pattern`.
     fn lacks(&self, pattern: &str) -> String {
         let server = pattern.split_once('.').and_then(|(server, _)| self.unusable.get(server));
         if let Some(why) = server {

@@ -16,16 +16,13 @@ use crate::sandbox::files::{self, Entry, Folder, Kind, Listing, Opened, Workspac
 
 /// The maximum depth of a walk. Each level holds a handle.
 const DEPTH_MAX: usize = 64;
-/// The maximum number of names that one walk reads.
 const NAMES_MAX: usize = 200_000;
 /// The maximum memory for the names of the open folders.
 const HELD_MAX_BYTES: usize = 16 << 20;
 /// The maximum total size of the open folders' ignore files. They are compiled to automata that are much larger.
 const RULES_MAX_BYTES: usize = 32 << 10;
-/// The maximum length of a glob.
 const GLOB_MAX_BYTES: usize = 1024;
 
-/// A walk.
 pub(super) struct Tree<'w> {
     workspace: &'w Workspace,
     patience: &'w Patience,

@@ -28,7 +28,6 @@ pub(super) enum Attached {
 }
 
 impl Attached {
-    /// The part that keeps it.
     pub(super) fn part(&self, origin: &str, text: String) -> Part {
         let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
         Part::Reasoning { opaque, text }

@@ -15,7 +15,6 @@ pub(super) struct Dialect {
     pub response_format: ResponseFormat,
     /// The name of the ceiling on output tokens.
     pub output_ceiling: &'static str,
-    /// The name of the seed.
     pub seed: &'static str,
     /// Whether it takes `stream_options`; without them it counts by itself.
     pub takes_stream_options: bool,
@@ -100,7 +99,6 @@ impl Dialect {
         Self { output_ceiling: other.unwrap_or(self.output_ceiling), ..self }
     }
 
-    /// The dialect of the server at that address.
     pub(super) fn at(base_url: &str) -> Self {
         let url = reqwest::Url::parse(base_url).ok();
         Self::of_host(url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())

@@ -6,7 +6,6 @@ use super::reply::{Assembly, unreadable};
 use crate::model::sse;
 use crate::redact::Redactor;
 
-/// The most bytes of a reply.
 const MAX_REPLY_BYTES: usize = 1 << 16;
 
 /// The bytes of a streamed reply: however they are cut into chunks, they become the same reply, or none.

@@ -141,7 +141,6 @@ impl KeepFor {
 /// How a server is asked for a prefix where the settings do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AutoPrefix {
-    /// By a key, and how long.
     KeyWithTime,
     /// By a key.
     Key,
@@ -168,11 +167,9 @@ enum CacheField {
 /// What one request asks of the provider's cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CacheRequest {
-    /// For a request with a key.
     pub key: Option<String>,
     /// For a request with a key, if the operator sets it.
     pub retention: Option<KeepFor>,
-    /// The mark of blocks, if the request has any.
     pub mark: Option<CacheControl>,
 }
 

@@ -144,7 +144,6 @@ pub enum SettingsError {
     Client(String),
 }
 
-/// The variable that usually holds the key.
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 /// A provider with the chat completions API.
@@ -340,7 +339,6 @@ impl OpenAi {
         Fault { retry_after_ms: *retry_after_ms, ..fault }
     }
 
-    /// A hint for the user about a status.
     fn hint(&self, status: u16) -> Option<String> {
         match (status, &self.settings.api_key) {
             (401 | 403, Some(key)) => Some(format!("check the key in {}", key.name)),

@@ -23,7 +23,6 @@ const MAX_TOOL_CALLS: usize = 128;
 /// The maximum items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
 const MAX_ITEMS: usize = 1024;
 
-/// The maximum depth of lists and objects in a content.
 const MAX_CONTENT_DEPTH: usize = 4;
 
 /// A chunk of a stream, or a whole completion. Every field may be missing, unknown fields are ignored, and what is not of
@@ -70,7 +69,6 @@ struct Delta<'a> {
     tool_calls: Option<Items<ToolDelta<'a>>>,
 }
 
-/// A part of a content.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ContentPart<'a> {
@@ -405,7 +403,6 @@ impl Assembly {
         self.finish.is_some() || self.unknown_finish.is_some()
     }
 
-    /// The usage so far.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.usage
     }

@@ -42,11 +42,9 @@ pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
     body_keeping(call, &CacheRequest::default(), Receiver { dialect: &Dialect::at(""), provider: "" })
 }
 
-/// Who is sent a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Receiver<'a> {
     pub dialect: &'a Dialect,
-    /// The name of the provider.
     pub provider: &'a str,
 }
 
@@ -219,7 +217,6 @@ impl<'a> WireMessage<'a> {
         Ok(Self { role: message.role().as_str(), content, attached, tool_calls, tool_call_id })
     }
 
-    /// Whether a message can be added to this one.
     fn may_take(&self, next: &Self) -> bool {
         let is_plain = |message: &Self| message.tool_calls.is_empty() && message.attached.is_empty();
         self.role == next.role && matches!(self.role, "user" | "assistant") && is_plain(self) && is_plain(next)

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::dialect::Dialect;
 
-/// The schema of any object.
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
 /// How a provider is asked to constrain JSON answers.

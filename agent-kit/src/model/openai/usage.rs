@@ -44,7 +44,6 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     })
 }
 
-/// The usage in the body of an error.
 pub(super) fn of_body(json: &str) -> Option<Usage> {
     let body: Value = serde_json::from_str(json).ok()?;
     read(&body.get("usage")?.to_string())

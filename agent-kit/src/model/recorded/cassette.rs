@@ -43,7 +43,6 @@ pub(super) struct Link {
     pub(super) after: Option<Digest>,
 }
 
-/// A recorded attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Take {
     /// The line in the file, from 1.
@@ -59,7 +58,6 @@ impl Take {
         self.site() == (&site.role, &site.lane, site.visit, site.position)
     }
 
-    /// Role, lane, visit and position.
     fn site(&self) -> (&RoleName, &LanePath, u64, u32) {
         let AttemptLine { role, lane, visit, position, .. } = &self.attempt;
         (role, lane, *visit, *position)

@@ -18,7 +18,6 @@ const SHOWN_CHARS: usize = 120;
 /// How many characters of a long line are shown before the difference.
 const SHOWN_BEFORE: usize = 30;
 
-/// The fault for a call that the cassette does not answer.
 pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
     let site = &call.site;
     let lane = if site.lane.is_trunk() { String::new() } else { format!(", lane {}", site.lane) };
@@ -63,7 +62,6 @@ fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, us
     Some((nearest, count(nearest)))
 }
 
-/// The first difference between the request of `take` and that of the call.
 fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize) -> String {
     let recorded = cassette.heads.get(&take.attempt.head).filter(|_| take.attempt.head != call.head_digest);
     if let Some(words) = recorded.and_then(|recorded| of_heads(recorded, &call.head)) {

@@ -54,7 +54,6 @@ pub(super) struct HeadLine<'a> {
     pub(super) head: Cow<'a, Head>,
     /// The digest of the head as sent.
     pub(super) digest: Digest,
-    /// Whether this line is redacted.
     pub(super) redacted: bool,
 }
 
@@ -67,7 +66,6 @@ pub(super) struct MessageLine<'a> {
     pub(super) after: Option<Digest>,
     /// The chain that ends with it, as sent.
     pub(super) chain: Digest,
-    /// Whether this line is redacted.
     pub(super) redacted: bool,
 }
 
@@ -131,7 +129,6 @@ impl FaultLine {
     }
 }
 
-/// Whether a provider can return a fault of this class.
 fn is_of_provider(class: FaultClass) -> bool {
     matches!(
         class,

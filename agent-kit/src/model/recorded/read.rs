@@ -38,7 +38,6 @@ struct Versioned {
     rondo_cassette: Box<RawValue>,
 }
 
-/// Role, lane, visit, position, attempt number.
 type AttemptKey = (RoleName, LanePath, u64, u32, u32);
 
 struct Reader<'a> {
@@ -134,7 +133,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the first line is one of version [`VERSION`].
     fn is_of_this_version(&mut self, line: &str) -> bool {
         let version = serde_json::from_str::<Versioned>(line).map(|line| line.rondo_cassette);
         let version = version.as_ref().map_or("?", |version| version.get());

@@ -220,7 +220,6 @@ impl State {
         written.or_else(|error| self.give_up(&error.to_string()))
     }
 
-    /// Stops writing.
     fn give_up(&mut self, why: &str) -> Result<(), Fault> {
         let fault = failed(why);
         self.broken = Some(fault.clone());
@@ -237,7 +236,6 @@ fn failed(why: &str) -> Fault {
     Fault::new(Code::RecordingFailed, FaultClass::Recording, message)
 }
 
-/// The head without what must not be written.
 fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
     let mut redacted = head.clone();
     let Head { model, parameters, response_format, system, tools } = &mut redacted;

@@ -104,7 +104,6 @@ impl Reader<'_> {
         Script { lists }
     }
 
-    /// Reads an entry and its `then`, each as one attempt.
     fn entry(&mut self, node: &Node, place: Span, attempts: &mut Vec<Attempt>) {
         let Kind::Map(members) = &node.kind else {
             self.shape(place, "an entry is a map with `status`, `raw`, `tools` or `error`");

@@ -40,7 +40,6 @@ impl OpenFile {
         Ok(Self { file, path, stamp, reading: None })
     }
 
-    /// Records what is read.
     pub(super) fn note_reading(&mut self, reading: TrackedRead) {
         self.reading = Some(reading);
     }

@@ -11,7 +11,6 @@ use rondo_protocol::read_set::ReadKind;
 use super::rules::Identities;
 use super::{Error, Kind, OpenFile, Stamp, Workspace, step};
 
-/// The maximum number of entries of one folder to look at.
 const ENTRIES_MAX: usize = 50_000;
 
 /// A folder, open for reading.

@@ -96,7 +96,6 @@ pub struct Workspace {
     /// The workspace's own folder, then those that grants outside it name.
     roots: Arc<[Root]>,
     rules: Arc<Rules>,
-    /// Records what is read.
     watch: Option<Watch>,
 }
 
@@ -104,7 +103,6 @@ pub struct Workspace {
 #[derive(Debug)]
 struct Root {
     dir: Dir,
-    /// Its real path.
     path: PathBuf,
     /// As the operator wrote it.
     given: PathBuf,

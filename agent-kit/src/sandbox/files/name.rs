@@ -57,7 +57,6 @@ impl Lexical {
     }
 }
 
-/// The names of a relative path.
 pub(super) fn parts(path: &Path) -> Vec<OsString> {
     path.components().map(|component| component.as_os_str().to_owned()).collect()
 }

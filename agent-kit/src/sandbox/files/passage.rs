@@ -9,7 +9,6 @@ use cap_std::fs::Dir;
 use super::rules::Identities;
 use super::{Error, Folder, Kind, OpenFile, Root, Workspace, step};
 
-/// The maximum number of links of one path, as on Linux.
 const LINKS_MAX: usize = 40;
 /// The maximum number of steps of one walk, including those of links and races.
 const STEPS_MAX: usize = 10_000;
@@ -46,7 +45,6 @@ impl<'a> Passage<'a> {
         Self { workspace, named, root, dir: None, done: root.path.clone(), left: Vec::new(), links: 0, hidden }
     }
 
-    /// Walks down `parts`.
     pub(super) fn walk(mut self, parts: Vec<OsString>) -> Result<Opened<'a>, Error> {
         self.left = parts;
         self.left.reverse();

@@ -44,7 +44,6 @@ impl Identities {
 }
 
 impl Rules {
-    /// Whether it may be read.
     pub(super) fn may_read(&self, path: &Path) -> bool {
         self.read.iter().any(|granted| path.starts_with(granted))
     }
@@ -63,7 +62,6 @@ impl Rules {
         self.names.closes(path) || self.hidden.iter().any(|hidden| starts_with_any_case(path, hidden))
     }
 
-    /// Whether it is read-only by name.
     pub(super) fn is_read_only(&self, path: &Path) -> bool {
         let above = self.roots.iter().filter(|root| path.starts_with(root));
         let granted = above.map(|root| root.iter().count()).min().unwrap_or(0);

@@ -69,9 +69,7 @@ pub struct Stamp {
     pub device: u64,
     /// Its number there.
     pub inode: u64,
-    /// Its permission bits.
     pub(super) mode: u32,
-    /// Its owner and group.
     pub(super) owner: (u32, u32),
 }
 

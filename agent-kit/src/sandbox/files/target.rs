@@ -142,7 +142,6 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// The current stamp of the name.
     fn look(&self) -> Result<Option<Stamp>, Error> {
         let stamp = match step::look(&self.parent, &self.name) {
             Ok(stamp) => stamp,

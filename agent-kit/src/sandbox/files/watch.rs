@@ -35,7 +35,6 @@ struct State {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum WatchState {
-    /// Not started.
     #[default]
     Idle,
     Noting,
@@ -109,7 +108,6 @@ impl Workspace {
         }
     }
 
-    /// Gives up if this is watched.
     pub(super) fn unnoted(&self) {
         if let Some(watch) = &self.watch {
             watch.give_up();
@@ -162,7 +160,6 @@ impl Workspace {
     }
 }
 
-/// A watched file that is being read.
 #[derive(Debug)]
 pub(super) struct TrackedRead {
     watch: Watch,
@@ -183,7 +180,6 @@ impl TrackedRead {
         Self { watch: watch.clone(), path, mark, hasher, read_bytes: 0, has_ended: false }
     }
 
-    /// Records one read into `buffer`.
     pub(super) fn took(&mut self, read: &io::Result<usize>, buffer: &[u8]) {
         match read {
             Ok(0) => self.has_ended |= !buffer.is_empty(),

@@ -26,7 +26,6 @@ pub enum Host {
 }
 
 impl Host {
-    /// The host of `url`.
     pub fn of(url: &Url) -> Option<Self> {
         let host = url.host_str().filter(|host| !host.is_empty())?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -34,7 +33,6 @@ impl Host {
     }
 }
 
-/// What a grant allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
     /// It may go to public addresses.
@@ -45,7 +43,6 @@ pub enum Granted {
     Loopback,
 }
 
-/// The granted hosts.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(Vec<Entry>);
 

@@ -37,11 +37,9 @@ pub use resolver::{Resolver, SystemResolver};
 
 use hosts::{Granted, Host, Hosts};
 
-/// The maximum number of header lines of a response.
 const MAX_HEADERS: usize = 100;
 /// The maximum size of the headers over HTTP/2. Over HTTP/1 hyper allows about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
-/// The maximum number of addresses of a name to try.
 const MAX_ADDRESSES: usize = 16;
 
 /// The granted hosts and the limits.
@@ -179,7 +177,6 @@ impl Gate {
         Err(Error::new(Code::HttpRedirect, format!("there were more than {most} redirects, the last one to {url}")))
     }
 
-    /// Checks `url` and resolves its addresses.
     async fn check(&self, url: Url) -> Result<Passed, Error> {
         let host = Host::of(&url).ok_or_else(|| target::refused(&url, "it names no host"))?;
         let Some(granted) = self.hosts.grant(&host, &url) else {

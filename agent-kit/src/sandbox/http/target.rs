@@ -6,10 +6,8 @@ use rondo_protocol::diagnostic::Code;
 use crate::bound;
 use crate::error::Error;
 
-/// The maximum length of a URL.
 const MAX_URL_BYTES: usize = 8 << 10;
 
-/// Parses the URL of a request.
 pub fn parse(text: &str) -> Result<Url, Error> {
     let fault =
         |why: &str| Err(Error::new(Code::HttpUrl, format!("{:?} cannot be asked: {why}", bound::line(text, 200))));
@@ -47,7 +45,6 @@ pub fn refused(url: &Url, why: &str) -> Error {
     Error::new(Code::HttpUrl, format!("{} cannot be asked: {why}", bound::line(shown.as_str(), 200)))
 }
 
-/// The URL of a redirect to `location`.
 pub fn of_redirect(from: &Url, location: &str) -> Result<Url, Error> {
     let fault = |why: &str| Error::new(Code::HttpRedirect, format!("a redirect of {from} cannot be followed: {why}"));
     if !location.chars().all(|c| c.is_ascii_graphic() || c == ' ') {

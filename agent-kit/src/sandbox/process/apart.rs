@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use super::output::BoundedOutput;
 use crate::redact::Redactor;
 
-/// The maximum data in one frame.
 pub(super) const PART_MAX_BYTES: usize = 64 << 10;
 
 pub(super) const HEADER_BYTES: usize = 5;
@@ -75,7 +74,6 @@ impl Apart {
         Self { stdout: Vec::new(), stdout_max_bytes, stderr, seen: 0, is_flooded: false }
     }
 
-    /// Adds a part of a stream.
     pub(super) fn push(&mut self, stream: Stream, part: &[u8]) {
         self.seen = self.seen.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         match stream {

@@ -310,7 +310,6 @@ impl Processes {
         }
     }
 
-    /// Determines what a program with this access may do.
     async fn ready(&self, access: &Access) -> Result<Ready, Error> {
         undumpable();
         if self.settings.launcher.as_os_str().is_empty() {
@@ -533,7 +532,6 @@ fn not_started(message: impl Into<String>) -> Error {
     Error::new(Code::ProgramNotStarted, message)
 }
 
-/// Whether it is a folder without entries.
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }

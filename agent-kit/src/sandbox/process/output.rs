@@ -31,7 +31,6 @@ impl Output {
         }
     }
 
-    /// Takes a part of a stream.
     pub fn take(&mut self, stream: Stream, part: &[u8]) {
         match self {
             Self::Together(kept) => kept.push(part),

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum size of a plan and of an input.
 const FRAME_MAX_BYTES: usize = 64 << 20;
 
 /// The layers of the sandbox. All but [`Isolation::Off`] include Landlock and seccomp.
@@ -82,7 +81,6 @@ impl Default for Limits {
     }
 }
 
-/// The writable part of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Writable {
@@ -159,7 +157,6 @@ pub(super) enum Report {
 }
 
 impl Plan {
-    /// The frame that [`Plan::read`] reads.
     pub fn frame(&self, stdin: &[u8]) -> io::Result<Vec<u8>> {
         let plan = serde_json::to_vec(self)?;
         let mut frame = Vec::with_capacity(8 + plan.len() + stdin.len());

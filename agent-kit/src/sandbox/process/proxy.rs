@@ -33,7 +33,6 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to the hosts of this gate.
     pub(super) fn new(gate: Arc<Gate>) -> Self {
         Self { gate, connections: JoinSet::new() }
     }

@@ -36,7 +36,6 @@ const CLEARING: Duration = Duration::from_secs(1);
 /// How long a program may take to end after its input was closed.
 const FOLLOWING: Duration = Duration::from_millis(500);
 
-/// The buffer of a stream.
 const WAITING_MAX_BYTES: usize = 64 << 10;
 
 /// A running launcher. Dropping it ends the process tree.
@@ -145,7 +144,6 @@ pub(super) async fn run(
     }
 }
 
-/// The error for a report of a failure.
 fn refused(plan: &Plan, report: Report) -> Error {
     match report {
         Report::Multiplied => {
@@ -221,7 +219,6 @@ async fn pass_on(
     }
 }
 
-/// Where the output comes from.
 enum Source {
     /// A pipe with the plain output.
     Pipe(Receiver, Vec<u8>),

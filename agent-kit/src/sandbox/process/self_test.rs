@@ -31,7 +31,6 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox that was not tried.
     pub(super) fn assumed(isolation: Isolation) -> Self {
         Self::of(isolation, None, Vec::new())
     }

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use super::super::text::Text;
 
-/// One hunk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
     /// The first line in the old and in the new file, according to the header.
@@ -66,7 +65,6 @@ impl Hunk {
     }
 }
 
-/// One side of a hunk.
 #[derive(Default)]
 struct Side {
     text: String,

@@ -91,7 +91,6 @@ fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Pat
     Ok(done)
 }
 
-/// The change of one file.
 struct Change<'w> {
     target: Target<'w>,
     before: Option<Vec<u8>>,
@@ -173,7 +172,6 @@ fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Applies one hunk to the text of a file.
 fn apply_hunk(path: &str, text: &mut Text, number: usize, hunk: &Hunk, redactor: &Redactor) -> Result<(), Error> {
     let unfit = |why: String| fault(format!("hunk {number} of {path} ({}) {why}", hunk.header()));
     let lines = hunk.lines_in(text).map_err(|why| unfit(format!("cannot be read: {why}")))?;

@@ -9,13 +9,10 @@ use super::super::text::cut;
 use super::SHOWN_MAX_BYTES;
 use super::hunk::Hunk;
 
-/// The maximum number of files and hunks of one patch.
 const FILES_MAX: usize = 200;
 const HUNKS_MAX: usize = 2_000;
-/// The maximum length of a path, as on Linux.
 const PATH_MAX_BYTES: usize = 4096;
 
-/// The changes of a patch to one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FilePatch {
     /// The existing file; `None` = it is created.

@@ -53,7 +53,6 @@ impl Template {
         matches!(self.0.as_slice(), [Part::Text(_)])
     }
 
-    /// Whether it begins with an argument.
     pub fn is_argument(&self) -> bool {
         matches!(self.0.first(), Some(Part::Argument(_)))
     }

@@ -67,7 +67,6 @@ pub(super) fn open(plan: &Plan, path: &Path) -> io::Result<OwnedFd> {
     opened(&workspace, &at, path)?.ok_or_else(|| refused(path, "it was removed this moment"))
 }
 
-/// The path of an open file or folder.
 pub(super) fn real(file: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -99,7 +99,6 @@ fn ruleset(abi: ABI) -> io::Result<RulesetCreated> {
     ruleset.create().map_err(io::Error::other)
 }
 
-/// A ruleset under construction.
 struct Rules {
     ruleset: Option<RulesetCreated>,
     abi: ABI,
@@ -142,7 +141,6 @@ impl Rules {
         AccessFs::from_all(self.abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
     }
 
-    /// Grants access beneath an open file or folder.
     fn grant_open(&mut self, file: &OwnedFd, access: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode).is_dir();
         let access = if is_folder { access } else { access & AccessFs::from_file(self.abi) };
@@ -195,7 +193,6 @@ impl Rules {
         Ok(())
     }
 
-    /// Grants writing a declared path of the workspace.
     fn grant_declared(&mut self, path: &Path, plan: &Plan) -> io::Result<()> {
         let file = declared::open(plan, path)?;
         let real = declared::real(&file)?;

@@ -57,7 +57,6 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes these mounts and the mounts inside them read-only.
 pub(super) fn make_read_only_below(paths: &[&Path]) -> io::Result<()> {
     if paths.is_empty() {
         return Ok(());

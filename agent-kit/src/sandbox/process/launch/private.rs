@@ -18,7 +18,6 @@ pub(super) fn make(temporary: &Path) -> io::Result<Private> {
     Ok(private)
 }
 
-/// The part for the program.
 pub(super) fn home(private: &Path) -> PathBuf {
     private.join("home")
 }

@@ -9,14 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::PROBE;
 
-/// A way in which the probe escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) enum Escape {
-    /// It wrote a file outside.
     Wrote,
-    /// It read a hidden file.
     Read,
-    /// It opened a socket.
     Connected,
     /// It could have signalled our process.
     Signalled,

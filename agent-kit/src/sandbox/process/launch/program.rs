@@ -13,7 +13,6 @@ use super::super::plan::{Isolation, Plan, Report, Streams};
 use super::entrance::Entrance;
 use super::{close_all_others, landlock, limits, namespaces, no_sandbox, not_started, private, relay, seccomp};
 
-/// Becomes the program, or reports why not.
 pub(super) fn become_program() -> Result<(), Report> {
     close_all_others()?;
     let _ = set_parent_process_death_signal(Some(Signal::KILL));

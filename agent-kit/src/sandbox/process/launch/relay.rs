@@ -30,7 +30,6 @@ const AFTERWARDS: Duration = Duration::from_millis(100);
 /// The exit code of a relay whose output is not read.
 const UNHEARD: i32 = 125;
 
-/// The maximum number of queued parts.
 const PARTS: usize = 4;
 
 /// Starts the program and ends as it ends.

@@ -196,7 +196,6 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// The flags of `clone` that make a namespace.
 const NEW_NAMESPACES: [i32; 8] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -220,7 +219,6 @@ enum Attributes {
 }
 
 impl Attributes {
-    /// Those that a program may change.
     fn of(plan: &Plan) -> Self {
         match plan.writable {
             _ if plan.isolation.has_namespaces() => Self::ByMounts,

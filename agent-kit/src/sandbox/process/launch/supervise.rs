@@ -19,7 +19,6 @@ use super::{PROGRAM, no_sandbox, start};
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause between two rounds of killing processes, which may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(2);
-/// The maximum number of rounds.
 const ROUNDS: u32 = 1000;
 
 /// The program was ended because it had too many processes.
@@ -141,7 +140,6 @@ fn processes() -> BTreeMap<i32, i32> {
     numbers.filter_map(parent).collect()
 }
 
-/// Every process that descends from this one.
 fn descendants() -> Vec<i32> {
     let processes = processes();
     let us = getpid().as_raw_nonzero().get();
