@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Table;
-use super::entry::{Entry, Key, Label, ListedEntry};
-use super::metrics::Counts;
+use super::entry::{Entry, Key, Label};
+use super::metrics::{Counts, with_entries};
 use super::record::{ENTRIES, METRIC_RECORDS, key_of, read_entry, read_metrics};
 
 /// Records read at a time.
@@ -49,19 +49,13 @@ impl Catalog {
     }
 
     /// All entries, in the order of keeping.
-    pub fn entries(&self) -> Vec<ListedEntry> {
-        self.entries.iter().map(|(key, entry)| ListedEntry { key: *key, entry: Arc::new(entry.clone()) }).collect()
+    pub fn entries(&self) -> Vec<(Key, Arc<Entry>)> {
+        self.entries.iter().map(|(key, entry)| (*key, Arc::new(entry.clone()))).collect()
     }
 
     /// The metrics of each label, with its entries and bytes.
     pub fn metrics(&self) -> BTreeMap<Label, Counts> {
-        let mut metrics = self.metrics.clone();
-        for (_, entry) in &self.entries {
-            let counts = metrics.entry(entry.label.clone()).or_default();
-            counts.entries = counts.entries.saturating_add(1);
-            counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
-        }
-        metrics
+        with_entries(self.metrics.clone(), self.entries.iter().map(|(_, entry)| entry))
     }
 
     /// What could not be read, in words.

@@ -159,15 +159,6 @@ impl Entry {
     }
 }
 
-/// An entry as it is listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedEntry {
-    /// Its key.
-    pub key: Key,
-    /// What is known of it.
-    pub entry: Arc<Entry>,
-}
-
 /// An entry that may be served, or why there is none.
 pub type Lookup<T> = Result<Hit<T>, Miss>;
 
@@ -230,10 +221,10 @@ impl Miss {
 /// What became of a value that was to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InsertOutcome {
-    /// It is kept: in memory at once, and in the table in time.
+    /// It is kept, in memory and in the table.
     Inserted,
     /// It is larger than the ceilings allow, and not kept.
     TooLarge,
-    /// It has no bytes, or none in time, or too much waits to be written: not kept.
+    /// It has no bytes, or the table did not take it in time: not kept.
     Failed,
 }

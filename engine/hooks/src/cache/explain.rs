@@ -11,7 +11,7 @@ use rondo_core::hook::{SubcommandContext, SubcommandOutput, subcommand};
 use rondo_protocol::Value;
 
 use super::{groups, table};
-use crate::cache::{Catalog, ListedEntry};
+use crate::cache::{Catalog, Key};
 
 /// The outcome of a lookup by which a call was answered.
 pub const HIT: &str = "hit";
@@ -94,15 +94,17 @@ pub(super) fn explain<A: Explained>(
     Ok(output)
 }
 
-type Entry<A> = (ListedEntry, A);
+/// Its key, when it was kept, and what stands on it.
+type Entry<A> = (Key, u64, A);
 
 /// All entries of the kind that can be read.
 fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>>, String> {
     let mut entries = Vec::new();
     for group in groups(context.space())? {
         let listed = Catalog::read(&*table(context.space(), &group)).entries();
-        entries
-            .extend(listed.into_iter().filter_map(|entry| Some((entry.clone(), A::from_about(&entry.entry.about)?))));
+        entries.extend(
+            listed.into_iter().filter_map(|(key, entry)| Some((key, entry.kept_at_ms, A::from_about(&entry.about)?))),
+        );
     }
     Ok(entries)
 }
@@ -119,7 +121,7 @@ fn explain_call<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], ou
         return;
     }
     let _ = writeln!(output.text, "  key {key}");
-    let Some((_, own)) = entries.iter().find(|(entry, _)| entry.key.to_string() == key) else {
+    let Some((_, _, own)) = entries.iter().find(|(its, ..)| its.to_string() == key) else {
         let _ = writeln!(output.text, "  no entry has this key now");
         output.lines.push(line::<A>(node, call, None, None, &[]));
         return;
@@ -151,8 +153,8 @@ fn list<A: Explained>(text: &mut String, parts: &[(&str, String)]) {
 
 /// The entry that has most in common with `own`, the newest of several.
 fn nearest<'e, A: Explained>(own: &A, key: &str, entries: &'e [Entry<A>]) -> Option<&'e A> {
-    let others = entries.iter().filter(|(entry, _)| entry.key.to_string() != key);
-    others.max_by_key(|(entry, other)| (own.likeness(other), entry.entry.kept_at_ms)).map(|(_, other)| other)
+    let others = entries.iter().filter(|(its, ..)| its.to_string() != key);
+    others.max_by_key(|(_, kept_at_ms, other)| (own.likeness(other), *kept_at_ms)).map(|(_, _, other)| other)
 }
 
 fn line<A: Explained>(

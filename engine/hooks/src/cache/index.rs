@@ -1,22 +1,25 @@
-//! The state of a cache: its entries and the decoded values, both in LRU order, and the write-back queue. It knows neither clock
-//! nor table; the cache holds it behind one lock.
+//! The state of a cache: its entries and the decoded values, both in LRU order, what is counted, and what the table still has
+//! to forget. It knows neither clock nor table; the cache holds it behind one lock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lru::LruCache;
+use serde::Serialize;
 
 use super::Limits;
-use super::entry::{CacheValue, Entry, Hit, InsertOutcome, Key, KeyHasher, ListedEntry, Miss, SecondaryIndex as _};
-use super::metrics::{LabelMetrics, Metric, Metrics};
-use super::record::Records;
-use super::write_back::WriteBack;
+use super::entry::{CacheValue, Entry, Hit, Key, KeyHasher, Label, Miss, SecondaryIndex as _};
+use super::metrics::{Counts, Metric, Metrics};
+
+/// The most keys that wait to be removed from the table. One beyond them is found again by the next process.
+const DROPPED_MAX: usize = 1 << 16;
 
 /// What the index knows of a key.
 pub(super) enum IndexLookup<T> {
     /// A value in memory that may be served.
     InMemory(Hit<T>),
-    /// An entry that may be served, whose value has to be read: from the queue, or else from the table.
-    InTable(Arc<Entry>, Option<Arc<Records>>),
+    /// An entry that may be served, whose value has to be read.
+    InTable(Arc<Entry>),
     /// Nothing to serve.
     Miss(Miss),
 }
@@ -24,37 +27,34 @@ pub(super) enum IndexLookup<T> {
 /// All entries.
 pub(super) struct Index<T: CacheValue> {
     pub(super) limits: Limits,
+    pub(super) metrics: Metrics,
     // Ceilings that hold at any time for entries and for bytes, and strict LRU over a restart, are what `lru` lets its
     // caller decide; quick_cache and moka decide themselves, later, and by one weight.
-    entries: LruCache<Key, Slot, KeyHasher>,
+    entries: LruCache<Key, Arc<Entry>, KeyHasher>,
     bytes: u64,
-    values: LruCache<Key, Value<T>, KeyHasher>,
+    values: LruCache<Key, (Arc<T>, u64), KeyHasher>,
     value_bytes: u64,
     secondary: T::Secondary,
-    pub(super) queue: WriteBack,
     sequence: u64,
+    /// The keys whose records the table has to remove, unless there is an entry again.
+    dropped: Vec<Key>,
+    /// What the table holds has been taken in.
+    is_loaded: bool,
     /// Entries were removed by a filter before the table had been read: all that it holds is removed with them.
     is_cleared: bool,
 }
 
-struct Slot {
-    entry: Arc<Entry>,
-    label_metrics: Arc<LabelMetrics>,
-}
-
-struct Value<T> {
-    value: Arc<T>,
-    weight: u64,
-}
-
-/// What a cache holds, in numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a cache holds and has evicted, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Totals {
+    /// Entries that a ceiling has displaced.
+    pub evicted: u64,
     /// Entries.
     pub entries: u64,
     /// What they take of the table.
     pub bytes: u64,
     /// What the values in memory weigh.
+    #[serde(skip)]
     pub memory_bytes: u64,
 }
 
@@ -63,13 +63,15 @@ impl<T: CacheValue> Index<T> {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            metrics: Metrics::default(),
             entries: LruCache::unbounded_with_hasher(KeyHasher::default()),
             bytes: 0,
             values: LruCache::unbounded_with_hasher(KeyHasher::default()),
             value_bytes: 0,
             secondary: T::Secondary::default(),
-            queue: WriteBack::default(),
             sequence: 0,
+            dropped: Vec::new(),
+            is_loaded: false,
             is_cleared: false,
         }
     }
@@ -82,40 +84,31 @@ impl<T: CacheValue> Index<T> {
 
     /// Looks a key up. What may be served counts as used; what is expired is dropped.
     pub(super) fn look(&mut self, key: &Key, now_ms: u64) -> IndexLookup<T> {
-        let Some(slot) = self.entries.peek(key) else { return IndexLookup::Miss(Miss::Absent) };
-        if let Some(miss) = slot.entry.miss(now_ms) {
-            if miss == Miss::Expired {
-                self.drop_entry(key, Metric::Expired);
+        let Some(entry) = self.entries.get(key) else {
+            return IndexLookup::Miss(if self.is_loaded { Miss::Absent } else { Miss::NotReady });
+        };
+        match (entry.miss(now_ms), self.values.get(key)) {
+            (None, Some((value, _))) => IndexLookup::InMemory(entry.found(Arc::clone(value))),
+            (None, None) => IndexLookup::InTable(Arc::clone(entry)),
+            (Some(miss), _) => {
+                if miss == Miss::Expired {
+                    self.drop_entry(key, Metric::Expired);
+                }
+                IndexLookup::Miss(miss)
             }
-            return IndexLookup::Miss(miss);
-        }
-        let Some(Slot { entry, .. }) = self.entries.get(key) else { return IndexLookup::Miss(Miss::Absent) };
-        match self.values.get(key) {
-            Some(Value { value, .. }) => IndexLookup::InMemory(entry.found(Arc::clone(value))),
-            None => IndexLookup::InTable(Arc::clone(entry), self.queue.waiting(key)),
         }
     }
 
-    /// Places an entry in the place of any other under its key, to be written back, if there is room for it.
-    pub(super) fn place(
-        &mut self,
-        key: Key,
-        entry: Arc<Entry>,
-        records: Records,
-        label_metrics: &Arc<LabelMetrics>,
-        value: Arc<T>,
-    ) -> InsertOutcome {
-        if self.limits.entries == 0 || entry.size_bytes > self.limits.bytes {
-            return InsertOutcome::TooLarge;
-        }
-        if !self.queue.write(key, records, label_metrics) {
-            return InsertOutcome::Failed;
-        }
-        self.take(&key);
-        self.put(key, Slot { entry, label_metrics: Arc::clone(label_metrics) });
+    /// Whether an entry is within the ceilings alone.
+    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
+        self.limits.entries > 0 && entry.size_bytes <= self.limits.bytes
+    }
+
+    /// Places an entry that the table holds.
+    pub(super) fn place(&mut self, key: Key, entry: Arc<Entry>, value: Arc<T>) {
+        self.put(key, entry);
         self.hold(key, value);
         self.make_room();
-        InsertOutcome::Inserted
     }
 
     /// Holds the value of an entry that was read, if the entry is still there. Says whether it is.
@@ -133,69 +126,75 @@ impl<T: CacheValue> Index<T> {
         self.is_same(key, entry) && self.drop_entry(key, Metric::Damaged)
     }
 
-    /// Forgets what is under a key. `unseen` says that the table may hold what the index does not know of.
-    pub(super) fn remove(&mut self, key: &Key, unseen: bool, metrics: &Metrics) -> bool {
+    /// Forgets what is under a key, also what the table may hold that the index does not know of yet.
+    pub(super) fn remove(&mut self, key: &Key) -> bool {
         let there = self.drop_entry(key, Metric::Removed);
-        if !there && unseen {
-            self.queue.remove(*key, &metrics.other());
+        if !there && !self.is_loaded {
+            self.drop_record(*key);
         }
         there
     }
 
-    /// Forgets all entries that `which` names; their number. With `unseen`, also all that the table holds and the index
+    /// Forgets all entries that `which` names; their number.
+    pub(super) fn remove_where(&mut self, mut which: impl FnMut(&Key, &Entry) -> bool) -> u64 {
+        let chosen = self.entries.iter().filter(|(key, entry)| which(key, entry)).map(|(key, _)| *key).collect();
+        self.drop_all(chosen)
+    }
+
+    /// The same of the entries that `find` finds in the secondary index, and of all that the table holds and the index
     /// does not know of yet.
-    pub(super) fn remove_where(&mut self, mut which: impl FnMut(&Key, &Entry) -> bool, unseen: bool) -> u64 {
-        let chosen = self.entries.iter().filter(|(key, slot)| which(key, &slot.entry)).map(|(key, _)| *key).collect();
-        self.forget_all(chosen, unseen)
+    pub(super) fn remove_found(&mut self, find: impl FnOnce(&T::Secondary) -> Vec<Key>) -> u64 {
+        self.is_cleared |= !self.is_loaded;
+        self.drop_all(find(&self.secondary))
     }
 
-    /// The same of the entries that `find` finds in the secondary index.
-    pub(super) fn remove_found(&mut self, find: impl FnOnce(&T::Secondary) -> Vec<Key>, unseen: bool) -> u64 {
-        let chosen = find(&self.secondary);
-        self.forget_all(chosen, unseen)
-    }
-
-    fn forget_all(&mut self, chosen: Vec<Key>, unseen: bool) -> u64 {
-        self.is_cleared |= unseen;
+    fn drop_all(&mut self, chosen: Vec<Key>) -> u64 {
         chosen.into_iter().filter(|key| self.drop_entry(key, Metric::Removed)).count() as u64
     }
 
-    /// Takes in what the table holds, oldest first, behind all that was inserted meanwhile. Nothing has been written back
-    /// before, so the queue knows of all that was inserted and dropped.
-    pub(super) fn load(&mut self, stored: Vec<(Key, Entry)>, unreadable: Vec<Key>, metrics: &Metrics) {
-        for (key, entry) in stored.into_iter().rev() {
+    /// Takes in what the table holds, oldest first. Nothing was placed before.
+    pub(super) fn load(&mut self, stored: Vec<(Key, Entry)>, unreadable: Vec<Key>) {
+        for (key, entry) in stored {
             self.sequence = self.sequence.max(entry.sequence);
-            if self.queue.contains(&key) {
-                continue;
+            if self.is_cleared || self.dropped.contains(&key) {
+                self.drop_record(key);
+            } else {
+                self.put(key, Arc::new(entry));
             }
-            let label_metrics = metrics.label_metrics(&entry.label);
-            if self.is_cleared {
-                self.queue.remove(key, &label_metrics);
-                continue;
-            }
-            self.put(key, Slot { entry: Arc::new(entry), label_metrics });
-            self.entries.demote(&key);
         }
         self.make_room();
-        for key in unreadable {
-            if !self.queue.contains(&key) {
-                self.queue.remove(key, &metrics.other());
-            }
-        }
+        unreadable.into_iter().for_each(|key| self.drop_record(key));
+        self.is_loaded = true;
+    }
+
+    /// The keys whose records the table has to remove, and how many to [settle](Self::removed) then.
+    pub(super) fn removals(&self) -> (Vec<Key>, usize) {
+        (self.dropped.iter().filter(|key| !self.entries.contains(key)).copied().collect(), self.dropped.len())
+    }
+
+    /// The table has removed the first of them.
+    pub(super) fn removed(&mut self, count: usize) {
+        self.dropped.drain(..count.min(self.dropped.len()));
     }
 
     /// What there is, in numbers.
     pub(super) fn totals(&self) -> Totals {
-        Totals { entries: self.entries.len() as u64, bytes: self.bytes, memory_bytes: self.value_bytes }
+        let (entries, evicted) = (self.entries.len() as u64, self.metrics.sum(Metric::Evicted));
+        Totals { evicted, entries, bytes: self.bytes, memory_bytes: self.value_bytes }
+    }
+
+    /// What is counted, with the entries of each label.
+    pub(super) fn counts(&self) -> BTreeMap<Label, Counts> {
+        self.metrics.all(self.entries.iter().map(|(_, entry)| &**entry))
     }
 
     /// All entries.
-    pub(super) fn listed(&self) -> Vec<ListedEntry> {
-        self.entries.iter().map(|(key, slot)| ListedEntry { key: *key, entry: Arc::clone(&slot.entry) }).collect()
+    pub(super) fn listed(&self) -> Vec<(Key, Arc<Entry>)> {
+        self.entries.iter().map(|(key, entry)| (*key, Arc::clone(entry))).collect()
     }
 
     fn is_same(&self, key: &Key, entry: &Arc<Entry>) -> bool {
-        self.entries.peek(key).is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry))
+        self.entries.peek(key).is_some_and(|there| Arc::ptr_eq(there, entry))
     }
 
     /// Lets the least recently used go until all ceilings hold.
@@ -205,48 +204,54 @@ impl<T: CacheValue> Index<T> {
             self.drop_entry(&key, Metric::Evicted);
         }
         while self.value_bytes > self.limits.memory_bytes {
-            let Some((_, least)) = self.values.pop_lru() else { break };
-            self.value_bytes = self.value_bytes.saturating_sub(least.weight);
+            let Some((_, (_, weight))) = self.values.pop_lru() else { break };
+            self.value_bytes = self.value_bytes.saturating_sub(weight);
         }
     }
 
-    fn put(&mut self, key: Key, slot: Slot) {
-        self.bytes = self.bytes.saturating_add(slot.entry.size_bytes);
-        slot.label_metrics.inserted(slot.entry.size_bytes);
-        self.secondary.inserted(&key, &slot.entry.about);
-        self.entries.put(key, slot);
+    fn put(&mut self, key: Key, entry: Arc<Entry>) {
+        self.take(&key);
+        self.bytes = self.bytes.saturating_add(entry.size_bytes);
+        self.secondary.inserted(&key, &entry.about);
+        self.entries.put(key, entry);
     }
 
     /// Holds a value in memory, unless it is too heavy for it alone.
     fn hold(&mut self, key: Key, value: Arc<T>) {
-        self.let_value_go(&key);
+        self.drop_value(&key);
         let weight = value.weight();
         if weight <= self.limits.memory_bytes {
             self.value_bytes = self.value_bytes.saturating_add(weight);
-            self.values.put(key, Value { value, weight });
+            self.values.put(key, (value, weight));
         }
     }
 
-    fn let_value_go(&mut self, key: &Key) {
-        let weight = self.values.pop(key).map_or(0, |value| value.weight);
+    fn drop_value(&mut self, key: &Key) {
+        let weight = self.values.pop(key).map_or(0, |(_, weight)| weight);
         self.value_bytes = self.value_bytes.saturating_sub(weight);
     }
 
-    /// Takes an entry out. Nothing is written for it.
-    fn take(&mut self, key: &Key) -> Option<Slot> {
-        let slot = self.entries.pop(key)?;
-        self.let_value_go(key);
-        self.bytes = self.bytes.saturating_sub(slot.entry.size_bytes);
-        slot.label_metrics.removed(slot.entry.size_bytes);
+    /// Takes an entry out. Its records stay in the table.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Arc<Entry>> {
+        let entry = self.entries.pop(key)?;
+        self.drop_value(key);
+        self.bytes = self.bytes.saturating_sub(entry.size_bytes);
         self.secondary.removed(key);
-        Some(slot)
+        Some(entry)
     }
 
     /// Takes an entry out, to be removed from the table.
     fn drop_entry(&mut self, key: &Key, why: Metric) -> bool {
-        let Some(slot) = self.take(key) else { return false };
-        slot.label_metrics.count(why, 1);
-        self.queue.remove(*key, &slot.label_metrics);
+        let Some(entry) = self.take(key) else { return false };
+        self.metrics.count(&entry.label, why, 1);
+        self.drop_record(*key);
         true
+    }
+
+    /// Has the records of a key removed from the table.
+    pub(super) fn drop_record(&mut self, key: Key) {
+        if self.dropped.len() < DROPPED_MAX {
+            self.dropped.push(key);
+        }
     }
 }

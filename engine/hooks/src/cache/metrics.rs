@@ -3,12 +3,9 @@
 //! A cache counts what it does itself: recorded, expired, evicted, forgotten, damaged, too large, failed writes. What
 //! a lookup meant is counted by the caller, who alone knows whether it served what was found.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::Label;
-use parking_lot::Mutex;
+use super::entry::{Entry, Label};
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
@@ -38,7 +35,7 @@ pub enum Metric {
     Damaged,
     /// Values that were not kept because of their size.
     TooLarge,
-    /// Entries that the table did not take, or not at first.
+    /// Entries that the table did not take.
     FailedWrites,
     /// Tokens that were not paid for.
     SavedTokens,
@@ -93,104 +90,76 @@ impl Counts {
     }
 }
 
-/// The metrics of one label, to count on. Ask for it once and hold it.
-#[derive(Debug, Default)]
-pub struct LabelMetrics {
-    pub(super) label: Label,
-    numbers: [AtomicU64; METRICS],
-    entries: AtomicU64,
-    bytes: AtomicU64,
-    /// The numbers that the table has.
-    pub(super) written: Mutex<[u64; METRICS]>,
-}
-
-impl LabelMetrics {
-    /// Adds to a metric.
-    pub fn count(&self, metric: Metric, more: u64) {
-        if let Some(number) = self.numbers.get(metric as usize) {
-            number.fetch_add(more, Ordering::Relaxed);
-        }
-    }
-
-    /// The metrics now.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.numbers.iter_mut().zip(&self.numbers).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-        counts.entries = self.entries.load(Ordering::Relaxed);
-        counts.bytes = self.bytes.load(Ordering::Relaxed);
-        counts
-    }
-
-    /// Counts an entry that was inserted.
-    pub(super) fn inserted(&self, size_bytes: u64) {
-        self.entries.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(size_bytes, Ordering::Relaxed);
-    }
-
-    /// Counts an entry that was removed.
-    pub(super) fn removed(&self, size_bytes: u64) {
-        self.entries.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(size_bytes, Ordering::Relaxed);
-    }
-
-    /// Adds what the table has.
-    fn add(&self, counts: &Counts) {
-        for ((metric, _), more) in Metric::ALL.into_iter().zip(counts.numbers) {
-            self.count(metric, more);
-        }
-        *self.written.lock() = counts.numbers;
-    }
-}
-
+/// The counts of each label.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    by_label: Mutex<BTreeMap<Label, Arc<LabelMetrics>>>,
+    by_label: BTreeMap<Label, Counts>,
+    /// The labels whose counts the table does not have yet.
+    changed: BTreeSet<Label>,
     /// What earlier processes counted is known. Until then nothing is written, since that would be lost.
-    are_known: AtomicBool,
+    are_known: bool,
 }
 
 impl Metrics {
-    /// The metrics of a label; those of [`Label::other`] when there is no room for it.
-    pub(super) fn label_metrics(&self, label: &Label) -> Arc<LabelMetrics> {
-        let mut by_label = self.by_label.lock();
-        if let Some(label_metrics) = by_label.get(label) {
-            return Arc::clone(label_metrics);
+    /// Adds to a metric of a label; to that of [`Label::other`] when there is no room for it.
+    pub(super) fn count(&mut self, label: &Label, metric: Metric, more: u64) {
+        if more > 0 {
+            let label = self.with_room(label);
+            let counts = self.by_label.entry(label.clone()).or_default();
+            if let Some(number) = counts.numbers.get_mut(metric as usize) {
+                *number = number.saturating_add(more);
+            }
+            self.changed.insert(label);
         }
-        let label = if by_label.len() < LABELS_MAX { label.clone() } else { Label::other() };
-        Arc::clone(
-            by_label
-                .entry(label.clone())
-                .or_insert_with(|| Arc::new(LabelMetrics { label, ..LabelMetrics::default() })),
-        )
-    }
-
-    /// The metrics of everything without a label of its own.
-    pub(super) fn other(&self) -> Arc<LabelMetrics> {
-        self.label_metrics(&Label::other())
     }
 
     /// Adds what earlier processes counted.
-    pub(super) fn load(&self, earlier: BTreeMap<Label, Counts>) {
+    pub(super) fn load(&mut self, earlier: BTreeMap<Label, Counts>) {
         for (label, counts) in earlier {
-            self.label_metrics(&label).add(&counts);
+            let label = self.with_room(&label);
+            self.by_label.entry(label).or_default().add(&counts);
         }
-        self.are_known.store(true, Ordering::Release);
+        self.are_known = true;
     }
 
-    /// The metrics of every label of which anything was counted.
-    pub(super) fn all(&self) -> BTreeMap<Label, Counts> {
-        let by_label = self.by_label.lock();
-        let counted = by_label.iter().map(|(label, label_metrics)| (label.clone(), label_metrics.counts()));
-        counted.filter(|(_, counts)| *counts != Counts::default()).collect()
+    fn with_room(&self, label: &Label) -> Label {
+        let has_room = self.by_label.len() < LABELS_MAX || self.by_label.contains_key(label);
+        if has_room { label.clone() } else { Label::other() }
     }
 
-    /// What was counted since it was last written.
-    pub(super) fn changed(&self) -> Vec<(Arc<LabelMetrics>, [u64; METRICS])> {
-        if !self.are_known.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let by_label = self.by_label.lock();
-        let counted = by_label.values().map(|metrics| (Arc::clone(metrics), metrics.counts().numbers));
-        counted.filter(|(metrics, numbers)| *numbers != *metrics.written.lock()).collect()
+    /// The metrics of every label of which anything was counted or is kept.
+    pub(super) fn all<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> BTreeMap<Label, Counts> {
+        with_entries(self.by_label.clone(), entries)
     }
+
+    /// How often something was counted, under any label.
+    pub(super) fn sum(&self, metric: Metric) -> u64 {
+        self.by_label.values().map(|counts| counts.get(metric)).sum()
+    }
+
+    /// The labels whose counts the table does not have yet, with these.
+    pub(super) fn changed(&self) -> Vec<(Label, [u64; METRICS])> {
+        let labels = self.changed.iter().filter(|_| self.are_known);
+        labels.filter_map(|label| Some((label.clone(), self.by_label.get(label)?.numbers))).collect()
+    }
+
+    /// The table has these counts of a label.
+    pub(super) fn written(&mut self, label: &Label, numbers: &[u64; METRICS]) {
+        if self.by_label.get(label).is_some_and(|counts| counts.numbers == *numbers) {
+            self.changed.remove(label);
+        }
+    }
+}
+
+/// The metrics of labels, with the entries and bytes of each.
+pub(super) fn with_entries<'e>(
+    mut metrics: BTreeMap<Label, Counts>,
+    entries: impl Iterator<Item = &'e Entry>,
+) -> BTreeMap<Label, Counts> {
+    for entry in entries {
+        let counts = metrics.entry(entry.label.clone()).or_default();
+        counts.entries = counts.entries.saturating_add(1);
+        counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
+    }
+    metrics
 }

@@ -7,10 +7,10 @@
 //!   or written with another secret is a miss, with a warning where it means damage.
 //! - What it has removed stays removed while the process lives, whatever the table does.
 //! - An expiry is fixed when an entry is kept; being used never moves it.
-//! - Inserting and removing wait for no write: a queue is written back behind them. No operation waits for the table longer
-//!   than [`WAIT`], and none fails because of it.
-//! - Everything is bounded: entries, bytes, bytes in memory, labels, keys in flight, entries that wait to be written.
-//! - No lock is held while waiting.
+//! - Inserting writes through to the table, without a sync; what was removed leaves it with the next write. No call waits for
+//!   the table longer than [`WAIT`], and none fails because of it: what the table does not take in time is not kept.
+//! - Everything is bounded: entries, bytes, bytes in memory, labels, keys in flight, removals that wait.
+//! - No lock is held while waiting, but the turn to write.
 //!
 //! One process writes; it holds one [`Cache`] for a table. Others may read it as a [`Catalog`].
 //!
@@ -32,7 +32,6 @@ pub mod set;
 pub mod settings;
 mod subcommands;
 pub mod tool_cache;
-mod write_back;
 
 #[cfg(test)]
 mod tests;
@@ -44,12 +43,10 @@ use futures_util::future::BoxFuture;
 pub use active_lookups::ActiveLookup;
 pub use cache::{Cache, SharedLookup};
 pub use catalog::Catalog;
-pub use entry::{
-    CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, ListedEntry, Lookup, Miss, SecondaryIndex,
-};
+pub use entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss, SecondaryIndex};
 pub use flight::Guard;
 pub use index::Totals;
-pub use metrics::{Counts, LabelMetrics, Metric};
+pub use metrics::{Counts, Metric};
 use rondo_core::secret::Secret;
 pub use set::{CacheSet, groups, table};
 pub use settings::{Scope, Settings};

@@ -44,13 +44,6 @@ pub(super) struct Records {
     pub(super) payload: Vec<u8>,
 }
 
-impl Records {
-    /// How many bytes they are.
-    pub(super) fn bytes(&self) -> u64 {
-        (self.entry.len() as u64).saturating_add(self.payload.len() as u64)
-    }
-}
-
 pub(super) fn entry_key(key: &Key) -> Vec<u8> {
     [ENTRIES, &key.0].concat()
 }

@@ -9,7 +9,7 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::explain::{Explained, explain};
 use super::{CacheSet, groups, table};
-use crate::cache::{Cache, CacheValue, Catalog, Counts, Label, Metric};
+use crate::cache::{CacheValue, Catalog, Counts, Label, Metric};
 
 /// The names of what `clear` filters by.
 const ROLE: &str = "role";
@@ -17,8 +17,6 @@ const TOOL: &str = "tool";
 const WORKFLOW: &str = "workflow";
 const KIND: &str = "kind";
 const OLDER: &str = "older-than";
-/// How often a flush is repeated: for ten seconds in all.
-const FLUSHES_MAX: u32 = 40;
 /// The name of what `warm` learns from.
 const THREAD: &str = "thread";
 
@@ -196,20 +194,11 @@ async fn clear<T: CacheValue>(
         };
         let is_old = |kept_at_ms| before_ms.is_none_or(|before_ms| kept_at_ms < before_ms);
         forgotten += cache.remove_where(|_, entry| is_meant(&entry.label) && is_old(entry.kept_at_ms)).await;
-        flush(&cache).await;
+        cache.write().await;
     }
     let entries = if forgotten == 1 { "entry" } else { "entries" };
     let line = Value::from_iter([("kind", Value::from(kind)), ("forgotten", Value::from(forgotten))]);
     Ok(SubcommandOutput { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
-}
-
-/// Waits for what the queue holds to be written: the process ends behind this.
-async fn flush<T: CacheValue>(cache: &Cache<T>) {
-    for _ in 0..FLUSHES_MAX {
-        if cache.flush().await {
-            break;
-        }
-    }
 }
 
 /// Sends a thread's calls along the nodes of a kind once more, so that they keep what was answered.
@@ -231,7 +220,7 @@ async fn warm<T: CacheValue>(
     let before = count().await?;
     let calls = context.replay(&thread).await?;
     for cache in caches.used() {
-        flush(&cache).await;
+        cache.write().await;
     }
     let kept = count().await?.saturating_sub(before);
     let line =

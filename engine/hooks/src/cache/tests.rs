@@ -175,7 +175,7 @@ async fn what_is_kept_is_found_from_memory_and_from_the_table() {
         assert!(!first.remove(&key(1)));
         first.flush().await;
         assert_eq!(memory.records(), Map::new());
-        assert_eq!(first.totals(), Totals { entries: 0, bytes: 0, memory_bytes: 0 });
+        assert_eq!(first.totals(), Totals::default());
     }
 }
 
@@ -261,7 +261,7 @@ async fn clearing_takes_what_the_filter_names() {
     }
     assert_eq!(cache.remove_where(|_, entry| entry.label.role() == "a" && entry.kept_at_ms < 15).await, 1);
     assert_eq!(cache.remove_where(|_, entry| entry.label.tool() == "read").await, 1);
-    assert_eq!(cache.entries().into_iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(2)]);
+    assert_eq!(cache.entries().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key(2)]);
     cache.flush().await;
     assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
     assert_eq!(cache.remove_where(|_, _| true).await, 1);
@@ -279,8 +279,8 @@ async fn another_process_lists_what_is_kept_without_writing() {
     let before = (memory.map(), memory.puts());
     let catalog = Catalog::read(&*memory);
     assert_eq!(catalog.entries(), cache.entries());
-    assert_eq!(catalog.entries().iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(2), key(1)]);
-    assert_eq!(catalog.entries()[0].entry.about, b"about");
+    assert_eq!(catalog.entries().iter().map(|(key, _)| *key).collect::<Vec<_>>(), [key(2), key(1)]);
+    assert_eq!(catalog.entries()[0].1.about, b"about");
     assert_eq!(catalog.metrics(), cache.metrics());
     assert_eq!(catalog.warnings(), Vec::<String>::new());
     assert_eq!((memory.map(), memory.puts()), before);
@@ -337,7 +337,7 @@ async fn after_a_restart_the_oldest_kept_goes_first() {
         insert(&again, n, "x").await;
     }
     // The use of 3 before the restart is not known after it; that of 1 after it is.
-    assert_eq!(again.entries().into_iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(1), key(4), key(5)]);
+    assert_eq!(again.entries().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key(1), key(4), key(5)]);
     assert_eq!(metric(&again, Metric::Evicted), 2);
 }
 
@@ -351,7 +351,7 @@ async fn lower_ceilings_hold_from_the_opening_on() {
     first.flush().await;
     let again = cache(&memory, Limits { entries: 2, ..WIDE });
     assert!(again.ready().await);
-    assert_eq!(again.entries().into_iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(7), key(8)]);
+    assert_eq!(again.entries().into_iter().map(|(key, _)| key).collect::<Vec<_>>(), [key(7), key(8)]);
     again.flush().await;
     assert_eq!(Catalog::read(&*memory).entries(), again.entries());
 }

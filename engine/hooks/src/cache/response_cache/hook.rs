@@ -184,7 +184,7 @@ impl ResponseCacheHook {
 
     fn count(&self, role: &RoleName, metric: Metric, more: u64) {
         if !self.is_replay {
-            self.cache.label_metrics(&Label::new(role.as_str(), "")).count(metric, more);
+            self.cache.count(&Label::new(role.as_str(), ""), metric, more);
         }
     }
 

@@ -8,8 +8,8 @@ async fn figures_outlive_the_process_and_are_written_only_when_they_changed() {
     let label = Label::new("editor", "read");
     for round in 1..4 {
         let cache = cache(&memory, WIDE);
-        cache.label_metrics(&label).count(Metric::Hits, 5);
-        cache.label_metrics(&label).count(Metric::SavedTokens, 100);
+        cache.count(&label, Metric::Hits, 5);
+        cache.count(&label, Metric::SavedTokens, 100);
         cache.flush().await;
         let puts = memory.puts();
         cache.flush().await;
@@ -25,7 +25,7 @@ async fn figures_that_could_not_be_written_are_written_later() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     memory.writes.send_replace(Fault::Fails);
-    cache.label_metrics(&Label::new("a", "")).count(Metric::Hits, 1);
+    cache.count(&Label::new("a", ""), Metric::Hits, 1);
     cache.flush().await;
     memory.writes.send_replace(Fault::Well);
     cache.flush().await;
@@ -37,11 +37,11 @@ async fn earlier_figures_that_could_not_be_read_are_not_written_over() {
     let memory = Arc::new(Memory::default());
     let label = Label::new("a", "");
     let first = cache(&memory, WIDE);
-    first.label_metrics(&label).count(Metric::Hits, 7);
+    first.count(&label, Metric::Hits, 7);
     first.flush().await;
     memory.reads.send_replace(Fault::Fails);
     let second = cache(&memory, WIDE);
-    second.label_metrics(&label).count(Metric::Hits, 1);
+    second.count(&label, Metric::Hits, 1);
     second.flush().await;
     assert_eq!(second.take_warnings().len(), 2);
     assert_eq!(second.take_warnings(), Vec::<String>::new());
@@ -54,7 +54,7 @@ async fn labels_beyond_the_most_are_counted_as_one() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     for n in 0..1100 {
-        cache.label_metrics(&Label::new(&format!("role {n}"), "")).count(Metric::Misses, 1);
+        cache.count(&Label::new(&format!("role {n}"), ""), Metric::Misses, 1);
     }
     let metrics = cache.metrics();
     assert_eq!(metrics.len(), 1001);

@@ -21,7 +21,7 @@ use super::entry::ToolResult;
 use super::key::{self, About};
 use super::settings::{Mode, Settings};
 use super::verify::difference;
-use super::visit_metrics::{CacheTotals, Outcome, Visit};
+use super::visit_metrics::{Outcome, Visit};
 use super::write_log::{ReadStart, WriteGuard, WriteLog};
 use crate::cache::CacheSet;
 use crate::cache::{self, Cache, Guard, InsertOptions, Key, Label, Metric, WAIT};
@@ -107,12 +107,15 @@ impl ToolCacheHook {
     fn count_outcome(&self, subject: &Subject<'_>, outcome: Outcome) {
         let ToolCall { site, name, .. } = subject.call;
         if !self.is_replay {
-            let label_metrics = self.cache.label_metrics(&Label::new(site.role.as_str(), name));
-            let is_would_hit = matches!(outcome, Outcome::WouldHit | Outcome::Mismatch);
-            label_metrics.count(Metric::Lookups, u64::from(outcome != Outcome::NotAsked));
-            label_metrics.count(Metric::Hits, u64::from(outcome == Outcome::Hit));
-            label_metrics.count(Metric::Misses, u64::from(outcome.is_miss()));
-            label_metrics.count(Metric::WouldHits, u64::from(is_would_hit));
+            let label = Label::new(site.role.as_str(), name);
+            for (metric, holds) in [
+                (Metric::Lookups, outcome != Outcome::NotAsked),
+                (Metric::Hits, outcome == Outcome::Hit),
+                (Metric::Misses, outcome.is_miss()),
+                (Metric::WouldHits, matches!(outcome, Outcome::WouldHit | Outcome::Mismatch)),
+            ] {
+                self.cache.count(&label, metric, u64::from(holds));
+            }
         }
         self.visit(site, |visit| visit.looked_up(site.position, name, Some(subject.key), outcome));
     }
@@ -373,12 +376,6 @@ impl ToolCacheHook {
         }
         Ok(())
     }
-
-    fn totals(&self) -> CacheTotals {
-        let totals = self.cache.totals();
-        let evicted = self.cache.metrics().values().map(|counts| counts.get(Metric::Evicted)).sum();
-        CacheTotals { evicted, entries: totals.entries, bytes: totals.bytes }
-    }
 }
 
 /// A call that was passed on.
@@ -423,7 +420,7 @@ impl Hook for ToolCacheHook {
                 return None;
             }
             self.cache.flush().await;
-            visit.unwrap_or_default().metrics(self.totals())
+            visit.unwrap_or_default().metrics(self.cache.totals())
         })
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::eligibility::Refusal;
 use crate::cache::explain::{HIT, LISTED_CALLS_MAX};
-use crate::cache::{Key, Miss};
+use crate::cache::{Key, Miss, Totals};
 
 /// How a lookup ended, or why there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Visit {
     mismatches: u64,
     calls: Vec<ObservedCall>,
     #[serde(flatten)]
-    totals: CacheTotals,
+    totals: Totals,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,17 +87,6 @@ struct ObservedCall {
     tool: String,
     key: Option<String>,
     outcome: String,
-}
-
-/// What a cache holds and has evicted.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct CacheTotals {
-    /// Entries that a ceiling has displaced.
-    pub evicted: u64,
-    /// Entries.
-    pub entries: u64,
-    /// What they take of the table.
-    pub bytes: u64,
 }
 
 impl Visit {
@@ -128,7 +117,7 @@ impl Visit {
     }
 
     /// The metrics, as an object.
-    pub fn metrics(mut self, totals: CacheTotals) -> Option<Value> {
+    pub fn metrics(mut self, totals: Totals) -> Option<Value> {
         self.calls.sort_by_key(|call| call.position);
         Value::from_serialize(&Self { totals, ..self }).ok()
     }
