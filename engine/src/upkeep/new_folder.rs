@@ -39,9 +39,6 @@ impl NewFolder {
     }
 
     /// Deletes what was made so far.
-    ///
-    /// # Errors
-    /// [`Code::WriteFailed`].
     pub(super) fn clear(&self) -> Result<(), Failure> {
         fs::remove_dir_all(self.path()).map_err(|error| failed(&self.to, &error))
     }
@@ -50,9 +47,6 @@ impl NewFolder {
     ///
     /// # Durability
     /// The name is on the device when this returns.
-    ///
-    /// # Errors
-    /// [`Code::WriteFailed`].
     pub(super) fn finish(self) -> Result<(), Failure> {
         let named = fs::rename(self.path(), &self.to).and_then(|()| File::open(&self.beside)?.sync_all());
         named.map_err(|error| failed(&self.to, &error))

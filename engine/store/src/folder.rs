@@ -161,9 +161,6 @@ pub fn sign(folder: &Path, owner: Owner) -> Result<(), Error> {
 }
 
 /// Gives the store in `to` the owner of the store in `from`, if it has one.
-///
-/// # Errors
-/// [`Error::Io`], [`Error::Unsafe`].
 pub(super) fn sign_as(from: &Path, to: &Path) -> Result<(), Error> {
     match look(from)? {
         FolderState::Store(Some(owner)) => sign(to, owner),

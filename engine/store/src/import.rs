@@ -99,17 +99,11 @@ impl ImportWrite {
 }
 
 /// The mark of an import that has not ended.
-///
-/// # Errors
-/// [`Error::Damaged`].
 pub(super) fn mark(tables: &impl Tables) -> Result<Option<ImportMark>, Error> {
     tables.get(Family::Meta, keys::IMPORT)?.map(|value| codec::read_import_mark(&value)).transpose()
 }
 
 /// Removes what was written under a mark, and the mark at the end.
-///
-/// # Errors
-/// [`Error::Damaged`], [`Error::Poisoned`].
 pub(super) fn abandon(tables: &impl WriteTables, mark: &ImportMark) -> Result<(), Error> {
     let write = |changes: Vec<Change>| tables.write(changes, false).map_err(|what| Error::Poisoned { what });
     let of_threads = mark.threads.iter().flat_map(|thread| keys::of(thread).map(|range| (Some(thread), range)));

@@ -161,21 +161,6 @@ impl std::fmt::Debug for RocksStore {
     }
 }
 
-impl Tables for RocksStore {
-    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.get(family, key)
-    }
-
-    fn range(
-        &self,
-        family: Family,
-        keys: Range<Vec<u8>>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
-    ) -> Result<(), Error> {
-        self.tables.range(family, keys, visit)
-    }
-}
-
 crate::step_store!(RocksStore);
 
 impl WriteStore for RocksStore {
@@ -325,39 +310,36 @@ impl std::fmt::Debug for RocksReader {
     }
 }
 
-impl Tables for RocksReader {
-    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.get(family, key)
-    }
+/// Reads what has tables by these.
+macro_rules! read_by_tables {
+    ($($store:ty),+) => {$(
+        impl Tables for $store {
+            fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+                self.tables.get(family, key)
+            }
 
-    fn range(
-        &self,
-        family: Family,
-        keys: Range<Vec<u8>>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
-    ) -> Result<(), Error> {
-        self.tables.range(family, keys, visit)
-    }
+            fn range(
+                &self,
+                family: Family,
+                keys: Range<Vec<u8>>,
+                visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
+            ) -> Result<(), Error> {
+                self.tables.range(family, keys, visit)
+            }
+        }
+    )+};
 }
+read_by_tables!(RocksStore, RocksReader, NewStore);
 
 /// Tables of which some blocks may be damaged, for an examination.
 pub(super) trait Remnants: Tables {
     /// The estimated number of entries.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     fn entries(&self) -> Result<u64, Error>;
 
     /// The first key after `key` with which a table of the family begins; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn behind_damage(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// What the store says that it has acknowledged.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn ledger(&self) -> Result<Ledger, Error> {
         let value = self.get(Family::Meta, keys::LEDGER)?;
         value.map_or_else(|| Ok(Ledger::default()), |value| codec::read_ledger(&value))

@@ -76,9 +76,6 @@ impl Staging {
     }
 
     /// Nothing yet, in `folder`, which is empty or does not exist and becomes a store of its own.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Unsafe`].
     pub(super) fn of_new_store(folder: &Path) -> Result<Self, Error> {
         Ok(Self { store: NewStore::begin(folder)?, current: None, _temporary: None })
     }
@@ -87,9 +84,6 @@ impl Staging {
     ///
     /// # Durability
     /// As [`NewStore::finish`].
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
     pub(super) fn finish(mut self, ledger: Ledger) -> Result<(), Error> {
         self.store.put(Family::Meta, keys::FORMAT, &codec::write_format())?;
         self.store.put(Family::Meta, keys::LEDGER, &codec::write_ledger(&ledger))?;
@@ -222,9 +216,6 @@ impl Staging {
     }
 
     /// Replaces the row of the current thread.
-    ///
-    /// # Errors
-    /// [`Refused`].
     pub(super) fn set_row(&mut self, row: Row) -> Result<(), Refused> {
         self.replace_row(&self.current()?.thread, &row)?;
         if let Some(current) = &mut self.current {
@@ -234,9 +225,6 @@ impl Staging {
     }
 
     /// Adds a value of a hook.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn hook_value(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.store.put(Family::Hooks, key, value)
     }

@@ -94,9 +94,6 @@ impl Write {
     }
 
     /// Whether it is known to be stored already. Journal records, changes and those of a collection can be written again.
-    ///
-    /// # Errors
-    /// Any error of the store.
     pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
         match self {
             Self::Commit(commit) => commit.is_stored(store),
@@ -175,9 +172,6 @@ impl EncodedCommit {
     }
 
     /// Whether it is stored: its step, which never changes, or without one exactly its row.
-    ///
-    /// # Errors
-    /// Any error of the store.
     fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
         let row = keys::row(&self.header.thread);
         let Some(stored) = store.get(Family::Threads, &row)? else { return Ok(false) };

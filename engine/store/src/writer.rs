@@ -55,9 +55,6 @@ pub(super) trait WriteTables: Tables {
     fn manifest(&self) -> Result<Option<Position>, Error>;
 
     /// Puts every earlier write on the device. Nothing may follow.
-    ///
-    /// # Errors
-    /// The database's error.
     fn close(&self) -> Result<(), String>;
 }
 

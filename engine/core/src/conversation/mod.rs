@@ -11,3 +11,4 @@ mod steps;
 pub use bindings::{Binding, Bindings};
 pub use builder::{Conversations, Opened, Opening};
 pub use steps::Steps;
+pub(crate) use steps::store_fault;

@@ -273,6 +273,6 @@ impl StepLookup for Steps<'_> {
     }
 }
 
-fn store_fault(error: &Error) -> Fault {
+pub(crate) fn store_fault(error: &Error) -> Fault {
     Fault::new(error.code(), FaultClass::Store, error.to_string())
 }

@@ -30,12 +30,13 @@ use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::{VisitStop, until_stopped};
 use super::tool_calls::{ToolRunner, Tooling};
+pub(super) use crate::conversation::store_fault;
 use crate::env::Env;
 use crate::hook::CallPath;
 use crate::hook::call_path::Answered;
 use crate::models::Models;
 use crate::resolved_roles::RoleRuntime;
-use crate::store::{self, JournalRecord, StepStore};
+use crate::store::{JournalRecord, StepStore};
 use crate::thread::Machine;
 
 pub(super) struct VisitContext<'a> {
@@ -212,10 +213,6 @@ pub(super) fn redact(redactor: &Redactor, reply: &mut Reply) {
 
 pub(super) fn visit_of(site: &Site) -> Visit {
     Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
-}
-
-pub(super) fn store_fault(error: &store::Error) -> Fault {
-    Fault::new(error.code(), FaultClass::Store, error.to_string())
 }
 
 pub(super) fn wrong_kind() -> Fault {

@@ -253,38 +253,32 @@ pub fn write_row(row: &Row) -> Vec<u8> {
 pub fn read_row(value: &[u8]) -> Result<Row, Error> {
     let mut fields = fields(value, ROW)?;
     let row = (|| {
-        let (version, seq, status) = (fields.u64()?, fields.u64()?, status_of(fields.u8()?)?);
-        let (workflow, policy, start) = (fields.digest()?, fields.digest()?, fields.digest()?);
-        let head = fields.option(Fields::digest)?;
-        let base = fields.option(|fields| Some(Base { thread: fields.thread()?, seq: fields.u64()? }))?;
-        let parent = fields.option(|fields| {
-            let (thread, role) = (fields.thread()?, RoleName::new(fields.string()?).ok()?);
-            Some(Parent { thread, role, lane: LanePath::new(fields.string()?).ok()?, visit: fields.u64()? })
-        })?;
-        let label = fields.option(|fields| fields.string().map(str::to_owned))?;
-        let tags = fields.list(|fields| fields.string().map(str::to_owned))?;
-        let raised = fields.list(|fields| {
-            let (key, old) = (fields.string()?.to_owned(), fields.option(|fields| fields.string().map(str::to_owned))?);
-            Some(Raised { key, old, new: fields.string()?.to_owned(), at_ms: fields.u64()? })
-        })?;
-        let (checkpoint, origin) = (fields.text()?.to_vec(), fields.text()?.to_vec());
-        fields.rest.is_empty().then_some(Row {
-            version,
-            status,
-            seq,
-            head,
-            workflow,
-            policy,
-            start,
-            base,
-            parent,
-            label,
-            tags,
-            raised,
-            checkpoint,
-            origin,
+        // In the order in which they are written.
+        Some(Row {
+            version: fields.u64()?,
+            seq: fields.u64()?,
+            status: status_of(fields.u8()?)?,
+            workflow: fields.digest()?,
+            policy: fields.digest()?,
+            start: fields.digest()?,
+            head: fields.option(Fields::digest)?,
+            base: fields.option(|fields| Some(Base { thread: fields.thread()?, seq: fields.u64()? }))?,
+            parent: fields.option(|fields| {
+                let (thread, role) = (fields.thread()?, RoleName::new(fields.string()?).ok()?);
+                Some(Parent { thread, role, lane: LanePath::new(fields.string()?).ok()?, visit: fields.u64()? })
+            })?,
+            label: fields.option(|fields| fields.string().map(str::to_owned))?,
+            tags: fields.list(|fields| fields.string().map(str::to_owned))?,
+            raised: fields.list(|fields| {
+                let key = fields.string()?.to_owned();
+                let old = fields.option(|fields| fields.string().map(str::to_owned))?;
+                Some(Raised { key, old, new: fields.string()?.to_owned(), at_ms: fields.u64()? })
+            })?,
+            checkpoint: fields.text()?.to_vec(),
+            origin: fields.text()?.to_vec(),
         })
     })();
+    let row = row.filter(|_| fields.rest.is_empty());
     row.ok_or_else(|| short(ROW))
 }
 

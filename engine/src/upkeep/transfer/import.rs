@@ -45,9 +45,6 @@ impl Staged {
     }
 
     /// Reduces it to what steps prove.
-    ///
-    /// # Errors
-    /// As [`claim::claim`].
     pub(in super::super) fn claimed(&self, now_ms: u64) -> Result<(), Failure> {
         claim::claim(&self.staging, &self.threads, now_ms)
     }
@@ -265,7 +262,23 @@ impl Reader {
     fn thread(&mut self, line: ThreadLine<'_>) -> Result<(), Failure> {
         self.end_thread()?;
         self.end_batch()?;
-        let (thread, row) = row_of(line);
+        let thread = line.thread;
+        let row = Row {
+            version: line.version,
+            status: line.status,
+            seq: line.seq,
+            head: line.head,
+            workflow: line.workflow,
+            policy: line.policy,
+            start: line.start,
+            base: line.base,
+            parent: line.parent,
+            label: line.label,
+            tags: line.tags,
+            raised: line.raised,
+            checkpoint: line.checkpoint.map(bytes).unwrap_or_default(),
+            origin: line.origin.map(bytes).unwrap_or_default(),
+        };
         if !row.origin.is_empty() && thread_row::origin(&row).is_none() {
             return self.fault("the origin of the thread cannot be read");
         }
@@ -322,27 +335,4 @@ fn fault_at<T>(number: u64, what: impl std::fmt::Display) -> Result<T, Failure> 
 
 fn bytes(value: &RawValue) -> Vec<u8> {
     value.get().as_bytes().to_vec()
-}
-
-fn row_of(line: ThreadLine<'_>) -> (ThreadId, Row) {
-    let ThreadLine { thread, version, status, seq, head, workflow, policy, start, base, parent, .. } = line;
-    let ThreadLine { label, tags, raised, checkpoint, origin, .. } = line;
-    let (checkpoint, origin) = (checkpoint.map(bytes).unwrap_or_default(), origin.map(bytes).unwrap_or_default());
-    let row = Row {
-        version,
-        status,
-        seq,
-        head,
-        workflow,
-        policy,
-        start,
-        base,
-        parent,
-        label,
-        tags,
-        raised,
-        checkpoint,
-        origin,
-    };
-    (thread, row)
 }

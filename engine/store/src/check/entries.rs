@@ -95,9 +95,6 @@ pub(in super::super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Re
 
 /// Passes every readable entry of a family to `visit`. Damage that the tables or `visit` find is added to `faults`.
 /// After a damaged block reading goes on where the next table of the family begins.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(in super::super) fn read<T: Remnants>(
     store: &Counted<'_, T>,
     family: Family,
@@ -108,9 +105,6 @@ pub(in super::super) fn read<T: Remnants>(
 }
 
 /// The same from a key on.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(super) fn read_from<T: Remnants>(
     store: &Counted<'_, T>,
     (family, begin): (Family, Vec<u8>),
@@ -142,9 +136,6 @@ pub(super) fn read_from<T: Remnants>(
 }
 
 /// Passes every thread that has a readable step to `visit`. Damage is added to `faults`.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(in super::super) fn threads_with_steps<T: Remnants>(
     store: &Counted<'_, T>,
     faults: &mut Faults,

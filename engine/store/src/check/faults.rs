@@ -54,9 +54,6 @@ impl Faults {
     }
 
     /// The value, or `None` if reading it met damage, which is added with `threads`.
-    ///
-    /// # Errors
-    /// Any error that is not damage.
     pub(super) fn take<V>(&mut self, read: Result<V, Error>, threads: &[&ThreadId]) -> Result<Option<V>, Error> {
         match read {
             Ok(value) => Ok(Some(value)),

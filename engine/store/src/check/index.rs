@@ -12,9 +12,6 @@ use super::faults::Faults;
 use super::threads::Known;
 
 /// Checks that the index names a step by its digest and by its role's visit.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(super) fn check_step<T: Remnants>(
     store: &Counted<'_, T>,
     thread: &ThreadId,
@@ -41,9 +38,6 @@ pub(super) fn check_step<T: Remnants>(
 }
 
 /// Reads the whole index. Every step was looked up in it, so that it can only hold too much.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(super) fn check<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: &mut Faults) -> Result<(), Error> {
     let mut entries = 0;
     entries::read(store, Family::Index, faults, &mut |key, value, faults| {

@@ -29,9 +29,6 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Reads and verifies every object.
-    ///
-    /// # Errors
-    /// Any error that is not damage.
     pub(super) fn read<T: Remnants>(
         store: &Counted<'_, T>,
         checkpoints: &mut Checkpoints<'_>,
@@ -85,9 +82,6 @@ impl Objects {
     }
 
     /// Checks that a thread finds an object that its step `seq` or its row names.
-    ///
-    /// # Errors
-    /// Any error that is not damage.
     pub(super) fn check<T: Remnants>(
         &mut self,
         store: &Counted<'_, T>,

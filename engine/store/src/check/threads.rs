@@ -22,9 +22,6 @@ pub(super) struct Known {
 }
 
 /// Reads every row, and every step of its thread.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(super) fn check<T: Remnants>(
     store: &Counted<'_, T>,
     objects: &mut Objects,
@@ -211,9 +208,6 @@ fn check_steps_have_rows<T: Remnants>(store: &Counted<'_, T>, faults: &mut Fault
 }
 
 /// Compares the steps of all threads with the number that was ever acknowledged, which counts deleted threads too.
-///
-/// # Errors
-/// Any error that is not damage.
 pub(super) fn check_sum<T: Remnants>(store: &Counted<'_, T>, known: &Known, faults: &mut Faults) -> Result<(), Error> {
     let ledger = faults.take(store.ledger(), &[])?;
     if let Some(ledger) = ledger.filter(|ledger| ledger.steps < known.sums.acknowledged) {

@@ -54,23 +54,21 @@ impl Repair<'_, '_> {
             (None, Some(base)) => readable(self.from.trunk_head(&base.thread, base.seq))?.flatten(),
             (head, _) => head,
         };
-        let (parent, label, tags, raised, checkpoint) = (None, None, Vec::new(), Vec::new(), Vec::new());
-        let (status, version, origin) = (Status::Stopped, seq, (self.opaque.rebuilt)(thread, &definition, head));
         Ok(Some(Row {
-            version,
-            status,
+            version: seq,
+            status: Status::Stopped,
             seq,
             head,
             workflow,
             policy,
             start,
             base,
-            parent,
-            label,
-            tags,
-            raised,
-            checkpoint,
-            origin,
+            parent: None,
+            label: None,
+            tags: Vec::new(),
+            raised: Vec::new(),
+            checkpoint: Vec::new(),
+            origin: (self.opaque.rebuilt)(thread, &definition, head),
         }))
     }
 

@@ -1,7 +1,6 @@
 //! A store that is made from the entries of another one: not by commits, and not readable as a store until it is
 //! finished, because it gets its anchor last.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rocksdb::{DBRecoveryMode, FlushOptions, WriteOptions};
@@ -9,7 +8,7 @@ use rocksdb::{DBRecoveryMode, FlushOptions, WriteOptions};
 use super::super::anchor::Anchor;
 use super::super::keys::Family;
 use super::super::recovery::DATABASE;
-use super::super::tables::{Change, Tables, Visited};
+use super::super::tables::Change;
 use super::super::writer::Failure;
 use super::super::writer::WriteTables as _;
 use super::super::{Error, folder};
@@ -22,7 +21,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A store that is being made. Dropping it leaves an unfinished folder, which its caller removes.
 pub(crate) struct NewStore {
     folder: PathBuf,
-    tables: RocksTables,
+    pub(super) tables: RocksTables,
     /// What is added and not written yet.
     batch: Vec<Change>,
     batch_bytes: usize,
@@ -30,9 +29,6 @@ pub(crate) struct NewStore {
 
 impl NewStore {
     /// Begins a store in `folder`, which is empty or does not exist.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Unsafe`].
     pub(in super::super) fn begin(folder: &Path) -> Result<Self, Error> {
         folder::make(folder)?;
         let database = folder.join(DATABASE);
@@ -42,9 +38,6 @@ impl NewStore {
     }
 
     /// Adds an entry.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(in super::super) fn put(&mut self, family: Family, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.batch.push(Change { family, key: key.to_vec(), value: Some(value.to_vec()) });
         self.batch_bytes += key.len() + value.len();
@@ -52,9 +45,6 @@ impl NewStore {
     }
 
     /// Writes what was added, so that it can be read.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(in super::super) fn write(&mut self) -> Result<(), Error> {
         self.batch_bytes = 0;
         let changes = std::mem::take(&mut self.batch);
@@ -62,9 +52,6 @@ impl NewStore {
     }
 
     /// Writes changes at once.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(in super::super) fn change(&self, changes: Vec<Change>) -> Result<(), Error> {
         let mut options = WriteOptions::default();
         // Nothing of it counts before it is finished.
@@ -77,9 +64,6 @@ impl NewStore {
     ///
     /// # Durability
     /// The store is on the device when this returns, but for the name of its folder.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
     pub(in super::super) fn finish(mut self) -> Result<(), Error> {
         self.write()?;
         let families = Family::ALL.map(|family| self.tables.family(family));
@@ -92,20 +76,5 @@ impl NewStore {
         drop(self.tables);
         Anchor::claim(&self.folder, ledger, manifest)?.sync()?;
         folder::close(&self.folder)
-    }
-}
-
-impl Tables for NewStore {
-    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.tables.get(family, key)
-    }
-
-    fn range(
-        &self,
-        family: Family,
-        keys: Range<Vec<u8>>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
-    ) -> Result<(), Error> {
-        self.tables.range(family, keys, visit)
     }
 }
