@@ -14,8 +14,8 @@ use super::entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, La
 use super::flight::{self, Flights, Guard};
 use super::index::{Index, IndexLookup, Totals};
 use super::metrics::{Counts, Metric};
-use super::record::{ABOUT_MAX_BYTES, Records, entry_key, metrics_key, payload_key, read_payload, seal, write_metrics};
-use super::{Limits, Table, WAIT};
+use super::record::{Records, entry_key, metrics_key, payload_key, read_payload, seal, write_metrics};
+use super::{ABOUT_MAX_BYTES, Limits, Table, WAIT};
 
 /// Up to this size a payload is hashed and decoded where it is asked for; a larger one on a blocking thread.
 const SMALL_BYTES: u64 = 64 << 10;

@@ -163,7 +163,9 @@ impl<T: CacheValue> Index<T> {
             }
         }
         self.make_room();
-        unreadable.into_iter().for_each(|key| self.drop_record(key));
+        for key in unreadable {
+            self.drop_record(key);
+        }
         self.is_loaded = true;
     }
 

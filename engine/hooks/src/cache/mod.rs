@@ -47,6 +47,7 @@ pub use entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label
 pub use flight::Guard;
 pub use index::Totals;
 pub use metrics::{Counts, Metric};
+pub(crate) use record::ABOUT_MAX_BYTES;
 use rondo_core::secret::Secret;
 pub use set::{CacheSet, groups, table};
 pub use settings::{Scope, Settings};

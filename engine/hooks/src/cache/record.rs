@@ -22,7 +22,8 @@ use super::metrics::{Counts, METRICS};
 
 /// What the first byte of each record says.
 const VERSION: u8 = 2;
-pub(super) const ABOUT_MAX_BYTES: usize = 4096;
+/// The most bytes of a caller's own on an entry.
+pub(crate) const ABOUT_MAX_BYTES: usize = 4096;
 /// Sequences end here, so that counting on from one that was read never overflows.
 const SEQUENCE_MAX: u64 = 1 << 62;
 const TAG_BYTES: usize = 32;

@@ -15,7 +15,6 @@ const FIXED_BYTES: usize = 512;
 /// An answer that can be given again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What was said.
     pub said: Content,
     /// Tokens, where they were counted.
     pub usage: Option<Usage>,
@@ -25,11 +24,9 @@ pub struct Answer {
     pub attempts: u32,
 }
 
-/// What was said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
-    /// By a model.
     Model(ModelReply),
     /// In a whole turn, and what its tools saw.
     Turn(Box<TurnReply>, ReadSet),

@@ -58,7 +58,6 @@ pub struct ResponseCacheHook {
     visits: VisitMetrics<Visit>,
 }
 
-/// A call that was passed on.
 struct PendingCall {
     key: Key,
     parts: Parts,
@@ -100,8 +99,6 @@ struct Subject<'a> {
 }
 
 impl ResponseCacheHook {
-    /// The hook of a node.
-    ///
     /// # Errors
     /// Why the settings cannot be used.
     pub fn new(

@@ -6,13 +6,10 @@ use rondo_protocol::object::Head;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
-use crate::cache::Key;
+use crate::cache::{ABOUT_MAX_BYTES, Key};
 
-/// The version of keys: another one for another meaning of any part.
-const VERSION: u32 = 1;
 /// The digits of a digest in a facet: enough to distinguish two.
 const SHORT: usize = 16;
-const ABOUT_MAX_BYTES: usize = 4096;
 /// After how many messages, counted from the last one, the chain is kept to explain a difference.
 const LINKS_MAX: usize = 64;
 
@@ -21,19 +18,16 @@ const LINKS_MAX: usize = 64;
 pub struct Parts {
     /// The version of keys.
     pub version: u32,
-    /// A model call or a turn.
     pub at: CallKind,
     /// `thread`, `workflow` or `store`.
     pub scope: String,
     /// The thread's id, the workflow's name, or nothing.
     pub within: String,
-    /// The provider's name.
     pub provider: String,
     /// Its base address, or a script's digest. No credential.
     pub address: String,
     /// The digest of the request: head and messages.
     pub request: Digest,
-    /// The lane's path.
     pub lane: String,
     /// The n-th equal request of that lane in its thread, from 1.
     pub occurrence: u32,
@@ -44,11 +38,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The version that this code writes.
-    pub const VERSION: u32 = VERSION;
+    /// The version that this code writes: another one for another meaning of any part.
+    pub const VERSION: u32 = 1;
 
-    /// The key.
-    ///
     /// # Errors
     /// When a part has no canonical form: what no key tells apart is neither looked up nor kept.
     pub fn key(&self) -> Result<Key, canonical::Error> {
@@ -65,13 +57,10 @@ pub struct Facets {
     pub model: String,
     /// The parameters as canonical JSON.
     pub parameters: String,
-    /// The system text.
     pub system: String,
-    /// The tools.
     pub tools: String,
     /// The schema of the answer.
     pub response_format: String,
-    /// How many messages.
     pub messages: u64,
     /// The chain of digests after each of the last ones, oldest first: what differs once differs from there on.
     pub links: Vec<String>,

@@ -16,33 +16,19 @@ use super::settings::Settings;
 /// Why a result is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The role is not offered such a tool.
     NotOffered,
-    /// The tool is not granted.
     NotGranted,
-    /// A person is asked before each call.
     NeedsApproval,
-    /// It is on the fixed list.
     Denied,
-    /// The author's list holds it.
     Excluded,
-    /// The author names others only.
     NotListed,
-    /// It is a server's, and the author does not name it.
     ServerNotNamed,
-    /// It writes.
     Writes,
-    /// Its effect is unknown.
     External,
-    /// There are no files to look at.
     NoFiles,
-    /// Its arguments have no canonical form.
     Arguments,
-    /// What it is looked up by has no canonical form.
     NoKey,
-    /// It read, and cannot tell what.
     NoReadSet,
-    /// What it read was written to meanwhile.
     Overlapped,
 }
 
@@ -84,14 +70,12 @@ pub struct EligibleTool {
     pub digest: Digest,
     /// How long a result may be given again.
     pub ttl_ms: Option<u64>,
-    /// Whether it is an MCP server's.
     is_of_server: bool,
 }
 
 /// A call whose result may be kept.
 #[derive(Debug)]
 pub struct EligibleCall<'a> {
-    /// The tool.
     pub known: &'a EligibleTool,
     /// The arguments as canonical JSON.
     pub arguments: String,

@@ -34,7 +34,6 @@ const REACH_WAIT: Duration = Duration::from_millis(100);
 /// What all nodes of a process share.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// What is kept.
     pub caches: Arc<CacheSet<ToolResult>>,
     writes: Arc<WriteLog>,
 }
@@ -79,7 +78,6 @@ enum ToolLookup {
 }
 
 impl ToolCacheHook {
-    /// The hook of a node.
     pub fn new(shared: &Arc<Shared>, settings: Settings, build: &BuildContext<'_>) -> Self {
         let workflow = build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
         let files = build.resources.files.clone();
@@ -103,7 +101,6 @@ impl ToolCacheHook {
         }
     }
 
-    /// Counts how a lookup ended.
     fn count_outcome(&self, subject: &Subject<'_>, outcome: Outcome) {
         let ToolCall { site, name, .. } = subject.call;
         if !self.is_replay {

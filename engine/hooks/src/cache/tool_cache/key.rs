@@ -6,8 +6,7 @@ use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::dependencies::Dependencies;
-use crate::cache::Key;
-use crate::cache::Scope;
+use crate::cache::{ABOUT_MAX_BYTES, Key, Scope};
 
 /// The version of keys: another one for another meaning of any part.
 const VERSION: u32 = 2;
@@ -15,7 +14,6 @@ const VERSION: u32 = 2;
 const DOMAIN: &[u8] = b"rondo/tool/v1\n";
 /// The longest excerpt of arguments in an entry, in bytes.
 const EXCERPT_MAX_BYTES: usize = 300;
-const ABOUT_MAX_BYTES: usize = 4096;
 /// The first byte of the description of a result that depends on its arguments alone, and of any other.
 const ALONE: u8 = b'a';
 const LOOKED: u8 = b'l';

@@ -16,7 +16,6 @@ const TTL_MS: u64 = 60_000;
 /// The suffix of a server's name that means all its tools.
 const ANY: &str = ".*";
 
-/// What is done with what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// It is given in a tool's place.
@@ -30,9 +29,7 @@ pub enum Mode {
 /// What an author and a run have set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The settings of every cache.
     pub common: settings::Settings,
-    /// What is done with what is kept.
     pub mode: Mode,
     /// How long a result may be given again; `None` = for ever.
     pub ttl_ms: Option<u64>,
@@ -45,7 +42,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads what was set.
     pub fn read(build: &BuildContext<'_>) -> Result<Self, String> {
         let settings = &build.hook.settings;
         let modes = [("serve", Mode::Serve), ("observe", Mode::Observe), ("verify", Mode::Verify)];

@@ -10,7 +10,6 @@ use crate::cache::{Key, Miss, Totals};
 /// How a lookup ended, or why there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered.
     Hit,
     /// It would have been answered.
     WouldHit,
@@ -18,13 +17,10 @@ pub enum Outcome {
     Mismatch,
     /// There was nothing to answer it with.
     Missing(&'static str),
-    /// Its time was up.
     Expired,
-    /// What was seen has changed.
     Changed,
     /// Nothing was looked up, because of the run's flag.
     NotAsked,
-    /// Its result is not kept.
     Refused(Refusal),
 }
 
@@ -59,11 +55,9 @@ impl Outcome {
 /// The metrics of one visit.
 #[derive(Debug, Default, Serialize)]
 pub struct Visit {
-    /// Calls.
     pub observed_calls: u64,
     would_hit_count: u64,
     would_hit_details: Vec<WouldHit>,
-    /// Results that were kept.
     pub recorded_count: u64,
     hits: u64,
     misses: u64,

@@ -17,7 +17,6 @@ const WRITES_MAX: usize = 1024;
 /// How long a write may go on after its future was dropped: work on files ends within 20 s, programs are killed.
 const DETACHED_FOR: Duration = Duration::from_mins(1);
 
-/// The record.
 #[derive(Debug, Default)]
 pub struct WriteLog {
     state: Mutex<State>,
@@ -67,12 +66,10 @@ pub struct WriteGuard {
 }
 
 impl WriteLog {
-    /// A read begins.
     pub fn reading(&self) -> ReadStart {
         ReadStart { tick: self.state.lock().next(), at: Instant::now() }
     }
 
-    /// A write begins.
     pub fn writing(self: &Arc<Self>, write_set: Arc<WriteSet>) -> WriteGuard {
         let mut state = self.state.lock();
         let tick = state.next();
