@@ -40,11 +40,17 @@ const MAX_WRITTEN: usize = 1 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum CollectWrite {
     /// Begins it, in place of an earlier one that did not end.
-    Begin { token: [u8; 16] },
+    Begin {
+        token: [u8; 16],
+    },
     /// Deletes objects that nothing named when it began.
-    Sweep { token: [u8; 16], objects: Vec<Digest> },
-    /// Ends it.
-    End { token: [u8; 16] },
+    Sweep {
+        token: [u8; 16],
+        objects: Vec<Digest>,
+    },
+    End {
+        token: [u8; 16],
+    },
 }
 
 impl CollectWrite {

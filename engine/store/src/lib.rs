@@ -20,8 +20,6 @@ pub mod repair;
 mod reserve;
 mod rocks;
 pub mod shared_store;
-#[cfg(test)]
-mod simulation;
 pub mod staging;
 pub(crate) mod write;
 mod writer;
@@ -37,4 +35,4 @@ pub(crate) use rondo_core::store::tables::{Tables, Visited};
 pub use rondo_core::store::*;
 pub(crate) use write::{Write, WriteStore, step_store};
 #[cfg(test)]
-pub(crate) use writer::simulated;
+pub(crate) use writer::tests::simulated;

@@ -12,8 +12,6 @@
 //! The writer uses tables and the anchor, and knows nothing of RocksDB.
 
 mod queue;
-#[cfg(test)]
-pub(crate) mod simulated;
 mod writer_loop;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -196,4 +194,4 @@ impl<T: WriteTables> Drop for Writer<T> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -20,11 +20,9 @@ pub(super) enum IndexLookup<T> {
     InMemory(Hit<T>),
     /// An entry that may be served, whose value has to be read.
     InTable(Arc<Entry>),
-    /// Nothing to serve.
     Miss(Miss),
 }
 
-/// All entries.
 pub(super) struct Index<T: CacheValue> {
     pub(super) limits: Limits,
     pub(super) metrics: Metrics,
@@ -59,7 +57,6 @@ pub struct Totals {
 }
 
 impl<T: CacheValue> Index<T> {
-    /// An empty one.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -179,7 +176,6 @@ impl<T: CacheValue> Index<T> {
         self.dropped.drain(..count.min(self.dropped.len()));
     }
 
-    /// What there is, in numbers.
     pub(super) fn totals(&self) -> Totals {
         let (entries, evicted) = (self.entries.len() as u64, self.metrics.sum(Metric::Evicted));
         Totals { evicted, entries, bytes: self.bytes, memory_bytes: self.value_bytes }
@@ -190,7 +186,6 @@ impl<T: CacheValue> Index<T> {
         self.metrics.all(self.entries.iter().map(|(_, entry)| &**entry))
     }
 
-    /// All entries.
     pub(super) fn listed(&self) -> Vec<(Key, Arc<Entry>)> {
         self.entries.iter().map(|(key, entry)| (*key, Arc::clone(entry))).collect()
     }

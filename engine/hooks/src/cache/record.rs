@@ -33,9 +33,7 @@ const OVERHEAD_BYTES: u64 = 2 * 34 + 1;
 
 /// What keys of entries begin with.
 pub(super) const ENTRIES: &[u8] = b"c|";
-/// What keys of payloads begin with.
 pub(super) const PAYLOADS: &[u8] = b"b|";
-/// What keys of metrics begin with.
 pub(super) const METRIC_RECORDS: &[u8] = b"f|";
 
 /// The two records of an entry, as they are written.

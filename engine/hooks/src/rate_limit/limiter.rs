@@ -19,9 +19,7 @@ use tokio::time::{Instant, sleep_until};
 /// How many calls are admitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rate {
-    /// At once.
     pub(super) concurrent: Option<u64>,
-    /// In any minute.
     pub(super) per_minute: Option<u64>,
 }
 
@@ -189,7 +187,6 @@ enum Look {
     Go,
     /// It waits at least until then.
     NotBefore(Instant),
-    /// It waits until there is room.
     Later,
 }
 

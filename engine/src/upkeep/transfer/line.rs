@@ -11,8 +11,9 @@ use rondo_store::{Base, Parent, Raised, Status};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line<'a> {
-    /// The first line.
-    Export { format: u32 },
+    Export {
+        format: u32,
+    },
     /// An object, before the first line that names it.
     Object {
         kind: &'a str,
@@ -25,7 +26,6 @@ pub(super) enum Line<'a> {
     /// its steps in order.
     #[serde(borrow)]
     Thread(Box<ThreadLine<'a>>),
-    /// An open lane.
     Lane {
         lane: LanePath,
         frontier: Option<Digest>,
@@ -40,7 +40,6 @@ pub(super) enum Line<'a> {
         #[serde(borrow)]
         value: &'a RawValue,
     },
-    /// A journal record.
     Journal {
         lane: LanePath,
         position: u32,
@@ -71,7 +70,6 @@ pub(super) enum Line<'a> {
         #[serde(borrow)]
         value: &'a RawValue,
     },
-    /// The last line.
     End {
         threads: u64,
         steps: u64,

@@ -41,24 +41,24 @@ pub(super) enum Request {
 pub(super) enum Response {
     /// To `Join` and `Hello`, from a holder of another version. Must stay the first variant.
     OtherVersion,
-    /// The request was carried out.
     Done,
     /// To `Join`: the sender's id from now on.
     Joined(ClientId),
     /// On the connection of `Join`: a thread has to end for good.
     Cancel(ThreadId),
-    /// The driven threads.
     Driven(Vec<ThreadId>),
     /// Another process drives the thread.
     Taken,
-    /// To `Cancel`.
     Cancelled(CancelOutcome),
-    /// To `Get`.
     Value(Option<Vec<u8>>),
     /// To `Range`, in order.
-    Page { entries: Entries, is_last: bool },
+    Page {
+        entries: Entries,
+        is_last: bool,
+    },
     /// To `Compact`: the key from which to go on.
-    Compacted { next: Option<Vec<u8>> },
-    /// The store's error.
+    Compacted {
+        next: Option<Vec<u8>>,
+    },
     Failed(Error),
 }

@@ -1,10 +1,12 @@
-//! The contract of every store, for RocksDB.
+//! The contract of every store, for RocksDB; and simulations of a store whose device fails.
 
 #[path = "../../../core/src/store/tests/contract.rs"]
 pub(crate) mod contract;
 
 #[path = "../../../core/src/store/tests/steps.rs"]
 pub(crate) mod steps;
+
+mod simulation;
 
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+pub(crate) mod simulated;
+
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,8 +13,8 @@ use super::super::manifest::Position;
 use super::super::tables::{Change, Tables, Visited};
 use super::super::tests::steps::{Trunk, answers, thread};
 use super::super::{Commit, JournalRecord};
-use super::simulated::Contents;
 use super::*;
+use simulated::Contents;
 
 /// In-memory tables that fail on request, and delay writes while their gate is shut.
 #[derive(Default)]

@@ -37,7 +37,6 @@ const MEMORY_BYTES: u64 = 8 << 20;
 /// The hook of one node.
 pub struct ResponseCacheHook {
     settings: Settings,
-    /// At which calls.
     at: CallKind,
     /// How long an answer may be served; `None` = without end.
     ttl_ms: Option<u64>,
@@ -185,7 +184,6 @@ impl ResponseCacheHook {
         }
     }
 
-    /// Counts how a lookup ended.
     fn count_outcome(&self, site: &Site, key: &Key, outcome: &'static str) {
         self.visits.count(site, |visit| {
             visit.lookups += 1;
@@ -292,13 +290,11 @@ impl ResponseCacheHook {
 /// The validity of an entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Validity {
-    /// It may be given.
     Holds,
     /// What its tools saw is no longer so.
     Changed,
     /// The role may not make its calls, or not without asking a person.
     NotPermitted,
-    /// It took too long to look.
     TooLate,
 }
 

@@ -67,7 +67,6 @@ pub enum Numbered {
     As(u32),
     /// The past could not be read in time.
     Unknown,
-    /// There is no room for more counts.
     Full {
         /// Whether this is the first warning.
         is_news: bool,
@@ -83,7 +82,6 @@ struct State {
     numbered: BTreeMap<(Site, Digest), u32>,
     /// For how many more counts there is room.
     room: usize,
-    /// Whether the warning was given.
     is_warned: bool,
 }
 

@@ -316,7 +316,6 @@ impl ToolCacheHook {
         }
     }
 
-    /// Compares the cached answer with the tool's.
     async fn compared(
         &self,
         subject: &Subject<'_>,
@@ -375,7 +374,6 @@ impl ToolCacheHook {
     }
 }
 
-/// A call that was passed on.
 struct Ran {
     result: Result<Reply, Fault>,
     /// What may be kept of it.

@@ -10,16 +10,16 @@ use futures_util::future::{self, BoxFuture};
 use rondo_protocol::event::Durability;
 use tokio::sync::{Notify, oneshot};
 
-use super::super::anchor::{self, AnchorState};
-use super::super::check::{self, Fault};
-use super::super::keys::Family;
-use super::super::manifest::Position;
-use super::super::rocks::Remnants;
-use super::super::tables::{Change, Tables, Visited};
-use super::super::write::WriteStore;
-use super::queue::{Admission, Work};
-use super::writer_loop::WriterLoop;
-use super::*;
+use super::super::super::anchor::{self, AnchorState};
+use super::super::super::check::{self, Fault};
+use super::super::super::keys::Family;
+use super::super::super::manifest::Position;
+use super::super::super::rocks::Remnants;
+use super::super::super::tables::{Change, Tables, Visited};
+use super::super::super::write::WriteStore;
+use super::super::queue::{Admission, Work};
+use super::super::writer_loop::WriterLoop;
+use super::super::*;
 
 /// The entries of tables.
 #[derive(Debug, Clone, Default)]
