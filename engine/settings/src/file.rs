@@ -27,77 +27,48 @@ pub const FILE_NAME: &str = "rondo.toml";
 /// The name of the user's file, in `rondo/` of the settings folder.
 pub const USER_FILE_NAME: &str = "config.toml";
 
-/// The key for how a provider is asked to cache the prefix of a request.
 pub const KEEP_PREFIX: &str = "prompt_cache";
 
-/// The key for how long.
 pub const KEEP_FOR: &str = "prompt_cache_retention";
 
-/// The key for how a provider is asked to constrain the format of an answer.
 pub const RESPONSE_FORMAT: &str = "response_format";
 
 /// The contents of a file. Absent values are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stated {
-    /// `[store] path`
     pub store: Option<Sourced<String>>,
-    /// `[store] durability`
     pub durability: Option<Sourced<Durability>>,
-    /// `[provider.NAME]`
     pub providers: BTreeMap<String, StatedProvider>,
-    /// `[model.NAME]`
     pub models: BTreeMap<String, super::Model>,
-    /// `[mcp.NAME]`
     pub mcp: BTreeMap<String, Mcp>,
-    /// `[tool.NAME]`
     pub tools: BTreeMap<String, Tool>,
-    /// `[hook.NAME]`
     pub hooks: BTreeMap<String, HookProgram>,
-    /// `[[impose]]`
     pub imposed: Vec<Imposed>,
-    /// `[sandbox]`
     pub sandbox: SandboxSettings,
-    /// `[grant]`
     pub grant: Grant,
-    /// `[limits]`
     pub limits: Ceilings,
 }
 
-/// The settings of a provider in a file.
+/// What a file says of a provider; [`Provider`](super::Provider) says what each means.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatedProvider {
     /// The line of its table's first key, from 1.
     pub line: u32,
-    /// Its address.
     pub base_url: Option<Sourced<String>>,
-    /// The variable that holds its key.
     pub key_env: Option<Sourced<String>>,
-    /// The program that prints its key.
     pub key_command: Option<Sourced<Vec<String>>>,
-    /// Milliseconds until a connection must be established.
     pub connect_timeout_ms: Option<Sourced<u64>>,
-    /// Milliseconds a reply may be idle.
     pub idle_timeout_ms: Option<Sourced<u64>>,
-    /// Milliseconds for a call with all its retries.
     pub total_timeout_ms: Option<Sourced<u64>>,
-    /// How it is asked to cache the prefix of a request.
     pub keep_prefix: Option<Sourced<KeepPrefix>>,
-    /// For how long.
     pub keep_for: Option<Sourced<KeepFor>>,
-    /// How it is asked to constrain the format of an answer.
     pub response_format: Option<Sourced<ResponseFormat>>,
-    /// Headers of its requests, by name.
     pub headers: BTreeMap<String, String>,
-    /// Headers whose values are in variables.
     pub headers_env: BTreeMap<String, String>,
-    /// What stands behind `?` in the address of its requests.
     pub query: BTreeMap<String, String>,
 }
 
 /// Reads the text of a settings file; `file` is its name in diagnostics.
-///
-/// # Errors
-/// Every fault, in source order.
 pub fn read(file: &str, text: &str, layer: Layer) -> Result<Stated, Vec<Diagnostic>> {
     let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     let file = File { name: file, text, newlines, layer, faults: RefCell::default() };
@@ -151,7 +122,6 @@ fn place_words(words: &mut [String], folder: &Path) {
     }
 }
 
-/// The most faults of a file that are told.
 const MAX_FAULTS: usize = 100;
 
 type Table<'t> = DeTable<'t>;
@@ -218,7 +188,6 @@ impl<'a> File<'a> {
     }
 }
 
-/// One table. A key that is read becomes a known key.
 struct Section<'a> {
     file: &'a File<'a>,
     table: &'a Table<'a>,
@@ -578,7 +547,6 @@ impl<'a> Section<'a> {
         self.one_of(key, &values)
     }
 
-    /// The value for a word.
     fn one_of<T: Clone>(&self, key: &'static str, values: &[(&str, T)]) -> Option<T> {
         self.checked(key, |text| {
             let value = values.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone());

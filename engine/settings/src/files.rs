@@ -21,9 +21,6 @@ const WRITER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Reads a file, a pipe or a device. For the writer of a pipe it waits a while.
-///
-/// # Errors
-/// [`FileError`].
 pub fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     let (file, kind) = open_at_once(path)?;
     let (mut first, begun) = ([0], Instant::now());
@@ -44,10 +41,6 @@ pub fn read_named(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     read_all(&mut first.get(..read).unwrap_or_default().chain(file), max_bytes)
 }
 
-/// Opens a plain file.
-///
-/// # Errors
-/// [`FileError`], also for a folder, a pipe or a device.
 pub fn open_plain(path: &Path) -> Result<File, FileError> {
     let (file, kind) = open_at_once(path)?;
     if kind.is_file() {
@@ -68,17 +61,11 @@ fn open_at_once(path: &Path) -> Result<(File, FileType), FileError> {
 
 /// Reads a regular text file of at most `max_bytes`.
 ///
-/// # Errors
-/// [`FileError`], also for a folder, a pipe or a device.
 pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
     let mut file = open_plain(path)?;
     read_all(&mut file, max_bytes)
 }
 
-/// Reads text of at most `max_bytes`.
-///
-/// # Errors
-/// [`FileError`].
 pub fn read_all(from: &mut impl Read, max_bytes: usize) -> Result<String, FileError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
@@ -110,7 +97,6 @@ pub struct FolderFiles {
 }
 
 impl FolderFiles {
-    /// The files in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), read: Mutex::default() }
     }

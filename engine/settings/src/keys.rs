@@ -8,10 +8,8 @@ use rondo_protocol::Digest;
 
 use super::Secret;
 
-/// Words in the names of keys.
 const WORDS: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "SESSION", "SIGNATURE"];
 
-/// Endings of the names of keys.
 const ENDINGS: [&str; 5] = ["PW", "PWD", "PSW", "PAT", "DSN"];
 
 /// The name of a program that asks for a password, which is a command and not a key.
@@ -109,7 +107,6 @@ fn can_be_a_key(value: &str) -> bool {
     value.chars().all(is_part) && !value.starts_with(['-', '/']) && (!has_slash || value.len() >= KEY_WITH_SLASH_BYTES)
 }
 
-/// An address with its password masked.
 fn without_password(value: &str) -> Option<String> {
     let (scheme, rest) = value.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -126,7 +123,6 @@ fn mask(value: &str) -> String {
     format!("[a key, sha256 {}]", Digest::sha256(value.as_bytes()))
 }
 
-/// The words of a command in displayable form.
 pub fn masked_words(words: &[String]) -> Vec<String> {
     let mut shown = words.to_vec();
     for (at, before, key) in places(words) {

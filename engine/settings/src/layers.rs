@@ -26,9 +26,7 @@ use crate::trust::{Ask, Kind};
 pub struct Clash {
     /// Its name, such as `tool.build`.
     pub table: String,
-    /// Where the project defines it.
     pub project: String,
-    /// Where the user defines it.
     pub user: String,
 }
 
@@ -42,7 +40,6 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
     }
 }
 
-/// A project's file with its prices that nobody is asked about as claims.
 pub fn with_claims(project: Stated, user: &Stated) -> Stated {
     let are_all_asked = are_prices_asked(&project, user);
     let mut project = project;
@@ -173,7 +170,6 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
     tables(project).filter_map(clash).collect()
 }
 
-/// The project's values that never apply, as text.
 pub fn ignored(project: &Stated) -> Vec<&'static str> {
     let sandbox = (project.grant.sandbox == Some(false)).then_some("[grant] sandbox = \"off\": only the user's counts");
     let protected = project.sandbox.protected.is_some().then_some("[sandbox] protected: only the user's counts");
@@ -239,7 +235,6 @@ fn of_model(name: &str, stated: &Model, is_price_asked: bool) -> Option<Ask> {
     Some(Ask::new(Kind::Model, name, table([("provider", provider), ("price", price.map(dollars))])))
 }
 
-/// Texts by name, without keys.
 fn masked_texts(texts: &BTreeMap<String, String>) -> Option<Value> {
     let shown = |(name, value): (&String, &String)| (name.clone(), Value::from(keys::masked(name, value)));
     (!texts.is_empty()).then(|| Value::Object(texts.iter().map(shown).collect()))
@@ -402,7 +397,6 @@ fn lower_limits(user: &Ceilings, project: &Ceilings) -> Ceilings {
 }
 
 impl Origin {
-    /// Whether a project's file set it.
     pub fn is_project(&self) -> bool {
         matches!(self, Self::Project(_))
     }
@@ -413,7 +407,6 @@ mod tests {
     use super::super::{Layer, read};
     use super::*;
 
-    /// A settings file with every key.
     const EVERYTHING: &str = include_str!("tests/everything.toml");
 
     fn project(text: &str) -> Stated {

@@ -39,21 +39,17 @@ pub use resolve::{
     Files, Flags, Resolved, Unresolved, VariableFault, find_project, folder_of, home, resolve, user_file,
 };
 
-/// The default provider.
 pub(crate) const DEFAULT_PROVIDER: &str = "openai";
 
 /// The id of an unnamed model when no provider is asked.
 pub const SCRIPTED_MODEL: &str = "scripted";
 
-/// The flag that sets any value.
 pub const SET: &str = "--set";
 
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sourced<T> {
-    /// The value in force.
     pub value: T,
-    /// Where it was set.
     pub from: Origin,
 }
 
@@ -62,13 +58,11 @@ pub struct Sourced<T> {
 pub enum Origin {
     /// A flag of the command line, such as `--store`.
     Flag(String),
-    /// A variable of the environment.
     Environment(String),
     /// A line of the user's `config.toml`, from 1.
     User(u32),
     /// A line of the project's `rondo.toml`, from 1.
     Project(u32),
-    /// The built-in default.
     Default,
 }
 
@@ -84,19 +78,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Which settings file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
-    /// The user's `config.toml`.
     User,
-    /// The `rondo.toml` of a project.
     Project,
-    /// `--set` of the command line.
     CommandLine,
 }
 
 impl Layer {
-    /// The origin of a line of this file, counted from 1.
     pub fn line(self, line: u32) -> Origin {
         match self {
             Self::User => Origin::User(line),
@@ -106,16 +95,13 @@ impl Layer {
     }
 }
 
-/// The settings in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The project's `rondo.toml`, if there is one, even if only parts of it apply.
     pub file: Option<PathBuf>,
     /// The user's `config.toml`, if there is one.
     pub user_file: Option<PathBuf>,
-    /// The folder of the store.
     pub store: Sourced<PathBuf>,
-    /// How durable an acknowledged step is.
     pub durability: Sourced<Durability>,
     /// Providers by name; [`DEFAULT_PROVIDER`] is always among them.
     pub providers: BTreeMap<String, Provider>,
@@ -136,19 +122,13 @@ pub struct Settings {
     pub secret_file: Option<PathBuf>,
     /// The folder of what the program can do without.
     pub state_folder: Option<PathBuf>,
-    /// What workflows are granted.
     pub grant: Grant,
-    /// Servers of tools.
     pub mcp: BTreeMap<String, Mcp>,
-    /// Tools that are outside programs.
     pub tools: BTreeMap<String, Tool>,
-    /// Hooks that are outside programs.
     pub hooks: BTreeMap<String, HookProgram>,
     /// Hooks around every workflow, outermost first.
     pub imposed: Vec<Imposed>,
-    /// What the program itself brings along.
     pub provided: Provided,
-    /// Resource limits of programs, and paths that no tool may write.
     pub sandbox: SandboxSettings,
     /// Files and folders of the running workflow, which no tool may write.
     pub held: Vec<PathBuf>,
@@ -163,7 +143,6 @@ pub struct Settings {
 pub struct Provided {
     /// Rules of tools, as in `[grant] tools`: its own, and those that it grants.
     pub tools: Vec<String>,
-    /// The names of servers.
     pub servers: Vec<String>,
 }
 
@@ -172,7 +151,6 @@ pub struct Provided {
 pub struct Secret {
     /// The variable it was read from.
     pub name: String,
-    /// The value.
     pub value: String,
 }
 
@@ -187,7 +165,6 @@ impl fmt::Debug for Secret {
 pub struct Provider {
     /// Its address, without a slash at the end.
     pub base_url: Sourced<String>,
-    /// The variable that holds its key.
     pub key_env: Sourced<String>,
     /// The program that prints its key, in place of a variable.
     pub key_command: Option<Sourced<Vec<String>>>,
@@ -216,7 +193,6 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it can be asked: it has a key, or an address was set, which may need none.
     pub fn is_usable(&self) -> bool {
         self.key.is_some() || self.key_command.is_some() || self.base_url.from != Origin::Default
     }
@@ -228,14 +204,12 @@ pub const TOKEN_VARIABLE: &str = "RONDO_TOKEN";
 /// How the names of the files with a server's token begin, and the name of that secret.
 pub const TOKEN_FILE: &str = "serve-token";
 
-/// The operator's settings for a logical model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     /// The provider that serves it.
     pub provider: Option<Sourced<String>>,
     /// The provider's id of the model.
     pub model: Option<Sourced<String>>,
-    /// What it costs.
     pub price: Option<Price>,
 }
 
@@ -248,11 +222,8 @@ pub struct Price {
     pub cached_input: f64,
     /// Prompt tokens written to the provider's cache.
     pub cache_write: f64,
-    /// Reply tokens.
     pub output: f64,
-    /// The source of the figures.
     pub source: Option<String>,
-    /// The date of the figures.
     pub date: Option<String>,
     /// Whether only a project says so, and nobody agreed to it. It tells costs of models that have no other price, and
     /// no limit on money relies on it.
@@ -260,7 +231,6 @@ pub struct Price {
     pub is_claim: bool,
 }
 
-/// What workflows are granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Tools that roles may use: names, `server.*` or `*`; `None` allows those that only read below the workspace.
@@ -269,7 +239,6 @@ pub struct Grant {
     pub read: Option<Vec<String>>,
     /// Files and folders that tools may write; `None` means the workspace.
     pub write: Option<Vec<String>>,
-    /// Hosts that tools may reach.
     pub hosts: Vec<String>,
     /// Calls that are never made, in the syntax of [`rondo_core::grant`].
     pub deny: Vec<String>,
@@ -286,13 +255,10 @@ pub struct Mcp {
     pub line: u32,
     /// The program to start.
     pub command: Option<String>,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Its environment variables.
     pub env: BTreeMap<String, String>,
     /// The address of a server that rondo does not start.
     pub url: Option<String>,
-    /// The variable that holds its key.
     pub key_env: Option<String>,
     /// Headers of each request: name to the variable that holds the value.
     pub headers_env: BTreeMap<String, String>,
@@ -300,7 +266,6 @@ pub struct Mcp {
     pub cwd: Option<Cwd>,
     /// Milliseconds a call may take.
     pub timeout_ms: Option<u64>,
-    /// The sandbox around it, if any.
     pub sandbox: Option<Sandbox>,
 }
 
@@ -319,7 +284,6 @@ impl Mcp {
 /// Where an outside program starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cwd {
-    /// In the workspace.
     Workspace,
     /// In an empty private folder, removed afterwards.
     Private,
@@ -328,11 +292,8 @@ pub enum Cwd {
 /// What a server or a hook program may reach from its sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Files and folders it may read.
     pub read: Vec<String>,
-    /// Files and folders it may write.
     pub write: Vec<String>,
-    /// Hosts it may reach.
     pub hosts: Vec<String>,
 }
 
@@ -356,16 +317,13 @@ pub struct Imposed {
     pub hook: rondo_protocol::workflow::HookUse,
     /// The keys of the table as JSON.
     pub stated: rondo_protocol::Value,
-    /// Where it was set.
     pub from: Origin,
 }
 
 /// A tool that is an outside program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tool {
-    /// The line of its first key, from 1.
     pub line: u32,
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// The JSON Schema of its arguments; without one it takes no arguments.
     pub schema: Option<ToolSchema>,
@@ -375,7 +333,6 @@ pub struct Tool {
     pub paths: Vec<String>,
     /// Where it starts; `None` means the workspace.
     pub cwd: Option<Cwd>,
-    /// Milliseconds it may take.
     pub timeout_ms: Option<u64>,
     /// Bytes its answer may have.
     pub output_max_bytes: Option<u64>,
@@ -395,13 +352,10 @@ pub enum ToolSchema {
 /// A hook that is an outside program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HookProgram {
-    /// The line of its first key, from 1.
     pub line: u32,
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// Where it starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
-    /// Milliseconds it may take.
     pub timeout_ms: Option<u64>,
     /// `bypass` or `fail`.
     pub on_error: Option<String>,

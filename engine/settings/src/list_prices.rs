@@ -3,9 +3,7 @@
 
 use super::Price;
 
-/// The source of the figures.
 const SOURCE: &str = "https://platform.openai.com/docs/pricing (list price)";
-/// The date of the figures.
 const DATE: &str = "2025-11-24";
 
 /// Model, then US dollars per million tokens of prompt, cached prompt, and reply.

@@ -21,22 +21,17 @@ const DEFAULT_KEY_ENV: &str = "OPENAI_API_KEY";
 const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 const DEFAULT_IDLE_TIMEOUT_MS: u64 = 60_000;
 
-/// Settings from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `--store`
     pub store: Option<PathBuf>,
-    /// `--durability`
     pub durability: Option<Durability>,
     /// `--set`, each as `key=value`
     pub set: Vec<String>,
 }
 
-/// An unusable environment variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("${variable}: {what}")]
 pub struct VariableFault {
-    /// Its name.
     pub variable: String,
     /// What is wrong, without its value.
     pub what: String,
@@ -47,45 +42,27 @@ pub struct VariableFault {
 pub enum Unresolved {
     /// No model id is set.
     #[error("no model is set for `{name}`")]
-    NoModel {
-        /// The logical name.
-        name: String,
-    },
+    NoModel { name: String },
     /// A provider that is not in `rondo.toml`.
     #[error("model `{name}` is served by provider `{provider}`, which has no table in {FILE_NAME}")]
-    UnknownProvider {
-        /// The logical name.
-        name: String,
-        /// What the operator wrote.
-        provider: String,
-    },
+    UnknownProvider { name: String, provider: String },
     /// A provider with neither key nor address.
     #[error("provider `{provider}` has no key: ${key_env} is not set")]
-    NoKey {
-        /// Its name.
-        provider: String,
-        /// The variable that would hold its key.
-        key_env: String,
-    },
+    NoKey { provider: String, key_env: String },
 }
 
 /// A logical model with its provider and model id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
-    /// The provider's name.
     pub provider: String,
     /// The provider's id of the model.
     pub model: String,
-    /// Its price, if set.
     pub price: Option<Price>,
 }
 
-/// The settings files that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The project's `rondo.toml`.
     pub project: Option<PathBuf>,
-    /// The user's `config.toml`.
     pub user: Option<PathBuf>,
 }
 
@@ -119,9 +96,6 @@ fn base_folder(variable: &dyn Fn(&str) -> Option<String>, name: &str, below_home
 
 /// Resolves the settings. `folder` is the working folder; `stated` holds the settings of the files that apply;
 /// `variable` reads the environment, where an empty value counts as unset.
-///
-/// # Errors
-/// Every unusable variable.
 pub fn resolve(
     folder: &Path,
     files: &Files,
@@ -206,7 +180,6 @@ pub fn resolve(
     })
 }
 
-/// The path of the user's trust records (<https://specifications.freedesktop.org/basedir-spec/latest/>).
 fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/trust.json"))
 }
@@ -244,9 +217,6 @@ fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, Stri
 impl Settings {
     /// The model and the provider for a logical model. With `unnamed` no provider is asked, and a model without an id
     /// gets this one. Ids are otherwise the same, so heads compare with those of a real run.
-    ///
-    /// # Errors
-    /// [`Unresolved`]: what is missing.
     pub fn model(&self, name: &str, spec: Option<&ModelSpec>, unnamed: Option<&str>) -> Result<Resolved, Unresolved> {
         let stated = self.models.get(name);
         let model = stated

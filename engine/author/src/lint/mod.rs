@@ -54,9 +54,6 @@ impl LintedRole<'_> {
 
 /// Returns all warnings about the prefixes of a workflow and of its sub-workflows, by file and place. `resolved_roles`
 /// returns the settings of a workflow's roles.
-///
-/// # Errors
-/// [`resolved_roles::Error`] if a contract cannot be written, which does not happen for a checked workflow.
 pub fn lint(
     workflow: &Workflow,
     places: &SourceMap,

@@ -16,7 +16,6 @@ use super::{LintedRole, grouped};
 /// The fewest tokens after a difference that are reported.
 const SHORTEST_TOKENS: u64 = 128;
 
-/// The most roles that are compared with each other.
 const MAX_ROLES: usize = 200;
 
 pub(super) fn lint(parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
@@ -32,9 +31,7 @@ pub(super) fn lint(parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnost
 
 /// Text that is sent for two roles and could be one shared prefix.
 struct Lost<'p> {
-    /// The other role.
     other: &'p str,
-    /// Its size.
     bytes: usize,
     why: Why,
 }

@@ -37,7 +37,6 @@ const NAMES: [&str; 15] = [
 /// The most findings reported per text: further ones have the same cause.
 const MAX_OF_A_TEXT: usize = 20;
 
-/// The most characters shown of a finding.
 const SHOWN_CHARS: usize = 60;
 
 pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
@@ -95,7 +94,6 @@ fn names(named: &str, wire: &str) -> bool {
     rondo_agent_kit::tool::wire_name(named) == wire
 }
 
-/// Checks the literal text of an opening prompt.
 fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let text = without_tags(source);
     let in_front = |found: &VolatileSpan| has_words(text.get(found.at.end..));

@@ -22,16 +22,11 @@ const LOOKED_AT: usize = 64;
 /// A visit and its counterpart in the other thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisitPair {
-    /// The visit. Its sizes are those of its first request.
     pub visit: Visit,
-    /// Whether the other thread has this visit.
     pub has_counterpart: bool,
 }
 
 /// Passes each visit of `thread` to `each` in order until it returns `false`, compared with the same visit of `other`.
-///
-/// # Errors
-/// If a step or an object is missing or damaged, or a thread is of another version.
 pub fn against(
     store: &dyn Read,
     (thread, row): (&ThreadId, &Row),
@@ -89,7 +84,6 @@ fn key(sent: &Sent<'_>) -> (RoleName, LanePath) {
 struct Baseline {
     visits: VecDeque<BaselineRequest>,
     recorded_visit: u64,
-    /// The messages of the last request.
     messages: Vec<Message>,
     plain: PlainLength,
 }

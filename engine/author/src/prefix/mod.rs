@@ -37,19 +37,14 @@ pub use strategy::Cost;
 /// What a visit's requests share with earlier ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visit {
-    /// The step.
     pub seq: u64,
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
     /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
-    /// The totals of its requests.
     pub shared: Shared,
     /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// Its cost.
     pub cost: KnownCost,
     /// The first prefix that broke in it.
     pub broke: Option<PrefixBreak>,
@@ -67,9 +62,7 @@ impl Visit {
 /// Sizes of requests, and how much of them was sent before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shared {
-    /// The number of requests.
     pub requests: u64,
-    /// Their bytes.
     pub request_bytes: u64,
     /// Bytes that each shares with the role's previous request.
     pub shared_bytes: u64,
@@ -81,7 +74,6 @@ impl Shared {
         prefix::share(self.shared_bytes, self.request_bytes)
     }
 
-    /// Of one request.
     fn one(request_bytes: u64, shared_bytes: u64) -> Self {
         Self { requests: 1, request_bytes, shared_bytes }
     }
@@ -98,7 +90,6 @@ impl std::ops::AddAssign for Shared {
 /// A prefix that broke, and the cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrefixBreak {
-    /// The place and cause.
     pub at: Break,
     /// Estimated tokens that a provider can no longer serve.
     pub lost_tokens: u64,
@@ -113,20 +104,14 @@ impl PrefixBreak {
     }
 }
 
-/// The totals of a role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoleSum {
-    /// The role.
     pub role: RoleName,
-    /// Its `history`.
     pub history: History,
-    /// The number of visits.
     pub visits: u64,
-    /// Their requests.
     pub shared: Shared,
     /// The provider's count, if any.
     pub usage: Option<Usage>,
-    /// Their cost.
     pub cost: KnownCost,
     /// The number of visits with a broken prefix.
     pub breaks: u64,
@@ -181,9 +166,6 @@ pub fn prices(workflow: &Workflow, of_model: &dyn Fn(&str) -> Option<Price>) -> 
 }
 
 /// Passes each visit of a thread to `each` in order until it returns `false`, and returns the sums of its roles.
-///
-/// # Errors
-/// If a step or an object is missing or damaged, or the thread is of another version.
 pub fn visits(
     store: &dyn Read,
     thread: &ThreadId,

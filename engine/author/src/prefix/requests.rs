@@ -23,7 +23,6 @@ pub(super) struct RoleRequests {
     lanes: BTreeMap<LanePath, Lane>,
     /// The last request without messages of an earlier visit.
     fresh: Option<Arc<LastRequest>>,
-    /// The figures of the current visit.
     shared: Shared,
     broke: Option<PrefixBreak>,
     strategies: Strategies,
@@ -35,7 +34,6 @@ pub(super) struct RoleRequests {
 struct Lane {
     /// Cumulative bytes of the plain conversation up to each message.
     sizes: Vec<u64>,
-    /// The previous request.
     last: Option<Arc<LastRequest>>,
     /// The prefix that the first request of the next visit is expected to have.
     expected: Option<Arc<ExpectedPrefix>>,

@@ -16,12 +16,9 @@ use rondo_protocol::workflow::History;
 
 use super::Shared;
 
-/// The cost of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// The history.
     pub history: History,
-    /// What is sent, and how much of it is shared.
     pub shared: Shared,
     /// Estimated US dollars for prompts, and for counted replies, if a price is known.
     pub cost_usd: Option<f64>,

@@ -40,7 +40,6 @@ struct Difference {
 }
 
 impl Comparer<'_> {
-    /// The change of a role's requests, if any. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
         let (cause, part) = self.explainer.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
@@ -68,7 +67,6 @@ impl Comparer<'_> {
         self.requests(snapshot, role, &old, &new)
     }
 
-    /// The change of the course, if any.
     pub fn trace(&self, snapshot: &str, old: &RunTrace) -> Option<Change> {
         let new = self.explainer.new;
         let steps = |trace: &RunTrace| trace.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
@@ -97,7 +95,6 @@ impl Comparer<'_> {
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
     }
 
-    /// A change of something that is not sent to a model.
     fn unsent(&self, snapshot: &str, block: &str, cause: Cause, part: Option<&str>, lines: Lines) -> Change {
         let (snapshot, block) = (snapshot.to_owned(), block.to_owned());
         Change { snapshot, block, cause, part: part.map(|part| self.part(part)), lines, ..Change::default() }

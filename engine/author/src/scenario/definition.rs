@@ -7,12 +7,9 @@ use rondo_protocol::workflow::{self, Checked, Files};
 
 use super::report::Part;
 
-/// A checked workflow, with the places of its parts.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its displayed file name.
     pub file: String,
-    /// The checked workflow.
     pub checked: Checked,
     /// Every role that a script can answer for.
     pub(super) resolved_roles: script::Roles,
@@ -28,10 +25,6 @@ impl Definition {
         Self::of(file, workflow::read(file, text, files)?)
     }
 
-    /// The definition for `checked`, read from `file`.
-    ///
-    /// # Errors
-    /// Features that this version does not run yet.
     pub fn of(file: &str, checked: Checked) -> Result<Self, Vec<Diagnostic>> {
         let unfit = |error: resolved_roles::Error| {
             vec![Diagnostic::at(Code::InternalFault, file, "", Span::default(), error.to_string())]

@@ -33,13 +33,11 @@ pub enum Expectation {
     Route(Vec<String>),
     /// `done`, `failed` or `stopped`.
     Outcome(String),
-    /// The exit code that `rondo run` would have.
     Exit(u8),
     Result(Value),
     Reason(String),
     /// A value of the run.
     At(Path, Predicate),
-    /// A line for the user contains this text.
     Said(String),
     /// A text in a role's requests or answers, in one visit or in any.
     TextContains {
@@ -48,14 +46,11 @@ pub enum Expectation {
         direction: Direction,
         contains: String,
     },
-    /// The number of model replies to each of these roles.
     Calls(BTreeMap<RoleSelector, u64>),
     ModelCalls(u64),
-    /// The number of calls of each of these tools.
     ToolCalls(BTreeMap<String, u64>),
     /// US dollars.
     CostUnder(f64),
-    /// Estimated tokens of all requests.
     PromptTokensUnder(u64),
 }
 
@@ -68,7 +63,6 @@ pub struct RoleSelector {
 }
 
 impl RoleSelector {
-    /// Whether it matches a role in a lane.
     pub fn is(&self, role: &RoleName, lane: &LanePath) -> bool {
         let is_index = |written: &str| lane.last_index().is_some_and(|index| written == format!("{role}[{index}]"));
         let is_lane = |written: &String| lane.role_in_lane(role) == *written || is_index(written);
@@ -91,9 +85,7 @@ pub enum Predicate {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To the model.
     Request,
-    /// From the model.
     Answer,
 }
 

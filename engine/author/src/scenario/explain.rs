@@ -25,18 +25,15 @@ pub enum At {
     Tool(String),
     ResponseFormat,
     System,
-    /// A message: its speaker, and the visit it opens, if any.
     Message {
         speaker: Speaker,
         opens: Option<u64>,
     },
-    /// The number of requests.
     Requests,
     Route,
     Outcome,
     Reason,
     Result,
-    /// The lines for the user.
     Said,
 }
 
@@ -51,7 +48,6 @@ impl At {
 pub struct Explainer<'a> {
     /// The changed parts; `None` if no course was accepted, so that they are unknown.
     pub changed: Option<BTreeSet<String>>,
-    /// The accepted course.
     pub old: Option<&'a RunTrace>,
     pub new: &'a RunTrace,
     pub workflow: &'a Workflow,
@@ -131,7 +127,6 @@ impl Explainer<'_> {
         Some((self.cause_of_part(path, &At::Outcome, None), path))
     }
 
-    /// The first step in which the two routes differ, or that only one of them has.
     fn diverged(&self) -> Option<usize> {
         let (old, new) = (&self.old?.route, &self.new.route);
         let common = old.iter().zip(new).take_while(|(old, new)| old == new).count();
@@ -149,7 +144,6 @@ impl Explainer<'_> {
         step < reached || (step == reached && self.edge(step, true) != self.edge(step, false))
     }
 
-    /// The edge that entered a step, accepted or new.
     fn edge(&self, step: usize, is_old: bool) -> Option<&str> {
         let route = if is_old { &self.old?.route } else { &self.new.route };
         route.get(step).map(|stop| stop.edge.as_str())

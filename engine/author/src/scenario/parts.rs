@@ -94,7 +94,6 @@ fn put_role(parts: &mut Parts, path: &str, role: &Role) {
     }
 }
 
-/// Adds each member of `value` that is not null.
 fn put_members<T: Serialize>(parts: &mut Parts, path: &str, value: &T) {
     if let Ok(Value::Object(members)) = Value::from_serialize(value) {
         let given = members.iter().filter(|(_, member)| !member.is_null());
@@ -132,7 +131,6 @@ pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<Stri
     parts.iter().filter(|(path, _)| is_reached(path)).map(|(path, digest)| (path.clone(), digest.clone())).collect()
 }
 
-/// Whether `path` is the part at `holder` or within it.
 pub fn is_within(path: &str, holder: &str) -> bool {
     path.strip_prefix(holder).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -11,7 +11,6 @@ use rondo_protocol::Value;
 /// The most steps of a path.
 const MAX_STEPS: usize = 64;
 
-/// A path that selects at most one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
@@ -24,20 +23,14 @@ enum Step {
     Index(i64),
 }
 
-/// Why a text is not a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The bytes of the text concerned.
     pub at: Range<usize>,
-    /// The fault, in one sentence without a full stop.
     pub message: String,
 }
 
 impl Path {
-    /// Reads a path.
-    ///
-    /// # Errors
-    /// The first [`Error`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut parser = Parser { text, at: 0 };
         if !parser.take("$") {
@@ -53,7 +46,6 @@ impl Path {
         Ok(Self { text: text.to_owned(), steps })
     }
 
-    /// The value it selects in `root`, if any.
     pub fn find<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(root, |value, step| match (step, value) {
             (Step::Name(name), Value::Object(members)) => members.get(name),
@@ -65,7 +57,6 @@ impl Path {
         })
     }
 
-    /// Its leading names, outermost first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map_while(|step| match step {
             Step::Name(name) => Some(name.as_str()),

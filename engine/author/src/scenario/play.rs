@@ -51,7 +51,6 @@ pub struct RunResult {
     pub steps: Vec<Step>,
     pub requests: BTreeMap<RoleName, Requests>,
     pub fault: Option<Fault>,
-    /// The exit code that `rondo run` would have.
     pub exit: u8,
     pub tool_calls: BTreeMap<String, u64>,
     /// As far as a recording has it.
@@ -79,7 +78,6 @@ pub struct Step {
     pub edge: EdgeTaken,
 }
 
-/// The models and tools of a run.
 pub struct RunSetup {
     models: Models,
     script: Option<Arc<Scripted>>,
@@ -87,10 +85,6 @@ pub struct RunSetup {
 }
 
 impl RunSetup {
-    /// Prepares what `scenario` needs.
-    ///
-    /// # Errors
-    /// As text: what cannot be prepared.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let fixtures = ToolFixtures::new(definition, scenario, folder)?;
         let workflow = &definition.checked.workflow;
@@ -110,9 +104,6 @@ impl RunSetup {
     }
 
     /// The possible heads of each role's requests, without a run: for its model, then for each fallback.
-    ///
-    /// # Errors
-    /// If a role cannot be resolved.
     pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, resolved_roles::Error> {
         let workflow = &definition.checked.workflow;
         let policy = &definition.checked.policy;
@@ -125,7 +116,6 @@ impl RunSetup {
         Ok(resolved_roles.model_roles.into_iter().map(heads).collect())
     }
 
-    /// The configuration of a run of `workflow` and of its children.
     fn run_config(&self, workflow: &Workflow, answers: &AnswerSource, script: Option<Arc<Scripted>>) -> RunConfig {
         let children = workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
             RoleKind::Workflow(child) => {
@@ -145,10 +135,6 @@ impl RunSetup {
         }
     }
 
-    /// Runs the scenario to its end.
-    ///
-    /// # Errors
-    /// As text: the definition cannot be run, or what it committed cannot be read.
     pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<RunResult, String> {
         let (workflow, policy) = (definition.checked.workflow.clone(), without_waiting(&definition.checked.policy));
         let store = Arc::new(MemoryStore::new());
@@ -295,7 +281,6 @@ fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
         .collect()
 }
 
-/// Reads what a run committed.
 struct Committed<'s> {
     store: &'s MemoryStore,
     thread: &'s ThreadId,
@@ -419,7 +404,6 @@ impl Committed<'_> {
     }
 }
 
-/// The label of a message that returns a broken answer.
 pub const REPAIR: &str = "repair";
 
 /// Labels user messages with the edge of their prompt, and with whether a summary follows.
@@ -451,7 +435,6 @@ impl<'s> Labels<'s> {
         before.chain(own.iter().copied()).map(|step| &step.edge).collect()
     }
 
-    /// The label of each message of a request.
     fn tell(&self, request: &rebuild::Request) -> Vec<String> {
         let all = self.openings(request);
         let first = if self.fresh.contains(&request.role) { all.len().saturating_sub(1) } else { 0 };
@@ -527,7 +510,6 @@ impl RunResult {
         roles.into_iter().map(role).collect()
     }
 
-    /// Estimated tokens of all requests.
     pub fn prompt_tokens(&self) -> u64 {
         let sent = self.requests.values().flat_map(|requests| &requests.sent);
         let bytes = sent.map(|request| {

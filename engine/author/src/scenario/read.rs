@@ -33,7 +33,6 @@ const OUTCOMES: [&str; 4] = ["done", "failed", "stopped", "waiting"];
 const DEFAULT_SCRIPT: &str = "script.yaml";
 /// The most bytes of a file that a scenario names, except recordings; readers have lower limits and better messages.
 const MAX_FILE_BYTES: usize = 16 << 20;
-/// The most results of one tool.
 const MAX_RESULTS: usize = 10_000;
 
 /// Reads the scenario `file` from the folder of scenarios of `definition`. `files` reads the files it names, by paths
@@ -53,7 +52,6 @@ pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &
     (scenario, faults)
 }
 
-/// Parses JSON if the file's name ends in `.json`, else YAML.
 fn tree(file: &Source) -> source::Parsed {
     let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
     if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) }
@@ -268,7 +266,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the script at `root` of `source`.
     fn spoken(&mut self, read: Result<Script, Vec<Diagnostic>>, source: &Source, root: &Node) {
         match read {
             Ok(script) => {
@@ -303,7 +300,6 @@ impl Reader<'_> {
         self.scenario.parts.insert("scenario.tools".to_owned(), digest(&node.to_value()));
     }
 
-    /// Whether a role has the tool `name`.
     fn tool(&mut self, name: &Key) -> bool {
         let tools: Vec<&str> = tools_of(self.definition).collect();
         let is_known = tools.iter().any(|pattern| means(pattern, &name.name));

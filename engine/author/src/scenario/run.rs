@@ -100,7 +100,6 @@ struct ScenarioTest<'a> {
 struct Accepted {
     trace: Option<RunTrace>,
     requests: BTreeMap<RoleName, Requests>,
-    /// Names of unusable files.
     unusable: BTreeSet<String>,
     faults: Vec<Diagnostic>,
 }
@@ -176,7 +175,6 @@ impl ScenarioTest<'_> {
         }
     }
 
-    /// Checks a run against the expectations and accepted snapshots.
     fn judge(
         &self,
         tested: &mut ScenarioResult,
@@ -293,7 +291,6 @@ impl ScenarioTest<'_> {
         SnapshotResult { file: self.suite.shown_snapshot(&name), name, text, accepted, state }
     }
 
-    /// Reads the accepted snapshots of this scenario.
     fn accepted(&self) -> Accepted {
         let mut accepted = Accepted::default();
         let of_roles = format!("{}{BETWEEN}", self.written.name);

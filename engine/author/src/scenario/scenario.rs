@@ -23,11 +23,9 @@ pub struct Scenario {
     pub expect: Expectations,
     /// The digests' beginnings of those of its parts that affect requests.
     pub parts: Parts,
-    /// The location of each of its keys.
     pub locations: BTreeMap<String, Location>,
 }
 
-/// The source of answers in place of models.
 #[derive(Debug, Clone)]
 pub enum AnswerSource {
     /// A script; it also answers for tool roles.
@@ -41,14 +39,12 @@ impl Default for AnswerSource {
     }
 }
 
-/// The canned behaviour of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Canned {
     /// The description for models, if there is no other.
     pub description: Option<String>,
     /// The JSON Schema of its arguments, if there is no other.
     pub parameters: Option<String>,
-    /// The results of its calls, in order.
     pub results: Vec<CannedResult>,
 }
 

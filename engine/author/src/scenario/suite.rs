@@ -11,22 +11,16 @@ use super::definition::Definition;
 use super::report::{Report, ScenarioResult};
 use super::run;
 
-/// The folder of scenarios beside a workflow file.
 pub const FOLDER: &str = "tests";
 /// The folder of snapshots in the folder of scenarios.
 pub const SNAPSHOTS: &str = "snapshots";
-/// The extension of an accepted snapshot.
 pub const ACCEPTED: &str = ".snap";
 /// The suffix of a snapshot that is not reviewed yet.
 const NEW: &str = ".new";
 
-/// The extensions of scenarios.
 const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
-/// The most scenarios of one workflow.
 const MAX_SCENARIOS: usize = 10_000;
-/// The most entries of a folder that are read.
 const MAX_FILES: usize = 200_000;
-/// The most bytes of one snapshot.
 const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
 /// The most bytes of one scenario; the reader's own limit is lower and has better messages.
 const MAX_SCENARIO_BYTES: usize = 4 << 20;
@@ -46,19 +40,16 @@ pub struct Suite {
 #[derive(Debug, Clone)]
 pub(super) struct ScenarioFile {
     pub name: String,
-    /// Its displayed name.
     pub file: String,
     /// Relative to the workflow's folder.
     pub path: String,
     pub text: Result<String, Diagnostic>,
 }
 
-/// Options for running a suite.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
     /// Only scenarios whose name contains this word.
     pub filter: Option<String>,
-    /// Only the scenario of this name.
     pub only: Option<String>,
     /// How many scenarios run at the same time; `None` means the number of processors.
     pub workers: Option<usize>,
@@ -66,13 +57,10 @@ pub struct Options<'a> {
     pub progress: Option<&'a (dyn Fn(&ScenarioResult) + Sync)>,
 }
 
-/// A folder that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{folder}: {what}")]
 pub struct Unreadable {
-    /// The folder.
     pub folder: String,
-    /// The reason.
     pub what: String,
 }
 
@@ -123,22 +111,18 @@ impl Suite {
         is_usable(name)
     }
 
-    /// The number of scenarios.
     pub fn len(&self) -> usize {
         self.scenarios.len()
     }
 
-    /// Whether there are no scenarios.
     pub fn is_empty(&self) -> bool {
         self.scenarios.is_empty()
     }
 
-    /// The names of the scenarios, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.scenarios.iter().map(|scenario| scenario.name.as_str())
     }
 
-    /// The folder of the snapshots.
     pub fn snapshots_folder(&self) -> PathBuf {
         self.folder.join(FOLDER).join(SNAPSHOTS)
     }
@@ -148,7 +132,6 @@ impl Suite {
         &self.snapshots
     }
 
-    /// The names of the snapshots that are not reviewed yet, without their suffix.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         self.pending.iter().map(String::as_str)
     }

@@ -43,9 +43,6 @@ pub struct ToolFixtures {
 
 impl ToolFixtures {
     /// The tools of `scenario`. `folder` is that of the workflow.
-    ///
-    /// # Errors
-    /// As text: a workspace that cannot be copied, or an unusable `rondo.toml` in it.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
         let mut fixtures =
@@ -173,7 +170,6 @@ struct CannedTool {
 
 #[derive(Default)]
 struct State {
-    /// How many results were requested.
     asked: usize,
     unanswered: Vec<String>,
 }

@@ -15,7 +15,6 @@ use rondo_core::temporary_folder::temporary_folder;
 const MAX_ENTRIES: usize = 10_000;
 /// The most bytes of all its files.
 const MAX_BYTES: u64 = 64 << 20;
-/// The deepest nesting of its folders.
 const MAX_DEPTH: usize = 32;
 
 /// A folder that tools may change freely.
@@ -29,9 +28,6 @@ pub struct WorkspaceCopy {
 impl WorkspaceCopy {
     /// Creates an empty folder, or one with everything in `path` below `folder`, which links may not lead out of.
     /// Links are copied unchanged: the sandbox of file tools resolves them.
-    ///
-    /// # Errors
-    /// As text: what cannot be read or copied, or that it is too large.
     pub fn of(folder: &Path, path: Option<&str>) -> Result<Self, String> {
         let copy = temporary_folder("scenario").map_err(|error| format!("no temporary folder: {error}"))?;
         let mut copying = Copying { entries: 0, bytes: 0, seen: Vec::new() };
@@ -47,7 +43,6 @@ impl WorkspaceCopy {
     }
 }
 
-/// Resolves `path` below `folder`.
 pub fn real(folder: &Path, path: &str) -> Result<PathBuf, String> {
     let within = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let failed = |error: io::Error| format!("{path}: {error}");

@@ -18,7 +18,6 @@ use super::sample::{Objects, objects, words};
 
 /// The bytes of the longest body if the model has no `max_output_tokens`.
 pub const USUAL_BODY_BYTES: usize = 4_000;
-/// The most bytes of a body.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Bytes per token in all estimates.
 pub const BYTES_A_TOKEN: usize = 4;
@@ -29,7 +28,6 @@ const MAX_HELD_BYTES: usize = 40 << 20;
 const OBJECT_BYTES: usize = 640;
 const MEMBER_BYTES: usize = 128;
 
-/// An answer that a role may give.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: Status,
@@ -52,10 +50,9 @@ impl Answer {
     }
 }
 
-/// The answers of one status: the longest, the shortest, then others.
+/// The longest, the shortest, then others.
 pub type Answers = Vec<Arc<Answer>>;
 
-/// The answers of every role of a workflow.
 #[derive(Debug, Default)]
 pub struct AnswerSet {
     /// For each role its statuses in declared order, then the fault statuses.
@@ -67,10 +64,6 @@ pub struct AnswerSet {
 }
 
 impl AnswerSet {
-    /// The possible answers of the roles of `workflow`.
-    ///
-    /// # Errors
-    /// If the contract of a role cannot be built, which does not happen for a checked workflow.
     pub fn new(workflow: &Workflow, graph: &Graph, reads: &Reads) -> Result<Self, resolved_roles::Error> {
         let contracts: BTreeMap<RoleName, Arc<Contract>> = resolved_roles::contracts(workflow)?
             .into_iter()
@@ -103,7 +96,6 @@ impl AnswerSet {
         Ok(answer_set)
     }
 
-    /// The answers of a role, status by status.
     pub fn of(&self, role: &RoleName) -> &[(Status, Answers)] {
         self.roles.get(role).map(Vec::as_slice).unwrap_or_default()
     }

@@ -51,7 +51,6 @@ impl Cost {
     }
 }
 
-/// The cost of a route, by role.
 pub type Costs = BTreeMap<RoleName, Cost>;
 
 /// The most steps of all routes that are weighed.
@@ -73,15 +72,10 @@ pub struct CostEstimator<'a> {
     children: &'a BTreeMap<RoleName, Worst>,
     left_steps: usize,
     left_bytes: usize,
-    /// Which ceilings were reached.
     pub cut: BTreeSet<String>,
 }
 
 impl<'a> CostEstimator<'a> {
-    /// An estimator for routes through `space`.
-    ///
-    /// # Errors
-    /// If the contract of a role cannot be built, which does not happen for a checked workflow.
     pub fn new(
         (workflow, graph): (&Workflow, &'a Arc<Graph>),
         (answer_set, space): (&'a AnswerSet, &'a StateSpace),
@@ -182,7 +176,6 @@ impl<'a> CostEstimator<'a> {
     }
 }
 
-/// The size of a role's conversation in a lane; initially that of the enclosing lane.
 fn own(told: &BTreeMap<(LanePath, RoleName), ConversationSize>, lane: &LanePath, role: &RoleName) -> ConversationSize {
     lane.outward().find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
 }

@@ -15,13 +15,9 @@ use super::answers::AnswerSet;
 use super::walk::{Exploration, Failure, FailureCause};
 use super::{Coverage, Worst};
 
-/// The longest text of an answer that is shown, in characters.
 const SHOWN_TEXT: usize = 24;
-/// The most elements of a list that are shown.
 const SHOWN_ITEMS: usize = 3;
-/// The longest answer that is shown, in characters.
 const SHOWN_ANSWER: usize = 160;
-/// The most steps of a route that are shown.
 const SHOWN_STEPS: usize = 12;
 /// For how many steps before the last the fields are shown.
 const SHOWN_FIELDS: usize = 2;

@@ -48,15 +48,11 @@ pub use walk::Progress;
 
 /// The most walks with one input: each prefers another answer.
 const MAX_VARIANTS: usize = 24;
-/// The most generated inputs.
 const MAX_INPUTS: usize = 24;
-/// The most given inputs.
 const MAX_GIVEN_INPUTS: usize = 1_000;
 /// The most orders of lanes, where a join may not wait for all of them.
 const MAX_ORDERS: usize = 4;
-/// The orders of lanes for an `each` of that kind.
 const EACH_ORDERS: usize = 2;
-/// The most routes that are weighed.
 const MAX_WEIGHED: usize = 500;
 /// The most routes that are weighed beyond the shortest.
 const MAX_FURTHER: usize = 64;
@@ -79,12 +75,10 @@ pub struct Subject<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// The shortest routes, in order.
     pub routes: Vec<Route>,
     /// How many ways lead through the graph; ways that differ in the edge of a list count separately. `None` if there
     /// are more than [`MAX_WAYS`].
     pub ways: Option<u64>,
-    /// Whether `routes` holds all routes.
     pub has_all_routes: bool,
     pub worst: Worst,
     pub coverage: Coverage,
@@ -93,7 +87,6 @@ pub struct Report {
     pub progress: Progress,
 }
 
-/// A route from `start` to an end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
     /// Its steps, as `role.status`, or `role[0].status` in a lane.
@@ -151,7 +144,6 @@ fn steps_of<S: Serializer>(route: &Option<Route>, serializer: S) -> Result<S::Ok
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// How many there are.
     pub edges: usize,
     /// Edges never reached, as parts of the workflow such as `graph.editor.revise[1]`.
     pub never: Vec<String>,
@@ -160,9 +152,6 @@ pub struct Coverage {
 }
 
 /// Simulates a workflow. `told` is called from time to time with the progress.
-///
-/// # Errors
-/// If the contract of a role cannot be built, which does not happen for a checked workflow.
 pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, resolved_roles::Error> {
     let Subject { checked, graph, .. } = subject;
     let workflow = &checked.workflow;
@@ -221,7 +210,6 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
 }
 
-/// The worst case of each role that is a workflow.
 fn children(subject: &Subject<'_>) -> Result<BTreeMap<RoleName, Worst>, resolved_roles::Error> {
     let mut children = BTreeMap::new();
     for (name, role) in &subject.checked.workflow.roles {
@@ -239,7 +227,6 @@ fn children(subject: &Subject<'_>) -> Result<BTreeMap<RoleName, Worst>, resolved
 }
 
 impl Route {
-    /// The route without visits.
     fn empty(end: End) -> Self {
         Self { steps: Vec::new(), end, costs: Some(BTreeMap::new()) }
     }
@@ -281,7 +268,6 @@ fn furthest<'a>(
 struct Inputs {
     /// Longest first.
     values: Vec<Arc<Value>>,
-    /// Declared inputs without a value.
     unmade: Vec<FieldName>,
     /// The limit, if it left inputs out.
     cut: Option<usize>,

@@ -11,14 +11,10 @@ use rondo_core::graph::{Entry, Graph, To};
 /// The most constants of conditions that are tried as field values.
 const MAX_CONSTANTS: usize = 64;
 
-/// What conditions and templates read.
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// Constants in conditions of edges and templates.
     pub constants: Vec<Value>,
-    /// Whether a condition reads the input.
     pub input: bool,
-    /// Whether a template reads the input.
     pub told_input: bool,
     /// The inputs that conditions of edges and templates read.
     pub inputs: BTreeSet<String>,
@@ -100,7 +96,6 @@ impl Reads {
         }
     }
 
-    /// The fields of a role that conditions read.
     pub fn fields_of(&self, role: &RoleName) -> &BTreeSet<String> {
         self.fields.get(role).unwrap_or(&self.nothing)
     }

@@ -9,12 +9,10 @@ use rondo_protocol::id::RoleName;
 
 use super::space::{End, StateId, StateSpace, Target, Transition};
 
-/// The most partial paths that are considered.
 const MAX_PARTIAL_PATHS: usize = 100_000;
 /// The most steps of all routes that are found.
 const MAX_STEPS: usize = 200_000;
 
-/// One way through a space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// The place of its input.
@@ -32,21 +30,17 @@ pub struct Reachability {
     pub is_exact: bool,
 }
 
-/// What can be reached from one state.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     /// The fewest steps to an end; `None` if no end was found.
     pub fewest: Option<u64>,
-    /// The most steps.
     pub most: u64,
-    /// The number of ways to an end.
     pub ways: u64,
     /// The most visits of each role, not all on the same route.
     pub visits: BTreeMap<RoleName, u64>,
 }
 
 impl Reachability {
-    /// Computes the reach of every state of `space`.
     pub fn of(space: &StateSpace) -> Self {
         let mut ahead = Self { states: vec![Reach::default(); space.states.len()], is_exact: true };
         let mut settled = vec![false; space.states.len()];

@@ -27,15 +27,11 @@ pub struct Run {
     steps: Steps,
 }
 
-/// The consequences of an answer.
 pub struct Next {
-    /// The first edge chosen.
     pub edge: Option<EdgeId>,
-    /// Every edge chosen.
     pub edges: Vec<EdgeId>,
     /// The new steps: the answer's own, then those without a visit.
     pub steps: Vec<Arc<Episode>>,
-    /// The failed decision, if any.
     pub fault: Option<Undecided>,
 }
 
@@ -55,7 +51,6 @@ impl Run {
         Some(open.swap_remove(place))
     }
 
-    /// The current visit in a lane.
     pub fn visiting_in(&self, lane: &LanePath) -> Option<&Dispatch> {
         self.machine.lane(lane)?.visiting()
     }

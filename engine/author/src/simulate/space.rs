@@ -15,14 +15,11 @@ use rondo_core::graph::EdgeId;
 /// The key that distinguishes a state from others.
 pub type StateKey = Vec<u64>;
 
-/// An index into [`StateSpace::states`].
 pub type StateId = usize;
 
-/// Every reached state.
 #[derive(Debug, Default)]
 pub struct StateSpace {
     index: BTreeMap<StateKey, StateId>,
-    /// In the order of discovery.
     pub states: Vec<State>,
 }
 
@@ -31,7 +28,6 @@ pub struct StateSpace {
 pub struct State {
     pub role: RoleName,
     pub lane: LanePath,
-    /// The possible outcomes.
     pub ways: Vec<Transition>,
 }
 
@@ -43,13 +39,11 @@ pub struct Transition {
     pub target: Target,
 }
 
-/// The step of a transition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     pub status: Status,
     /// The index of the first answer of that status that leads this way.
     pub answer: usize,
-    /// The edge that follows.
     pub edge: EdgeId,
     /// Steps that follow without a visit, such as that of a failed fan-out.
     pub given: Vec<ImpliedStep>,
@@ -64,7 +58,6 @@ pub struct ImpliedStep {
 }
 
 impl Transition {
-    /// The number of its steps.
     pub fn made(&self) -> u64 {
         self.step.as_ref().map_or(0, |step| 1 + u64::try_from(step.given.len()).unwrap_or(u64::MAX))
     }
@@ -77,10 +70,8 @@ impl Transition {
     }
 }
 
-/// The target of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// Another visit.
     State(StateId),
     End(End),
 }
@@ -88,9 +79,7 @@ pub enum Target {
 /// How a route ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// At `end`.
     Done,
-    /// At `fail`.
     Fail,
     /// At a limit without a routing edge.
     Limit,
@@ -105,7 +94,6 @@ impl End {
         }
     }
 
-    /// The last part of a route: the target of its last edge, or the limit.
     pub fn leads_to(self) -> &'static str {
         match self {
             Self::Done => "end",
@@ -145,7 +133,6 @@ impl StateSpace {
         }
     }
 
-    /// The transitions out of a state.
     pub fn ways(&self, state: StateId) -> &[Transition] {
         self.states.get(state).map(|state| state.ways.as_slice()).unwrap_or_default()
     }

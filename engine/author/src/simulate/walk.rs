@@ -33,7 +33,6 @@ const MAX_STATES: usize = 20_000;
 /// The most marks of all states. A state's key takes a mark for each role and each bounded edge, so fewer states of a
 /// large workflow are kept.
 const MAX_MARKS: usize = 2_000_000;
-/// The most answers tried in all walks.
 const MAX_TRIED: usize = 400_000;
 /// The most bytes of steps that the states of a walk hold.
 const MAX_HELD_BYTES: usize = 96 << 20;
@@ -45,10 +44,8 @@ const LANE_VISITS: usize = 4;
 const ARRIVED: u64 = 8;
 /// A state with this many lanes counts as one more tried answer, because it costs as much to continue from.
 pub(super) const LANES_AN_ANSWER: usize = 16;
-/// The most faults that are kept.
 const MAX_FAULTS: usize = 200;
 
-/// Explores the states of a workflow.
 pub struct Explorer<'a> {
     graph: &'a Arc<Graph>,
     answer_set: &'a AnswerSet,
@@ -64,10 +61,8 @@ pub struct Explorer<'a> {
     exploration: Exploration,
 }
 
-/// The result of all walks.
 #[derive(Debug, Default)]
 pub struct Exploration {
-    /// The states and transitions.
     pub space: StateSpace,
     /// Where walks start: the first state, and the place of the first input that leads there.
     pub roots: Vec<(usize, StateId)>,
@@ -86,7 +81,6 @@ pub struct Exploration {
 /// How far the walks are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// States found.
     pub states: usize,
     pub tried: usize,
 }
@@ -94,9 +88,7 @@ pub struct Progress {
 /// A template or condition that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// The part of the workflow.
     pub part: String,
-    /// Where in it.
     pub range: Range<usize>,
     pub why: FailureCause,
     /// The steps that lead there, as `role.status`, each with its answered fields.
@@ -150,7 +142,6 @@ impl Paths {
     }
 }
 
-/// One walk: its start and its pending visits.
 struct Walk {
     place: usize,
     variant: usize,
@@ -206,7 +197,6 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Whether the walk was completed.
     fn walk_on(
         &mut self,
         (place, input): (usize, &Arc<Value>),

@@ -19,7 +19,6 @@ use rondo_protocol::id::ThreadId;
 /// One of two threads that are compared, up to a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// The thread.
     pub thread: &'a ThreadId,
     /// The number of its last step; 0 if it has none.
     pub seq: u64,

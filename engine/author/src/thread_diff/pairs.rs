@@ -24,9 +24,6 @@ pub enum Pair {
 
 /// Passes the visits after the parting to `each`, in the order of the first thread and between them those that only the
 /// second has, until it returns `false`. Common steps in lanes are left out. At most two steps are in memory.
-///
-/// # Errors
-/// A fault of the store.
 pub fn pairs(
     store: &dyn Read,
     a: Side<'_>,

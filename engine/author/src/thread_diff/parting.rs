@@ -6,7 +6,6 @@ use rondo_protocol::id::LanePath;
 
 use super::Side;
 
-/// Where two threads part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parting {
     /// The last common step with its number: all steps of the first thread up to it are in both.
@@ -16,10 +15,6 @@ pub struct Parting {
     pub(super) trunk_of_b: u64,
 }
 
-/// Finds where two threads part.
-///
-/// # Errors
-/// A fault of the store.
 pub fn parting(store: &dyn Read, a: Side<'_>, b: Side<'_>) -> Result<Parting, Error> {
     // Each step of the trunk names the one before it, directly or through lanes. So a common one has all earlier ones.
     let (mut low, mut high) = (0, a.seq);

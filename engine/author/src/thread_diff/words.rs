@@ -23,7 +23,6 @@ pub enum Part {
     },
 }
 
-/// Compares two texts.
 pub fn words(old: &str, new: &str) -> Vec<Part> {
     let mut parts = Parts::default();
     parts.texts(&tokens(old), &tokens(new), Unit::Line);

@@ -14,37 +14,25 @@ pub enum Kind {
     Tool,
     /// A program that is a tool, with its command.
     Program,
-    /// A server of tools, with its command or address.
     Server,
-    /// A hook program, with its command.
     Hook,
     /// A hook around every workflow.
     Impose,
-    /// A provider of models: address, key, how it is asked.
     Provider,
     /// The provider or the price of a model.
     Model,
-    /// A host that tools may reach.
     Host,
-    /// A file or folder that tools may read.
     Read,
-    /// A file or folder that tools may write.
     Write,
-    /// Granted tools.
     Grant,
-    /// Denied calls.
     Deny,
-    /// Calls that need approval.
     Approve,
     /// What a sandbox allows.
     Sandbox,
-    /// The path of the store.
     Store,
-    /// The durability of an acknowledged step.
     Durability,
     /// A file below the folder that a command names, with its digest.
     File,
-    /// The limits of a workflow.
     Limits,
     /// A file or folder that belongs to another user and would be trusted.
     Owner,
@@ -61,7 +49,6 @@ impl fmt::Display for Kind {
 /// A single ask. No value holds a key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The subject.
     pub kind: Kind,
     /// The name of a tool, a server, a host, or a path.
     pub name: String,
@@ -70,7 +57,6 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// An ask.
     pub fn new(kind: Kind, name: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { kind, name: name.into(), value: value.into() }
     }
@@ -93,9 +79,6 @@ impl Ask {
 }
 
 /// The digest of asks, in the order given.
-///
-/// # Errors
-/// If a value has no canonical form.
 pub fn digest(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     let mut bytes = b"rondo/asks/v1\n".to_vec();
     bytes.extend(canonical::to_bytes(asks)?);
@@ -103,9 +86,6 @@ pub fn digest(asks: &[Ask]) -> Result<Digest, canonical::Error> {
 }
 
 /// The digest of the asks whose change needs consent again, even for a person's own workflow: all but limits.
-///
-/// # Errors
-/// Like [`digest`].
 pub fn lasting(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
     digest(&lasting)

@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::text::shell_argument;
 
-/// Others may write.
 const OTHERS_WRITE: u32 = 0o002;
-/// The group may write.
 const GROUP_WRITES: u32 = 0o020;
 /// In such a folder only a file's owner can replace it.
 const STICKY: u32 = 0o1000;
@@ -23,38 +21,19 @@ const STICKY: u32 = 0o1000;
 pub enum Unsafe {
     /// Everybody can write or replace it.
     #[error("everybody can write {}", path.display())]
-    Everybody {
-        /// The file or a folder above it.
-        path: PathBuf,
-    },
+    Everybody { path: PathBuf },
     /// A group other than the user's primary one can write or replace it.
     #[error("group {gid} can write {}", path.display())]
-    Group {
-        /// The file or a folder above it.
-        path: PathBuf,
-        /// The group.
-        gid: u32,
-    },
+    Group { path: PathBuf, gid: u32 },
     /// It belongs to another user. A person can agree to that.
     #[error("{} belongs to user {uid}", path.display())]
-    Owner {
-        /// The file or a folder above it.
-        path: PathBuf,
-        /// The other user.
-        uid: u32,
-    },
+    Owner { path: PathBuf, uid: u32 },
     /// It cannot be examined.
     #[error("{}: {what}", path.display())]
-    Unreadable {
-        /// The file or a folder above it.
-        path: PathBuf,
-        /// The system's error.
-        what: String,
-    },
+    Unreadable { path: PathBuf, what: String },
 }
 
 impl Unsafe {
-    /// Whether a person can agree to it.
     pub fn can_be_agreed_to(&self) -> bool {
         matches!(self, Self::Owner { .. })
     }
@@ -77,17 +56,14 @@ impl Unsafe {
     }
 }
 
-/// The user of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
-    /// The effective user.
     pub uid: u32,
     /// The effective group, which is the primary one.
     pub gid: u32,
 }
 
 impl User {
-    /// The user of this process.
     pub fn own() -> Self {
         Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }

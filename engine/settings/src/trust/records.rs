@@ -22,13 +22,11 @@ use super::{Ask, lasting};
 /// The format of the file. Format 1 had no settings; its agreements are asked for again.
 const VERSION: u32 = 2;
 
-/// The most bytes of the file.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// The most definitions of one file that stay agreed to.
 const MAX_AGREEMENTS: usize = 32;
 
-/// All trust records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
@@ -45,7 +43,6 @@ pub struct Records {
     left_out: BTreeMap<String, Vec<String>>,
 }
 
-/// An agreement by a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreement {
@@ -54,7 +51,6 @@ pub struct Agreement {
     pub digest: Digest,
     /// Whether the workflow is the person's own.
     pub own: bool,
-    /// The asks.
     pub asks: Vec<Ask>,
     /// When, in Unix milliseconds.
     pub agreed_at_ms: u64,
@@ -63,52 +59,26 @@ pub struct Agreement {
 /// Whether a person agreed to something.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Consent<'a> {
-    /// It was never agreed to.
     Unknown,
-    /// It is unchanged since a person agreed.
     Agreed(&'a Agreement),
-    /// It has changed since.
     Changed(&'a Agreement),
 }
 
 /// Why the records cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read or written.
     #[error("the trust records {}: {source}", path.display())]
-    File {
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The file is not valid.
+    File { path: PathBuf, source: std::io::Error },
     #[error("the trust records {} cannot be read: {what}; move the file away and agree anew", path.display())]
-    Damaged {
-        /// The path.
-        path: PathBuf,
-        /// The defect.
-        what: String,
-    },
-    /// What would be recorded is too much.
+    Damaged { path: PathBuf, what: String },
     #[error(
         "the trust records {} would be larger than {} MiB; revoke what is not used any more",
         path.display(),
         MAX_BYTES >> 20
     )]
-    Full {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Other users can write the file.
+    Full { path: PathBuf },
     #[error("the trust records {} are not believed: {what}", path.display())]
-    Unsafe {
-        /// The path.
-        path: PathBuf,
-        /// The reason.
-        what: &'static str,
-    },
-    /// There is no path for them.
+    Unsafe { path: PathBuf, what: &'static str },
     #[error(
         "there is no place for trust records: set XDG_DATA_HOME or HOME; `--trust` agrees for one run without them"
     )]
@@ -152,8 +122,6 @@ impl Records {
 
     /// Changes the records under a lock, which makes other changes wait.
     ///
-    /// # Errors
-    /// Like [`read`](Self::read), or if the file cannot be written; it is then unchanged.
     pub fn update<T>(path: Option<&Path>, change: impl FnOnce(&mut Self) -> T) -> Result<T, Error> {
         let path = path.ok_or(Error::NoPlace)?;
         let fault = |source| Error::File { path: path.to_owned(), source };
@@ -206,12 +174,10 @@ impl Records {
         }
     }
 
-    /// Records that a person agreed to the settings in `folder`.
     pub fn agree_to_settings(&mut self, folder: String, agreement: Agreement) {
         self.settings.insert(folder, agreement);
     }
 
-    /// Records that a person agreed to the workflow in `file`.
     pub fn agree_to_workflow(&mut self, file: String, agreement: Agreement) {
         let agreed = self.workflows.entry(file).or_default();
         agreed.retain(|old| old.digest != agreement.digest);
@@ -230,7 +196,6 @@ impl Records {
         self.workflows.remove(file).is_some()
     }
 
-    /// Every folder whose settings were agreed to.
     pub fn all_settings(&self) -> impl Iterator<Item = (&str, &Agreement)> {
         self.settings.iter().map(|(folder, agreed)| (folder.as_str(), agreed))
     }

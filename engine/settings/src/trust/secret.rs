@@ -18,22 +18,10 @@ use rondo_core::durable_folder;
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read or made.
     #[error("the user's secret {}: {source}", path.display())]
-    File {
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file is not acceptable.
+    File { path: PathBuf, source: io::Error },
     #[error("the user's secret {}: {what}", path.display())]
-    Refused {
-        /// The path.
-        path: PathBuf,
-        /// The reason.
-        what: String,
-    },
+    Refused { path: PathBuf, what: String },
 }
 
 impl Error {
@@ -55,9 +43,6 @@ impl Error {
 }
 
 /// A new secret, which is kept nowhere.
-///
-/// # Errors
-/// If the system provides no random bytes.
 pub fn random() -> io::Result<Secret> {
     random_bytes().map(Secret::new)
 }
@@ -103,8 +88,6 @@ pub fn read(path: &Path) -> Result<Option<Secret>, Error> {
 
 /// Reads the secret in `path`, or creates one there. Concurrent processes get the same one.
 ///
-/// # Errors
-/// Like [`read`], and if it cannot be stored.
 pub fn read_or_draw(path: &Path) -> Result<Secret, Error> {
     if let Some(secret) = read(path)? {
         return Ok(secret);

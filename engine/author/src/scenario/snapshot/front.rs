@@ -22,7 +22,6 @@ pub struct Front<'a> {
 }
 
 impl Front<'_> {
-    /// The whole file, with `body`.
     pub fn with(&self, body: &str) -> String {
         // A text always has a JSON form, which is valid YAML.
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
@@ -43,9 +42,6 @@ impl Front<'_> {
 }
 
 /// The offset of a snapshot's body. `text` has `\n` at the end of each line.
-///
-/// # Errors
-/// If there is no front matter, or the body has another format.
 pub fn body(text: &str) -> Result<usize, Error> {
     let unfit = |message: &str| Error::new(Code::SnapshotSyntax, 0..0, message);
     let inner = text.strip_prefix(FENCE).ok_or_else(|| unfit("a snapshot begins with a line `---`"))?;

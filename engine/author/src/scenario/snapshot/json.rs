@@ -39,7 +39,6 @@ pub fn pretty(text: &str) -> Option<String> {
     (compact(&out) == text).then_some(out)
 }
 
-/// `text` without the blanks between tokens.
 pub fn compact(text: &str) -> String {
     let mut scan = Scan::default();
     text.chars().filter(|c| scan.is_in_string(*c) || !matches!(c, ' ' | '\n' | '\r' | '\t')).collect()

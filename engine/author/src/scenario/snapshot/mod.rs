@@ -35,9 +35,7 @@ const EDITED: &str = "the snapshot does not fit its digests: it was edited";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     pub code: Code,
-    /// The bytes of the text concerned.
     pub at: Range<usize>,
-    /// The fault, in one sentence without a full stop.
     pub message: String,
 }
 
@@ -46,7 +44,6 @@ impl Error {
         Self { code, at, message: message.into() }
     }
 
-    /// The diagnostic for `file`, whose text is `text`.
     pub fn diagnostic(self, file: &str, text: &str) -> Diagnostic {
         let span = Span::new(self.at.start, self.at.len());
         let hint = "look at `git diff`; `rondo test --accept` writes the snapshot anew";
@@ -56,9 +53,6 @@ impl Error {
 
 /// Checks that the body from byte `from` of `text` equals `written`, so that every digest in it holds. Trailing blanks
 /// are ignored.
-///
-/// # Errors
-/// The first line that differs.
 fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Error> {
     let body = text.get(from..).unwrap_or_default().trim_end();
     let mut expected = written.trim_end().split('\n');

@@ -47,7 +47,6 @@ pub type Labelled = (Arc<Message>, String);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     pub lane: LanePath,
-    /// The number of the role's visit in the lane, from 1.
     pub visit: u64,
     /// What it holds besides messages.
     pub head: Arc<Head>,
@@ -67,7 +66,6 @@ impl Requests {
         self.sent.iter().map(|request| request.messages.len()).sum()
     }
 
-    /// The body of a snapshot.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut before: Option<&Request> = None;
@@ -116,9 +114,6 @@ impl Requests {
     }
 
     /// Reads the body that starts at byte `from` of `text`.
-    ///
-    /// # Errors
-    /// The first place that differs from what [`to_text`](Self::to_text) writes.
     pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let mut sent: Vec<Request> = Vec::new();
@@ -179,7 +174,6 @@ fn digests_of(line: &str) -> impl Iterator<Item = &str> {
     line.split_once(WHOLE).map_or(line, |(digests, _)| digests).split(' ')
 }
 
-/// Reads what follows the number of a request.
 fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
     let (lane, rest) = match rest.strip_prefix("lane ") {
         Some(rest) => {

@@ -102,7 +102,6 @@ pub struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// Reads `text` from byte `at`.
     pub fn new(text: &'t str, at: usize) -> Self {
         Self { text, at }
     }
@@ -111,7 +110,6 @@ impl<'t> Parser<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next line that is not empty, without consuming it.
     fn line(&mut self) -> Option<&'t str> {
         while self.rest().starts_with('\n') {
             self.at += 1;
@@ -119,7 +117,6 @@ impl<'t> Parser<'t> {
         Some(self.rest().split('\n').next()?).filter(|line| !line.is_empty())
     }
 
-    /// The range of the next line.
     pub fn place(&mut self) -> Range<usize> {
         let length = self.line().map_or(0, str::len);
         self.at..self.at + length
@@ -138,10 +135,6 @@ impl<'t> Parser<'t> {
         Some(rest)
     }
 
-    /// Reads the next text.
-    ///
-    /// # Errors
-    /// If there is none, or one of its lines cannot be read.
     pub fn block(&mut self) -> Result<String, Error> {
         let mut text: Option<String> = None;
         let mut empty = 0;

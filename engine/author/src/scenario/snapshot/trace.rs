@@ -19,11 +19,9 @@ pub struct RunTrace {
     pub end: Option<String>,
     /// `done`, `failed` or `stopped`.
     pub outcome: String,
-    /// The code of the fault that stopped it.
     pub code: Option<String>,
     pub reason: Option<String>,
     pub result: Value,
-    /// The lines for the user, oldest first.
     pub said: Vec<String>,
     /// For each part of the definition that the run reached, the beginning of its digest.
     pub parts: BTreeMap<String, String>,
@@ -31,7 +29,6 @@ pub struct RunTrace {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteStep {
-    /// `role.status`.
     pub step: String,
     /// The edge that entered the role.
     pub edge: String,
@@ -42,7 +39,6 @@ const BY: &str = " by ";
 const PART: &str = "  ";
 
 impl RunTrace {
-    /// The body of a snapshot.
     pub fn to_text(&self) -> String {
         let content = self.content();
         format!("{}{}\n\n{content}", DIGEST, digest_of(&content))
@@ -85,9 +81,6 @@ impl RunTrace {
     }
 
     /// Reads the body that starts at byte `from` of `text`.
-    ///
-    /// # Errors
-    /// The first place that differs from what [`to_text`](Self::to_text) writes.
     pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let at = parser.place();
