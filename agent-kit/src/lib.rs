@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod answer;
-mod bound;
+pub mod bound;
 pub mod conversation;
 mod cut;
 pub mod effects;

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rondo_agent_kit::bound::grouped;
 use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::{Edge, History, Outgoing, SourceMap, Target, Workflow};
 
+use super::LintedRole;
 use super::volatile::without_tags;
-use super::{LintedRole, grouped};
 
 /// The most edges walked to find out whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;

@@ -147,8 +147,3 @@ fn many_findings_are_bounded() {
     let told = told(Code::VolatileText, &pair(&PLAIN.replace("You write.", &dates), &dates), &[]);
     assert_eq!(told.lines().count(), 40);
 }
-
-#[test]
-fn numbers_are_grouped_by_thousands() {
-    assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-}

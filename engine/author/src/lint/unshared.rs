@@ -5,13 +5,14 @@
 //! role's own part last, and nothing before it differed. A common part shorter than the provider's minimum loses
 //! nothing and is not reported.
 
+use rondo_agent_kit::bound::grouped;
 use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::object::Head;
 use rondo_protocol::workflow::{AnswerFormat, SourceMap};
 
-use super::{LintedRole, grouped};
+use super::LintedRole;
 
 /// The fewest tokens after a difference that are reported.
 const SHORTEST_TOKENS: u64 = 128;
@@ -131,14 +132,12 @@ fn later_place(
 /// The length of the common prefix of two texts in bytes, cut at a character.
 fn common_prefix(a: &str, b: &str) -> usize {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    (0..=common).rev().find(|at| a.is_char_boundary(*at) && b.is_char_boundary(*at)).unwrap_or(0)
+    a.floor_char_boundary(common).min(b.floor_char_boundary(common))
 }
 
 /// The length of the common suffix of two texts in bytes, cut at a character.
 fn common_suffix(a: &str, b: &str) -> usize {
     let common = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
-    (0..=common)
-        .rev()
-        .find(|bytes| a.is_char_boundary(a.len() - bytes) && b.is_char_boundary(b.len() - bytes))
-        .unwrap_or(0)
+    // Equal bytes to the end have equal boundaries.
+    a.len() - a.ceil_char_boundary(a.len() - common)
 }
