@@ -10,7 +10,6 @@ use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::Head;
 use similar::{ChangeTag, TextDiff};
 
-use super::cause::Cause;
 use super::definition::Definition;
 use super::explain::{At, Explainer};
 use super::play::REPAIR;
@@ -95,7 +94,7 @@ impl Comparer<'_> {
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
     }
 
-    fn unsent(&self, snapshot: &str, block: &str, cause: Cause, part: Option<&str>, lines: Lines) -> Change {
+    fn unsent(&self, snapshot: &str, block: &str, cause: &'static str, part: Option<&str>, lines: Lines) -> Change {
         let (snapshot, block) = (snapshot.to_owned(), block.to_owned());
         Change { snapshot, block, cause, part: part.map(|part| self.part(part)), lines, ..Change::default() }
     }

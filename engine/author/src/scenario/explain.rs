@@ -1,4 +1,5 @@
-//! Finds the part of the workflow that caused a difference.
+//! Finds the part of the workflow that caused a difference, and names the cause in an author's words. Scripts may rely
+//! on the phrases; one that also breaks a prefix has the phrase of [`prefix::Cause`].
 //!
 //! The accepted run holds a digest of each part ([`super::parts`]), so the changed parts are known. The cause is the
 //! nearest of them that can affect the place that differs. If there is none, the cause is rondo's own layout of
@@ -11,7 +12,6 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Speaker;
 use rondo_protocol::workflow::{History, Workflow};
 
-use super::cause::Cause;
 use super::parts::is_within;
 use super::snapshot::{RouteStep, RunTrace};
 use crate::role_of;
@@ -86,7 +86,7 @@ impl Explainer<'_> {
         visit: Option<u64>,
         at: &At,
         broke: Option<prefix::Cause>,
-    ) -> (Cause, Option<String>) {
+    ) -> (&'static str, Option<String>) {
         let mut suspects = Vec::new();
         let seat = role.map(|(role, lane)| lane.map_or_else(|| role.to_string(), |lane| lane.role_in_lane(role)));
         let role = role.map(|(role, _)| role);
@@ -107,19 +107,19 @@ impl Explainer<'_> {
                 Suspect::Part(part) => Some(part),
                 _ => None,
             });
-            let cause = broke.map_or_else(|| cause_of_place(at), Cause::Prefix);
+            let cause = broke.map_or_else(|| cause_of_place(at), prefix::Cause::phrase);
             return (cause, part.filter(|_| role.is_some()));
         };
         let found = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
         match found {
             Some(path) => (self.cause_of_part(path, at, broke), Some(path.clone())),
-            None => (Cause::MessageLayout, None),
+            None => ("message layout", None),
         }
     }
 
     /// The likely cause of a scenario that cannot be run: its answers depend on the contracts of the workflow, and its
     /// input on what the workflow asks for.
-    pub fn unplayed(&self) -> Option<(Cause, &str)> {
+    pub fn unplayed(&self) -> Option<(&'static str, &str)> {
         let changed = self.changed.as_ref()?;
         let suspects = [Suspect::OfRoles("output"), part("input")];
         let suspected = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
@@ -232,11 +232,10 @@ impl Explainer<'_> {
     }
 
     /// The cause for a changed part, more exact if the comparison of the requests agrees with it.
-    fn cause_of_part(&self, path: &str, at: &At, broke: Option<prefix::Cause>) -> Cause {
+    fn cause_of_part(&self, path: &str, at: &At, broke: Option<prefix::Cause>) -> &'static str {
         use prefix::Cause as Of;
-        let broke_as = |fits: fn(Of) -> bool, otherwise: Of| {
-            Cause::Prefix(broke.filter(|cause| fits(*cause)).unwrap_or(otherwise))
-        };
+        let broke_as =
+            |fits: fn(Of) -> bool, otherwise: Of| broke.filter(|cause| fits(*cause)).unwrap_or(otherwise).phrase();
         let mut names = path.split('.');
         let (group, name, part) = (names.next(), names.next().unwrap_or_default(), names.next().unwrap_or_default());
         let tail = path.rsplit('.').next().unwrap_or_default();
@@ -245,35 +244,35 @@ impl Explainer<'_> {
                 |cause| matches!(cause, Of::SystemTextChanged | Of::VolatileInSystem(_)),
                 Of::SystemTextChanged,
             ),
-            (Some("roles"), "output", _) => Cause::Prefix(Of::SchemaChanged),
-            (Some("roles"), "format", _) => Cause::FormatChanged,
-            (Some("roles"), "history", _) if self.is_fresh(name) => Cause::Prefix(Of::HistoryNone),
-            (Some("roles"), "history", _) => Cause::HistoryChanged,
+            (Some("roles"), "output", _) => Of::SchemaChanged.phrase(),
+            (Some("roles"), "format", _) => "answer format changed",
+            (Some("roles"), "history", _) if self.is_fresh(name) => Of::HistoryNone.phrase(),
+            (Some("roles"), "history", _) => "history changed",
             (Some("roles"), "context", _) => broke_as(is_of_summary, Of::SummaryChanged),
             (Some("roles"), "tools" | "tool", _) | (Some("tools"), ..) => {
                 broke_as(|cause| matches!(cause, Of::ToolAdded | Of::ToolRemoved | Of::ToolChanged), Of::ToolChanged)
             }
-            (Some("roles"), "args", _) => Cause::Prefix(Of::PromptChanged),
-            (Some("roles"), "model", _) if *at == At::Parameters => Cause::ParametersChanged,
-            (Some("roles" | "models"), "model", _) => Cause::Prefix(Of::ModelChanged),
-            (Some("models"), ..) => Cause::ParametersChanged,
-            (Some("roles"), "fallback", _) => Cause::FallbackChanged,
-            (Some("roles" | "limits"), ..) => Cause::LimitChanged,
+            (Some("roles"), "args", _) => Of::PromptChanged.phrase(),
+            (Some("roles"), "model", _) if *at == At::Parameters => "parameters changed",
+            (Some("roles" | "models"), "model", _) => Of::ModelChanged.phrase(),
+            (Some("models"), ..) => "parameters changed",
+            (Some("roles"), "fallback", _) => "fallback changed",
+            (Some("roles" | "limits"), ..) => "limit changed",
             (Some("graph"), _, "prompt") => {
                 broke_as(|cause| matches!(cause, Of::PromptChanged | Of::VolatileInPrompt(_)), Of::PromptChanged)
             }
-            (Some("graph"), _, "result") | (Some("result"), ..) => Cause::ResultChanged,
-            (Some("graph"), _, "reason") => Cause::ReasonChanged,
-            (Some("graph"), _, "say") => Cause::LineChanged,
-            (Some("graph"), ..) => Cause::EdgeMoved,
-            (Some("hooks"), ..) => Cause::HookChanged,
-            (Some("input"), ..) => Cause::InputChanged,
+            (Some("graph"), _, "result") | (Some("result"), ..) => "result changed",
+            (Some("graph"), _, "reason") => "reason changed",
+            (Some("graph"), _, "say") => "line for the user changed",
+            (Some("graph"), ..) => "edge moved",
+            (Some("hooks"), ..) => "hook changed",
+            (Some("input"), ..) => "input changed",
             (Some("scenario"), ..) => match name {
-                "script" => Cause::ScriptChanged,
-                "recorded" => Cause::RecordingChanged,
-                "tools" => Cause::ResultsChanged,
-                "workspace" => Cause::WorkspaceChanged,
-                _ => Cause::InputChanged,
+                "script" => "script changed",
+                "recorded" => "recording changed",
+                "tools" => "canned results changed",
+                "workspace" => "workspace changed",
+                _ => "input changed",
             },
             _ => cause_of_place(at),
         }
@@ -310,17 +309,17 @@ fn everywhere() -> impl Iterator<Item = Suspect> {
     given.into_iter().chain(roles).chain(["limits", "hooks"].map(part)).chain(edges)
 }
 
-fn cause_of_place(at: &At) -> Cause {
+fn cause_of_place(at: &At) -> &'static str {
     match at {
-        At::Model => Cause::Prefix(prefix::Cause::ModelChanged),
-        At::Parameters => Cause::ParametersChanged,
-        At::Tool(_) => Cause::Prefix(prefix::Cause::ToolChanged),
-        At::ResponseFormat => Cause::Prefix(prefix::Cause::SchemaChanged),
-        At::System => Cause::Prefix(prefix::Cause::SystemTextChanged),
-        At::Message { .. } => Cause::Prefix(prefix::Cause::PromptChanged),
-        At::Requests | At::Route | At::Outcome => Cause::EdgeMoved,
-        At::Reason => Cause::ReasonChanged,
-        At::Result => Cause::ResultChanged,
-        At::Said => Cause::LineChanged,
+        At::Model => prefix::Cause::ModelChanged.phrase(),
+        At::Parameters => "parameters changed",
+        At::Tool(_) => prefix::Cause::ToolChanged.phrase(),
+        At::ResponseFormat => prefix::Cause::SchemaChanged.phrase(),
+        At::System => prefix::Cause::SystemTextChanged.phrase(),
+        At::Message { .. } => prefix::Cause::PromptChanged.phrase(),
+        At::Requests | At::Route | At::Outcome => "edge moved",
+        At::Reason => "reason changed",
+        At::Result => "result changed",
+        At::Said => "line for the user changed",
     }
 }

@@ -13,7 +13,6 @@
 //!
 //! It must never know terminals, nor what a hook does: it only leaves out the kinds that reach outside or wait.
 
-mod cause;
 mod compare;
 mod definition;
 mod expect;
@@ -31,7 +30,6 @@ mod suite;
 mod tools;
 mod workspace;
 
-pub use cause::Cause;
 pub use definition::Definition;
 pub use report::{Change, Failure, Lines, Part, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
 pub use suite::{FOLDER, Options, Suite, Unreadable};

@@ -6,8 +6,6 @@ use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
-use super::cause::Cause;
-
 /// The results of the scenarios of one workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -108,7 +106,8 @@ pub struct Change {
     /// The block that differs: `model`, `tools.read_file`, `response_format`, `system`, `message 3`, `parameters`,
     /// `requests`, or of the course `route`, `outcome`, `reason`, `result`, `said`.
     pub block: String,
-    pub cause: Cause,
+    /// A phrase; `explain.rs` has them all.
+    pub cause: &'static str,
     /// The exact difference, in a few words.
     pub detail: String,
     /// The part of the workflow or of the scenario that caused it; `None` if neither explains it.
