@@ -7,7 +7,7 @@ use rondo::protocol::Value;
 use rondo::protocol::event::Durability;
 use rondo::settings::keys::{masked_address, masked_words};
 use rondo::settings::layers::ignored;
-use rondo::settings::{KEEP_FOR, KEEP_PREFIX, Origin, Price, RESPONSE_FORMAT, Settings, Sourced, list_price};
+use rondo::settings::{KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced, list_price};
 use rondo::store;
 use rondo::store::folder::{self, FolderState};
 use rondo::tell::one_line;
@@ -152,12 +152,13 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         }));
         let id = model.model.as_ref().map_or("", |model| model.value.as_str());
         findings.extend(settings.price(model, id).or_else(|| list_price(id)).map(|price| {
-            let Price { input, cached_input, cache_write, output, source, date, is_claim } = price;
-            let date = date.map_or_else(String::new, |date| format!(", of {date}"));
-            let claim = if is_claim { ", for no limit on money: nobody agreed to it" } else { "" };
-            let figures =
-                format!("{input} in, {cached_input} cached, {cache_write} cache write, {output} out{date}{claim}");
-            Finding { from: source, ..Finding::new(about("price"), figures) }
+            let dollars = price.dollars;
+            let date = price.date.map_or_else(String::new, |date| format!(", of {date}"));
+            let claim = if price.is_claim { ", for no limit on money: nobody agreed to it" } else { "" };
+            let (input, output) = (dollars.input, dollars.output);
+            let (cached, written) = (dollars.cached_input, dollars.cache_write);
+            let figures = format!("{input} in, {cached} cached, {written} cache write, {output} out{date}{claim}");
+            Finding { from: price.source, ..Finding::new(about("price"), figures) }
         }));
     }
     if let Some(model) = &settings.default_model {

@@ -31,7 +31,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::messages::parts;
 use super::output::Output;
-use super::run_config::{RunSpec, price_of, run_config};
+use super::run_config::{RunSpec, run_config};
 use super::simulate::walk;
 
 /// The kind of hook that is an outside program, which a dry run does not start.
@@ -230,7 +230,7 @@ fn money((workflow, path): (&Workflow, &str), worst: &Worst, settings: &Settings
             resolved.and_then(|resolved| resolved.price.or_else(|| rondo::settings::list_price(&resolved.model)));
         let (prompt_tokens, output_tokens) = (spent.prompt_tokens, spent.output_tokens);
         match price {
-            Some(price) => cost_usd += price_of(&price).of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),
+            Some(price) => cost_usd += price.dollars.of(Usage { prompt_tokens, output_tokens, ..Usage::default() }),
             None => unpriced.push(format!("{path}{name}")),
         }
     }

@@ -16,7 +16,6 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
 use super::output::Output;
-use super::run_config::price_of;
 use super::settings_files::settings;
 use super::spending::cost_cell;
 use super::store_access::existing_store_at;
@@ -57,7 +56,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
-    let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+    let of_model = |name: &str| settings.models.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
     let prices = prefix::prices(&workflow, &of_model);
     let mut report = Report {
         output,

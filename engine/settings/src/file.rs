@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_core::grant::{Ceilings, Rule};
+use rondo_core::models;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::event::Durability;
@@ -271,10 +272,12 @@ impl<'a> Section<'a> {
             }
         }
         Price {
-            input: input.unwrap_or_default(),
-            cached_input: cached.or(input).unwrap_or_default(),
-            cache_write: write.or(input).unwrap_or_default(),
-            output: output.unwrap_or_default(),
+            dollars: models::Price {
+                input: input.unwrap_or_default(),
+                cached_input: cached.or(input).unwrap_or_default(),
+                cache_write: write.or(input).unwrap_or_default(),
+                output: output.unwrap_or_default(),
+            },
             source: self.text("source"),
             date: match self.get("date").map(Spanned::get_ref) {
                 Some(DeValue::Datetime(date)) => Some(date.to_string()),

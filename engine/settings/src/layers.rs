@@ -451,13 +451,13 @@ mod tests {
         let asked = asks(&project(text), &priced);
         assert_eq!(asked.iter().map(|ask| ask.kind).collect::<Vec<_>>(), [Kind::Model]);
         let stated = merged(priced.clone(), without_asking(&project(text), &priced));
-        assert_eq!(stated.models["default"].price.as_ref().map(|price| price.input), Some(9.0));
+        assert_eq!(stated.models["default"].price.as_ref().map(|price| price.dollars.input), Some(9.0));
         // The user's price is not that of another model.
         let own = user("[model.default]\nmodel = \"small\"\nprice = { input = 1, output = 1 }\n");
         for (id, price) in [("small", Some(1.0)), ("large", None)] {
             let named = project(&format!("[model.default]\nmodel = \"{id}\"\n"));
             let stated = merged(own.clone(), without_asking(&named, &own));
-            assert_eq!(stated.models["default"].price.as_ref().map(|price| price.input), price, "{id}");
+            assert_eq!(stated.models["default"].price.as_ref().map(|price| price.dollars.input), price, "{id}");
         }
     }
 

@@ -31,6 +31,9 @@ use rondo_protocol::event::Durability;
 use serde::Serialize;
 
 use rondo_core::grant::Ceilings;
+use rondo_core::models;
+
+pub use rondo_agent_kit::redact::Secret;
 
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
 pub use list_prices::list_price;
@@ -146,20 +149,6 @@ pub struct Provided {
     pub servers: Vec<String>,
 }
 
-/// A secret value, and the name shown in its place.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret {
-    /// The variable it was read from.
-    pub name: String,
-    pub value: String,
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[redacted:{}]", self.name)
-    }
-}
-
 /// A server that speaks the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
@@ -213,17 +202,14 @@ pub struct Model {
     pub price: Option<Price>,
 }
 
-/// US dollars per million tokens.
+/// A price with its source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Price {
-    /// Prompt tokens.
-    pub input: f64,
-    /// Prompt tokens read from the provider's cache.
-    pub cached_input: f64,
-    /// Prompt tokens written to the provider's cache.
-    pub cache_write: f64,
-    pub output: f64,
+    #[serde(flatten)]
+    pub dollars: models::Price,
+    /// Where the figures stand.
     pub source: Option<String>,
+    /// Of when they are.
     pub date: Option<String>,
     /// Whether only a project says so, and nobody agreed to it. It tells costs of models that have no other price, and
     /// no limit on money relies on it.

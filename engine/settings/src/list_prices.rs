@@ -1,6 +1,8 @@
 //! List prices of common models, used if the operator sets none. They are the public prices of a provider, not those
 //! of a contract.
 
+use rondo_core::models;
+
 use super::Price;
 
 const SOURCE: &str = "https://platform.openai.com/docs/pricing (list price)";
@@ -32,7 +34,8 @@ pub fn list_price(model: &str) -> Option<Price> {
     };
     let (_, input, cached_input, output) = LIST.iter().copied().find(|(name, ..)| is_of(name))?;
     let (source, date) = (Some(SOURCE.to_owned()), Some(DATE.to_owned()));
-    Some(Price { input, cached_input, cache_write: input, output, source, date, is_claim: false })
+    let dollars = models::Price { input, cached_input, cache_write: input, output };
+    Some(Price { dollars, source, date, is_claim: false })
 }
 
 #[cfg(test)]
@@ -41,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_model_is_found_by_its_id_and_by_its_day() {
-        let input = |model: &str| list_price(model).map(|price| price.input);
+        let input = |model: &str| list_price(model).map(|price| price.dollars.input);
         assert_eq!(input("gpt-4.1-mini"), Some(0.4));
         assert_eq!(input("gpt-4.1-mini-2025-04-14"), Some(0.4));
         assert_eq!(input("gpt-5-mini"), Some(0.25));

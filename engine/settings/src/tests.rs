@@ -61,7 +61,10 @@ fn a_model_is_resolved_from_operator_then_workflow_then_environment_then_script(
     let with_env = in_force(text, &Flags::default(), &[key, ("RONDO_MODEL", "of-env")]);
     let resolved = with_env.model("default", Some(&spec), None).unwrap();
     assert_eq!((resolved.model.as_str(), resolved.provider.as_str()), ("of-operator", "openai"));
-    assert_eq!(resolved.price.map(|price| (price.input, price.cached_input, price.output)), Some((1.0, 1.0, 2.5)));
+    assert_eq!(
+        resolved.price.map(|price| (price.dollars.input, price.dollars.cached_input, price.dollars.output)),
+        Some((1.0, 1.0, 2.5))
+    );
     assert_eq!(with_env.model("other", Some(&spec), None).unwrap().model, "of-workflow");
     assert_eq!(with_env.model("other", None, Some("scripted")).unwrap().model, "of-env");
 

@@ -155,13 +155,12 @@ fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<O
     let headers = headers.chain(of_variables).map(|(header, variable, value)| {
         (header.clone(), Secret { name: variable.unwrap_or_else(|| header.clone()), value: value.clone() })
     });
-    let stated = key.as_ref().map(|key| Secret { name: key.name.clone(), value: key.value.clone() });
     OpenAi::new(OpenAiSettings {
         name: name.to_owned(),
         headers: headers.collect(),
         query: provider.query.clone().into_iter().collect(),
         base_url: base_url.value.clone(),
-        api_key: printed.or(stated),
+        api_key: printed.or_else(|| key.clone()),
         connect_timeout: Duration::from_millis(connect_timeout_ms.value),
         idle_timeout: Duration::from_millis(idle_timeout_ms.value),
         total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),

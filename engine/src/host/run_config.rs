@@ -16,7 +16,7 @@ use rondo_agent_kit::tool::{InDoubt, Tool, ToolSet};
 use rondo_core::grant::{Approver, Grants};
 use rondo_core::hook::{HookProgram, HookResources};
 use rondo_core::local::RaisedLimits;
-use rondo_core::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
+use rondo_core::models::{Models, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use rondo_core::{RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{RoleKind, Workflow};
@@ -284,7 +284,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         let listed = runtime.is_none().then(|| rondo_settings::list_price(&resolved.model)).flatten();
         let price = resolved.price.or(listed);
         let is_price_claimed = price.as_ref().is_some_and(|price| price.is_claim);
-        let price = price.as_ref().map(price_of);
+        let price = price.map(|price| price.dollars);
         let response_format = cassette
             .as_ref()
             .and_then(|cassette| cassette.response_format(name))
@@ -315,16 +315,6 @@ fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Opt
         (None, None) => return None,
     };
     Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
-}
-
-/// The operator's price of a model.
-pub fn price_of(stated: &rondo_settings::Price) -> Price {
-    Price {
-        input: stated.input,
-        cached_input: stated.cached_input,
-        cache_write: stated.cache_write,
-        output: stated.output,
-    }
 }
 
 /// Removes every known key from text that enters a thread.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
 use rondo_agent_kit::pinned::digest;
-use rondo_agent_kit::redact;
+use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
@@ -286,13 +286,10 @@ fn server_failure(code: Code, message: String) -> Failure {
 }
 
 fn server_settings(name: &str, mcp: &rondo_settings::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
-    let kept = |name: &String, value: &String| redact::Secret { name: name.clone(), value: value.clone() };
-    let secret = |name: &String| {
-        settings.secrets.iter().find(|secret| secret.name == *name).map(|secret| kept(name, &secret.value))
-    };
+    let secret = |name: &String| settings.secrets.iter().find(|secret| secret.name == *name).cloned();
     let transport = match (&mcp.command, &mcp.url) {
         (Some(command), _) => {
-            let stated = mcp.env.iter().map(|(name, value)| kept(name, value));
+            let stated = mcp.env.iter().map(|(name, value)| Secret { name: name.clone(), value: value.clone() });
             Transport::Stdio {
                 command: command.clone(),
                 args: mcp.args.clone(),

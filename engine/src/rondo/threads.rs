@@ -25,7 +25,7 @@ use crate::host::answers_from::AnswersFrom;
 use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
-use crate::host::run_config::{RunSpec, price_of};
+use crate::host::run_config::RunSpec;
 use crate::host::thread_row::origin;
 use crate::views::diff::{Comparison, StepPair};
 use crate::views::form::FormView;
@@ -212,7 +212,7 @@ impl Rondo {
         let settings = self.operator().files.in_force()?;
         let read = move |store: &dyn Read, thread: &ThreadId, row: &Row| {
             let workflow = rebuild::beginning(store, row)?.workflow;
-            let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+            let of_model = |name: &str| settings.models.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
             let (prices, mut visits) = (prefix::prices(&workflow, &of_model), Vec::new());
             let roles = prefix::visits(store, thread, row, &prices, &mut |visit| {
                 visits.push(visit);

@@ -7,7 +7,6 @@ use rondo::core::conversation::rebuild;
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
 use rondo::host::find_thread::find_thread;
-use rondo::host::run_config::price_of;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::source;
 use rondo::views::diff::{Comparison, DiffLine, DiffStepLine, TotalsLine};
@@ -39,7 +38,7 @@ pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> R
         let (thread, row) = find_thread(store, &word)?;
         let workflow = rebuild::beginning(store, &row)?.workflow;
         let stated = &server.settings.models;
-        let of_model = |name: &str| stated.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+        let of_model = |name: &str| stated.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
         let prices = prefix::prices(&workflow, &of_model);
         let (mut visits, mut outcome) = (Vec::new(), Ok(()));
         let sums = prefix::visits(store, &thread, &row, &prices, &mut |visit| {
