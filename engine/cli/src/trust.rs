@@ -185,7 +185,7 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
     let folder = settings_files.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
     let revoked = Records::update(settings.trust.as_deref(), |records| match (workflow, folder) {
         (Some(names), _) => names.iter().any(|name| records.revoke_workflow(name)),
-        (None, Some(folder)) => records.revoke_settings(&folder),
+        (None, Some(folder)) => records.settings.remove(&folder).is_some(),
         (None, None) => false,
     });
     let revoked = revoked?;
@@ -197,7 +197,7 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
 
 fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let records = Records::read(settings.trust.as_deref())?;
-    let of_settings = records.all_settings().map(|(path, agreed)| ("settings", path, agreed));
+    let of_settings = records.settings.iter().map(|(path, agreed)| ("settings", path.as_str(), agreed));
     let of_workflows = records.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
     for (what, path, agreed) in &all {

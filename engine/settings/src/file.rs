@@ -15,7 +15,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::read::size_bytes;
 use rondo_protocol::workflow::read_hook;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeFloat, DeInteger, DeString, DeTable, DeValue};
 
 use super::{
     Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
@@ -338,13 +338,9 @@ impl<'a> Section<'a> {
 
     /// Each `[[impose]]` as the JSON of a hook in a workflow file.
     fn imposed(&self) -> Vec<Imposed> {
-        let Some(value) = self.get("impose") else { return Vec::new() };
-        let Some(items) = value.get_ref().as_array() else {
-            self.file.wrong("impose", "a list of tables, each [[impose]]", value);
-            return Vec::new();
-        };
+        let items = self.converted("impose", "a list of tables, each [[impose]]", DeValue::as_array);
         let mut imposed = Vec::new();
-        for item in items {
+        for item in items.into_iter().flatten() {
             let Some(stated @ Value::Object(_)) = json(item.get_ref()) else {
                 self.file.wrong("impose", "a table with the keys of a hook", item);
                 continue;
@@ -558,15 +554,26 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// The converted value of a key; `wanted` says in a fault what it must be.
+    fn converted<T>(
+        &self,
+        key: &'static str,
+        wanted: &str,
+        convert: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
+    ) -> Option<T> {
+        let item = self.get(key)?;
+        let value = convert(item.get_ref());
+        if value.is_none() {
+            self.file.wrong(key, wanted, item);
+        }
+        value
+    }
+
     fn texts(&self, key: &'static str) -> Vec<String> {
-        let Some(value) = self.get(key) else { return Vec::new() };
-        let texts = value.get_ref().as_array().and_then(|items| {
-            items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        let texts = self.converted(key, "a list of texts", |value| {
+            value.as_array()?.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
         });
-        texts.unwrap_or_else(|| {
-            self.file.wrong(key, "a list of texts", value);
-            Vec::new()
-        })
+        texts.unwrap_or_default()
     }
 
     fn optional_texts(&self, key: &'static str) -> Option<Vec<String>> {
@@ -574,28 +581,17 @@ impl<'a> Section<'a> {
     }
 
     fn count(&self, key: &'static str) -> Option<u64> {
-        let value = self.get(key)?;
-        let number = value.get_ref().as_integer().and_then(|integer| {
+        self.converted(key, "an integer above 0", |value| {
+            let integer = value.as_integer()?;
             u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|number| *number > 0)
-        });
-        if number.is_none() {
-            self.file.wrong(key, "an integer above 0", value);
-        }
-        number
+        })
     }
 
     fn dollars(&self, key: &'static str) -> Option<f64> {
-        let value = self.get(key)?;
-        let number = match value.get_ref() {
-            DeValue::Integer(integer) => integer.as_str().parse::<f64>().ok(),
-            DeValue::Float(float) => float.as_str().parse::<f64>().ok(),
-            _ => None,
-        };
-        let number = number.filter(|number| number.is_finite() && *number >= 0.0);
-        if number.is_none() {
-            self.file.wrong(key, "a number of US dollars, 0 or more", value);
-        }
-        number
+        self.converted(key, "a number of US dollars, 0 or more", |value| {
+            let text = value.as_integer().map(DeInteger::as_str).or(value.as_float().map(DeFloat::as_str));
+            text?.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+        })
     }
 }
 

@@ -336,7 +336,7 @@ impl ConsentRequest {
         };
         Records::update(whole.trust.as_deref(), |records| {
             if let Some(part) = &self.settings {
-                records.agree_to_settings(folder_name(&part.file), agreement(part, false));
+                records.settings.insert(folder_name(&part.file), agreement(part, false));
             }
             if let Some(part) = self.workflow.as_ref().or(self.harmless.as_ref().filter(|_| own)) {
                 records.agree_to_workflow(part.file.clone(), agreement(part, own));

@@ -178,7 +178,7 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
     let records = Records::read(settings.trust.as_deref())?;
-    let Some(pins) = records.pins(&key(name, mcp)) else {
+    let Some(pins) = records.servers.get(&key(name, mcp)) else {
         let message = format!(
             "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
         );
@@ -235,7 +235,7 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s rondo_settings
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let records = records(settings)?;
     let (mut tools, _) = local(settings)?;
-    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.pins(&key(name, mcp)).is_some()) {
+    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.servers.get(&key(name, mcp)).is_some()) {
         for tool in played(name, settings)?.tools() {
             add(&mut tools, tool)?;
         }
@@ -257,7 +257,7 @@ fn records(settings: &Settings) -> Result<Records, Failure> {
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
     let records = records(settings)?;
     let of_server = |(name, mcp): (&String, &rondo_settings::Mcp)| {
-        let pinned = records.pins(&key(name, mcp)).map_or_else(
+        let pinned = records.servers.get(&key(name, mcp)).map_or_else(
             || "nothing is pinned of its tools".to_owned(),
             |pins| {
                 let pinned = format!("{} tools of it are pinned", pins.len());
@@ -360,7 +360,7 @@ fn pinned(
     }
     let (key, offered) = (key(name, mcp), server.pins());
     let compared = Records::update(settings.trust.as_deref(), |records| {
-        let compared = records.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
+        let compared = records.servers.get(&key).map(|agreed| mcp::compare(agreed, &offered));
         if compared.is_none() {
             records.pin(key.clone(), offered.clone(), left_out(name, server));
         }
@@ -403,8 +403,8 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     server.stop().await;
     let key = key(name, mcp);
     let records = Records::read(settings.trust.as_deref())?;
-    let is_pinned = records.pins(&key).is_some();
-    let changed = records.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
+    let is_pinned = records.servers.get(&key).is_some();
+    let changed = records.servers.get(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned, left_out })
 }
 

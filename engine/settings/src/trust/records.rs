@@ -32,12 +32,12 @@ const MAX_AGREEMENTS: usize = 32;
 pub struct Records {
     version: u32,
     /// By the absolute path of the settings' folder.
-    settings: BTreeMap<String, Agreement>,
+    pub settings: BTreeMap<String, Agreement>,
     /// By the absolute path of the workflow's file, oldest first: a thread continues with the definition that it
     /// started with.
     workflows: BTreeMap<String, Vec<Agreement>>,
     /// By server, with a key from [`server_key`]: its tools when they were last agreed to.
-    servers: BTreeMap<String, BTreeMap<String, Pin>>,
+    pub servers: BTreeMap<String, BTreeMap<String, Pin>>,
     /// By the same key: the tools that no model is offered, a sentence each, as of then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     left_out: BTreeMap<String, Vec<String>>,
@@ -174,10 +174,6 @@ impl Records {
         }
     }
 
-    pub fn agree_to_settings(&mut self, folder: String, agreement: Agreement) {
-        self.settings.insert(folder, agreement);
-    }
-
     pub fn agree_to_workflow(&mut self, file: String, agreement: Agreement) {
         let agreed = self.workflows.entry(file).or_default();
         agreed.retain(|old| old.digest != agreement.digest);
@@ -186,28 +182,14 @@ impl Records {
         agreed.drain(..too_many);
     }
 
-    /// Revokes the agreement to the settings in `folder`. Returns whether there was one.
-    pub fn revoke_settings(&mut self, folder: &str) -> bool {
-        self.settings.remove(folder).is_some()
-    }
-
     /// Revokes the agreement to the workflow in `file`. Returns whether there was one.
     pub fn revoke_workflow(&mut self, file: &str) -> bool {
         self.workflows.remove(file).is_some()
     }
 
-    pub fn all_settings(&self) -> impl Iterator<Item = (&str, &Agreement)> {
-        self.settings.iter().map(|(folder, agreed)| (folder.as_str(), agreed))
-    }
-
     /// Every agreed workflow, with the latest agreement.
     pub fn all_workflows(&self) -> impl Iterator<Item = (&str, &Agreement)> {
         self.workflows.iter().filter_map(|(file, agreed)| Some((file.as_str(), agreed.last()?)))
-    }
-
-    /// The pinned tools of a server; `None` if it is new.
-    pub fn pins(&self, server: &str) -> Option<&BTreeMap<String, Pin>> {
-        self.servers.get(server)
     }
 
     /// The tools of a pinned server that no model is offered, a sentence each.
@@ -278,7 +260,7 @@ mod tests {
     fn what_was_agreed_to_holds_where_it_lies_and_until_it_changes() {
         let of = |text: &str| Digest::sha256(text.as_bytes());
         let mut book = Records::default();
-        book.agree_to_settings("/a".into(), agreement("asks", false));
+        book.settings.insert("/a".into(), agreement("asks", false));
         assert!(matches!(book.settings("/a", of("asks")), Consent::Agreed(_)));
         assert!(matches!(book.settings("/a", of("more")), Consent::Changed(_)));
         assert_eq!(book.settings("/copy", of("asks")), Consent::Unknown);
@@ -305,9 +287,9 @@ mod tests {
     fn records_that_others_can_write_are_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rondo/trust.json");
-        Records::update(Some(&path), |book| book.agree_to_settings("/a".into(), agreement("asks", false))).unwrap();
+        Records::update(Some(&path), |book| book.settings.insert("/a".into(), agreement("asks", false))).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Records::read(Some(&path)).unwrap().all_settings().count(), 1);
+        assert_eq!(Records::read(Some(&path)).unwrap().settings.len(), 1);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
         assert!(matches!(Records::read(Some(&path)), Err(Error::Unsafe { .. })));
