@@ -73,46 +73,38 @@ fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
     longest
 }
 
-/// Every edge with the role that it leaves; `None` is `start`.
-fn edges(workflow: &Workflow) -> Vec<(Option<&str>, &Edge)> {
+/// Every edge with what it leaves: a role, or `start`.
+fn edges(workflow: &Workflow) -> Vec<(&str, &Edge)> {
     let mut all = Vec::new();
-    for (name, outgoing) in &workflow.graph {
-        let (from, edges): (_, Vec<&Edge>) = match outgoing {
-            Outgoing::Start(edges) => (None, edges.iter().collect()),
-            Outgoing::Role(statuses) => (Some(name.as_str()), statuses.iter().flat_map(|(_, edges)| edges).collect()),
+    for (from, outgoing) in &workflow.graph {
+        let edges: Vec<&Edge> = match outgoing {
+            Outgoing::Start(edges) => edges.iter().collect(),
+            Outgoing::Role(statuses) => statuses.iter().flat_map(|(_, edges)| edges).collect(),
         };
-        for edge in edges {
-            all.extend(std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()).map(|edge| (from, edge)));
-        }
+        all.extend(edges.into_iter().flat_map(Edge::with_on_max).map(|edge| (from.as_str(), edge)));
     }
     all
 }
 
 /// The roles that a thread may visit more than once.
 fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
-    let edges = edges(workflow);
+    let mut edges = edges(workflow);
+    edges.retain(|(from, _)| workflow.role(from).is_some());
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut callers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, edge) in &edges {
-        let targets: Vec<&str> = match &edge.to {
-            Target::Role(role) => vec![role.as_str()],
+        let next = next.entry(from).or_default();
+        match &edge.to {
+            Target::Role(role) => drop(next.insert(role.as_str())),
             Target::Fan(fan) => {
-                let branches = fan.branches.iter().map(|branch| branch.to.as_str());
-                branches.chain([fan.join.to.as_str()]).collect()
+                next.extend(fan.branches.iter().map(|branch| branch.to.as_str()).chain([fan.join.to.as_str()]));
             }
-            Target::End | Target::Fail | Target::Back => Vec::new(),
-        };
-        let Some(from) = *from else { continue };
-        for target in targets {
-            next.entry(from).or_default().insert(target);
-            callers.entry(target).or_default().insert(from);
+            Target::End | Target::Fail | Target::Back => {}
         }
     }
-    for (from, edge) in &edges {
-        if let (Some(from), Target::Back) = (from, &edge.to) {
-            let back = callers.get(from).into_iter().flatten().copied();
-            next.entry(from).or_default().extend(back);
-        }
+    let forward = next.clone();
+    for (from, _) in edges.iter().filter(|(_, edge)| matches!(edge.to, Target::Back)) {
+        let callers = forward.iter().filter(|(_, targets)| targets.contains(from)).map(|(caller, _)| *caller);
+        next.entry(from).or_default().extend(callers);
     }
     let mut walked = 0;
     let names = workflow.roles.iter().map(|(name, _)| name.as_str());

@@ -14,7 +14,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
-use super::{PrefixBreak, Prices, Shared, Visit};
+use super::{PrefixBreak, Prices, Shared, Visit, extend};
 
 /// How many messages after the first difference are searched for the cause.
 const LOOKED_AT: usize = 64;
@@ -186,15 +186,5 @@ impl PairReader {
             |messages: &[Message], at: usize| messages.iter().skip(at).take(LOOKED_AT).cloned().collect::<Vec<_>>();
         let compared = compare_beyond(known, &window(&self.other, self.alike), &window(messages, self.alike));
         (request_bytes, Some(compared))
-    }
-}
-
-/// Updates the cumulative bytes up to each message; the first `kept` are unchanged.
-fn extend(sizes: &mut Vec<u64>, kept: usize, messages: &[Message]) {
-    sizes.truncate(kept);
-    let mut size = sizes.last().copied().unwrap_or_default();
-    for message in messages.iter().skip(sizes.len()) {
-        size = size.saturating_add(prefix::bytes_of_message(message));
-        sizes.push(size);
     }
 }

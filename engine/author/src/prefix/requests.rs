@@ -14,7 +14,7 @@ use rondo_protocol::object::{Head, Usage};
 use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
-use super::{PrefixBreak, RoleSum, Shared, Visit};
+use super::{PrefixBreak, RoleSum, Shared, Visit, extend};
 
 /// What a role has sent so far, as needed to compare its next request.
 pub(super) struct RoleRequests {
@@ -86,12 +86,7 @@ impl RoleRequests {
     pub(super) fn request(&mut self, sent: Sent<'_>) {
         let path = sent.site.lane.clone();
         let mut lane = self.lane(&path);
-        lane.sizes.truncate(sent.kept);
-        let mut size = lane.sizes.last().copied().unwrap_or_default();
-        for message in sent.plain.get(lane.sizes.len()..).unwrap_or_default() {
-            size = size.saturating_add(prefix::bytes_of_message(message));
-            lane.sizes.push(size);
-        }
+        extend(&mut lane.sizes, sent.kept, sent.plain);
         let is_first = self.shared.requests == 0;
         let previous = match self.history {
             History::None if is_first => self.fresh.clone(),
@@ -100,7 +95,7 @@ impl RoleRequests {
         let head = sized(previous.as_deref(), &sent);
         let messages_bytes = match &sent.rewritten {
             Some(rewritten) => rewritten.iter().map(prefix::bytes_of_message).sum(),
-            None => size,
+            None => lane.sizes.last().copied().unwrap_or_default(),
         };
         let bytes = head.bytes.saturating_add(messages_bytes);
         let compared = previous.as_ref().map(|previous| after(&lane.sizes, previous, &head, &sent));

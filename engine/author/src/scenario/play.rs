@@ -30,7 +30,6 @@ use rondo_protocol::object::{EdgeTaken, Head, KnownCost, Note, Record};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
-use super::parts;
 use super::scenario::{AnswerSource, Scenario};
 use super::snapshot::{Request, Requests, RouteStep, RunTrace};
 use super::tools::ToolFixtures;
@@ -81,7 +80,7 @@ pub struct Step {
 pub struct RunSetup {
     models: Models,
     script: Option<Arc<Scripted>>,
-    fixtures: ToolFixtures,
+    pub fixtures: ToolFixtures,
 }
 
 impl RunSetup {
@@ -96,11 +95,6 @@ impl RunSetup {
         };
         let models = models(workflow, &scenario.answers, script.as_ref());
         Ok(Self { models, script, fixtures })
-    }
-
-    /// The tool descriptions, as parts of the definition.
-    pub fn parts(&self) -> &parts::Parts {
-        &self.fixtures.parts
     }
 
     /// The possible heads of each role's requests, without a run: for its model, then for each fallback.

@@ -35,9 +35,9 @@ pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Rep
     let all = parts::of(definition);
     let tested =
         side_by_side(&chosen, options, |written| ScenarioTest { suite, definition, all: &all, written }.tested());
-    let stale = unwritten(suite, &tested, suite.snapshots().keys().map(String::as_str));
+    let stale = unwritten(suite, &tested, suite.snapshots.keys().map(String::as_str));
     let stale = stale.map(|name| Stale { name: name.to_owned(), file: suite.shown_snapshot(name) }).collect();
-    let left_over = unwritten(suite, &tested, suite.pending()).map(str::to_owned).collect();
+    let left_over = unwritten(suite, &tested, suite.pending.iter().map(String::as_str)).map(str::to_owned).collect();
     let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
     Report { workflow, file, scenarios: tested, stale, left_over }
 }
@@ -79,7 +79,7 @@ fn unwritten<'n>(
         !matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) && !tested.snapshots.is_empty()
     };
     let known: BTreeSet<String> = tested.iter().filter(is_known).map(|tested| tested.name.clone()).collect();
-    let existing: BTreeSet<String> = suite.names().map(str::to_owned).collect();
+    let existing: BTreeSet<String> = suite.scenarios.iter().map(|scenario| scenario.name.clone()).collect();
     let is_whole = tested.len() == suite.len();
     names.filter(move |name| {
         let scenario = name.strip_suffix(ACCEPTED).unwrap_or(name);
@@ -157,7 +157,7 @@ impl ScenarioTest<'_> {
             tested.faults.extend(accepted.faults);
             return;
         }
-        let parts: Parts = [self.all, stage.parts(), &scenario.parts]
+        let parts: Parts = [self.all, &stage.fixtures.parts, &scenario.parts]
             .into_iter()
             .flatten()
             .map(|(k, v)| (k.clone(), v.clone()))
@@ -255,7 +255,7 @@ impl ScenarioTest<'_> {
     fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
         let parts: Parts =
-            [self.all, stage.parts()].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+            [self.all, &stage.fixtures.parts].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut changed = parts::changed(&trace.parts, &parts);
         // Unreadable parts of the scenario have no digest.
         changed.retain(|part| !part.starts_with("scenario."));
@@ -287,14 +287,14 @@ impl ScenarioTest<'_> {
     }
 
     fn taken(&self, name: String, text: String, state: SnapshotState) -> SnapshotResult {
-        let accepted = self.suite.snapshots().get(&name).and_then(|text| text.as_ref().ok()).cloned();
+        let accepted = self.suite.snapshots.get(&name).and_then(|text| text.as_ref().ok()).cloned();
         SnapshotResult { file: self.suite.shown_snapshot(&name), name, text, accepted, state }
     }
 
     fn accepted(&self) -> Accepted {
         let mut accepted = Accepted::default();
         let of_roles = format!("{}{BETWEEN}", self.written.name);
-        for (name, text) in self.suite.snapshots() {
+        for (name, text) in &self.suite.snapshots {
             let role = name.strip_prefix(&of_roles).and_then(|rest| rest.strip_suffix(ACCEPTED));
             if role.is_none() && *name != self.course_name() {
                 continue;

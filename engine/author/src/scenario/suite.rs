@@ -33,8 +33,9 @@ pub struct Suite {
     pub(super) folder: PathBuf,
     pub(super) scenarios: Vec<ScenarioFile>,
     /// By file name; the error for one that cannot be read.
-    snapshots: BTreeMap<String, Result<String, String>>,
-    pending: BTreeSet<String>,
+    pub(super) snapshots: BTreeMap<String, Result<String, String>>,
+    /// The names of the snapshots that are not reviewed yet, without their suffix.
+    pub pending: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Suite {
             let text = read_bounded(&path, MAX_SCENARIO_BYTES)
                 .map_err(|error| at_start(Code::FileUnreadable, format!("the scenario cannot be read: {error}")));
             let called = ending(&name).and_then(|end| name.strip_suffix(end)).unwrap_or(&name);
-            let text = if !is_usable(called) {
+            let text = if !Self::takes_name(called) {
                 let message = format!("`{}` is not a name for a scenario", called.escape_debug());
                 Err(at_start(Code::ScenarioName, message)
                     .with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"))
@@ -106,9 +107,14 @@ impl Suite {
         Ok(Self { files, folder: folder.to_path_buf(), scenarios, snapshots, pending })
     }
 
-    /// Whether a scenario may have this name.
+    /// Whether a scenario may have this name: whether it gives each of its snapshots a unique file name.
     pub fn takes_name(name: &str) -> bool {
-        is_usable(name)
+        const LONGEST: usize = 100;
+        name.len() <= LONGEST
+            && !name.contains("__")
+            && !name.ends_with('_')
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
     }
 
     pub fn len(&self) -> usize {
@@ -119,21 +125,8 @@ impl Suite {
         self.scenarios.is_empty()
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.scenarios.iter().map(|scenario| scenario.name.as_str())
-    }
-
     pub fn snapshots_folder(&self) -> PathBuf {
         self.folder.join(FOLDER).join(SNAPSHOTS)
-    }
-
-    /// The accepted snapshots by file name; the error for one that cannot be read.
-    pub(super) fn snapshots(&self) -> &BTreeMap<String, Result<String, String>> {
-        &self.snapshots
-    }
-
-    pub fn pending(&self) -> impl Iterator<Item = &str> {
-        self.pending.iter().map(String::as_str)
     }
 
     /// The displayed name of a file in the folder of snapshots.
@@ -189,14 +182,4 @@ fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
 
 fn ending(name: &str) -> Option<&'static str> {
     ENDINGS.into_iter().find(|end| name.len() > end.len() && name.ends_with(end) && !name.starts_with('.'))
-}
-
-/// Whether a scenario of this name gives each of its snapshots a unique file name.
-fn is_usable(name: &str) -> bool {
-    const LONGEST: usize = 100;
-    name.len() <= LONGEST
-        && !name.contains("__")
-        && !name.ends_with('_')
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }

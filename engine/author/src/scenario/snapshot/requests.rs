@@ -252,15 +252,11 @@ fn read_schema(parser: &mut Parser<'_>, words: &str) -> Result<Option<String>, E
 }
 
 fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
-    let expected = |parser: &mut Parser<'_>, words: &str| {
-        Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{words}`"))
-    };
-    if parser.peek() != Some("head") {
+    if !parser.line_is("head") {
         return Ok(None);
     }
-    parser.heading("head");
     let Some((model, "")) = parser.heading("model ").and_then(read_word) else {
-        return Err(expected(parser, "model NAME"));
+        return Err(parser.expected("model NAME"));
     };
     let mut parameters = Parameters::default();
     let at = parser.place();
@@ -271,15 +267,13 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
         };
         parameters = Parameters(read);
     }
-    if parser.heading("system") != Some("") {
-        return Err(expected(parser, "system"));
-    }
+    parser.expect_line("system")?;
     let system = parser.block()?;
     let mut tools = Vec::new();
     while let Some(rest) = parser.heading("tool ") {
-        let Some((name, "")) = read_word(rest) else { return Err(expected(parser, "tool NAME")) };
+        let Some((name, "")) = read_word(rest) else { return Err(parser.expected("tool NAME")) };
         let description = parser.block()?;
-        let Some(parameters) = read_schema(parser, "takes")? else { return Err(expected(parser, "takes")) };
+        let Some(parameters) = read_schema(parser, "takes")? else { return Err(parser.expected("takes")) };
         tools.push(ToolSpec { description, name, parameters });
     }
     let response_format = read_schema(parser, "response format")?;
@@ -393,12 +387,10 @@ fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Error> {
             .filter(|(_, behind)| behind.is_empty())
             .map(|(second, _)| (first, second))
     };
-    if parser.peek() == Some("text") {
-        parser.heading("text");
+    if parser.line_is("text") {
         return Ok(Some(Part::Text { text: parser.block()? }));
     }
-    if parser.peek() == Some("reasoning") {
-        parser.heading("reasoning");
+    if parser.line_is("reasoning") {
         let text = parser.block()?;
         let opaque = match parser.heading("taken back by ").map(read_word) {
             None => None,

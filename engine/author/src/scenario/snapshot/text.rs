@@ -135,6 +135,24 @@ impl<'t> Parser<'t> {
         Some(rest)
     }
 
+    /// Consumes the next heading if it is `words`.
+    pub fn line_is(&mut self, words: &str) -> bool {
+        self.peek() == Some(words) && self.heading(words).is_some()
+    }
+
+    pub fn expected(&mut self, words: &str) -> Error {
+        Error::new(Code::SnapshotSyntax, self.place(), format!("expected `{}`", words.trim_end()))
+    }
+
+    /// The rest of the next heading, which starts with `words`.
+    pub fn expect(&mut self, words: &str) -> Result<&'t str, Error> {
+        self.heading(words).ok_or_else(|| self.expected(words))
+    }
+
+    pub fn expect_line(&mut self, words: &str) -> Result<(), Error> {
+        if self.line_is(words) { Ok(()) } else { Err(self.expected(words)) }
+    }
+
     pub fn block(&mut self) -> Result<String, Error> {
         let mut text: Option<String> = None;
         let mut empty = 0;

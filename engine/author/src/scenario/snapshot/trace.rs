@@ -84,19 +84,19 @@ impl RunTrace {
     pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let at = parser.place();
-        let digest = expect(&mut parser, DIGEST)?;
+        let digest = parser.expect(DIGEST)?;
         let content = parser.place().start;
         if text.get(content..).is_none_or(|content| digest_of(content) != digest) {
             return Err(Error::new(Code::SnapshotEdited, at, EDITED));
         }
         let mut trace = Self::default();
-        expect_line(&mut parser, "route")?;
+        parser.expect_line("route")?;
         let route = parser.block()?;
-        let outcome = expect(&mut parser, "outcome ")?;
+        let outcome = parser.expect("outcome ")?;
         let (outcome, code) = outcome.split_once(' ').map_or((outcome, None), |(outcome, code)| (outcome, Some(code)));
         (trace.outcome, trace.code) = (outcome.to_owned(), code.map(str::to_owned));
         for line in route.lines() {
-            let (step, edge) = line.split_once(BY).ok_or_else(|| expected(&mut parser, "role.status by edge"))?;
+            let (step, edge) = line.split_once(BY).ok_or_else(|| parser.expected("role.status by edge"))?;
             if step == trace.outcome {
                 trace.end = Some(edge.to_owned());
             } else {
@@ -106,16 +106,16 @@ impl RunTrace {
         if parser.heading("reason") == Some("") {
             trace.reason = Some(parser.block()?);
         }
-        expect_line(&mut parser, "result")?;
+        parser.expect_line("result")?;
         let result = parser.block()?;
-        trace.result = canonical::parse(result.as_bytes()).map_err(|_| expected(&mut parser, "JSON"))?;
+        trace.result = canonical::parse(result.as_bytes()).map_err(|_| parser.expected("JSON"))?;
         while parser.heading("said") == Some("") {
             trace.said.push(parser.block()?);
         }
-        expect_line(&mut parser, "definition")?;
+        parser.expect_line("definition")?;
         let parts = parser.block()?;
         for part in parts.split(PART).filter(|part| !part.is_empty()) {
-            let (digest, path) = part.split_once(' ').ok_or_else(|| expected(&mut parser, "digest and part"))?;
+            let (digest, path) = part.split_once(' ').ok_or_else(|| parser.expected("digest and part"))?;
             trace.parts.insert(path.to_owned(), digest.to_owned());
         }
         Ok(trace)
@@ -123,20 +123,6 @@ impl RunTrace {
 }
 
 const DIGEST: &str = "course · digest ";
-
-fn expected(parser: &mut Parser<'_>, words: &str) -> Error {
-    Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{}`", words.trim_end()))
-}
-
-/// The rest of the next heading, which starts with `words`.
-fn expect<'t>(parser: &mut Parser<'t>, words: &str) -> Result<&'t str, Error> {
-    parser.heading(words).ok_or_else(|| expected(parser, words))
-}
-
-/// Consumes the next heading, which must equal `words`.
-fn expect_line(parser: &mut Parser<'_>, words: &str) -> Result<(), Error> {
-    if expect(parser, words)?.is_empty() { Ok(()) } else { Err(expected(parser, words)) }
-}
 
 #[cfg(test)]
 mod tests {
