@@ -17,8 +17,9 @@ use rondo_protocol::workflow::read_hook;
 use toml::Spanned;
 use toml::de::{DeFloat, DeInteger, DeString, DeTable, DeValue};
 
+use super::resolve::address;
 use super::{
-    Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
+    Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema, keys,
     parse_duration_ms,
 };
 
@@ -51,10 +52,12 @@ pub struct Stated {
 }
 
 /// What a file says of a provider; [`Provider`](super::Provider) says what each means.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatedProvider {
     /// The line of its table's first key, from 1.
     pub line: u32,
+    /// What a person is asked.
+    pub asked: Value,
     pub base_url: Option<Sourced<String>>,
     pub key_env: Option<Sourced<String>>,
     pub key_command: Option<Sourced<Vec<String>>>,
@@ -222,7 +225,8 @@ impl<'a> Section<'a> {
     fn provider(&self) -> StatedProvider {
         let provider = StatedProvider {
             line: self.first_line(),
-            base_url: self.sourced("base_url", |section, key| section.checked(key, super::resolve::address)),
+            asked: self.asked(),
+            base_url: self.sourced("base_url", |section, key| section.checked(key, address)),
             key_env: self.sourced("key_env", |section, key| section.checked(key, variable_name)),
             key_command: self.sourced("key_command", Section::command),
             connect_timeout_ms: self.sourced("connect_timeout", Section::duration),
@@ -288,18 +292,22 @@ impl<'a> Section<'a> {
     }
 
     fn mcp(&self) -> Mcp {
-        let mcp = Mcp {
+        let mut mcp = Mcp {
             line: self.first_line(),
+            asked: self.asked(),
             command: self.text("command"),
             args: self.texts("args"),
             env: self.named_texts("env", |text| Ok(text.to_owned())),
             cwd: self.cwd(),
-            url: self.checked("url", super::resolve::address),
+            url: self.checked("url", address),
             key_env: self.checked("key_env", variable_name),
             headers_env: self.named_texts("headers_env", variable_name),
             timeout_ms: self.duration("timeout"),
             sandbox: self.sandbox(),
         };
+        if let (None, Value::Object(asked)) = (&mcp.sandbox, &mut mcp.asked) {
+            asked.insert("sandbox".to_owned(), "none".into());
+        }
         if self.has("command") == self.has("url") {
             let message = format!("either `command` or `url` is needed in {}", self.name);
             self.file.fault(Code::SettingsValue, &self.first_key(), message);
@@ -357,6 +365,7 @@ impl<'a> Section<'a> {
     fn tool(&self) -> Tool {
         Tool {
             line: self.first_line(),
+            asked: self.asked(),
             argv: self.argv(),
             schema: self.schema(),
             effect: self.word("effect", &["pure", "reads", "writes", "external"]),
@@ -389,6 +398,7 @@ impl<'a> Section<'a> {
     fn hook(&self) -> HookProgram {
         HookProgram {
             line: self.first_line(),
+            asked: self.asked(),
             argv: self.argv(),
             cwd: self.cwd(),
             timeout_ms: self.duration("timeout"),
@@ -477,6 +487,16 @@ impl<'a> Section<'a> {
 
     fn has(&self, key: &'static str) -> bool {
         self.get(key).is_some()
+    }
+
+    /// What the table asks of a person: each of its keys.
+    fn asked(&self) -> Value {
+        let key = |(key, item): (&Spanned<DeString<'_>>, &Item<'_>)| {
+            let key = key.get_ref().to_string();
+            let value = asked(&key, json(item.get_ref())?)?;
+            Some((key, value))
+        };
+        self.table.iter().filter_map(key).collect()
     }
 
     fn span(&self, key: &'static str) -> Range<usize> {
@@ -599,6 +619,33 @@ fn variable_name(name: &str) -> Result<String, String> {
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     // A key that was pasted here by mistake must not be shown.
     is_name.then(|| name.to_owned()).ok_or_else(|| "write the name of an environment variable, not a key".to_owned())
+}
+
+/// The value of a key as it is shown for consent: in one notation, with keys masked, and without what is empty. `None`
+/// for a faulty one too.
+fn asked(key: &str, value: Value) -> Option<Value> {
+    let is_filled = |value: &Value| !matches!(value, Value::List(items) if items.is_empty());
+    Some(match (key, value) {
+        ("base_url" | "url", Value::Str(url)) => keys::masked_address(&address(&url).ok()?).into(),
+        ("args" | "argv" | "key_command", Value::List(words)) if !words.is_empty() => {
+            let words: Option<Vec<String>> = words.iter().map(|word| Some(word.as_str()?.to_owned())).collect();
+            Value::List(keys::masked_words(&words?).into_iter().map(Value::from).collect())
+        }
+        ("env" | "headers" | "query", Value::Object(texts)) if !texts.is_empty() => {
+            let masked = |(name, text): (&String, &Value)| Some((name.clone(), keys::masked(name, text.as_str()?)));
+            texts.iter().filter_map(masked).map(|(name, text)| (name, Value::from(text))).collect()
+        }
+        ("timeout" | "connect_timeout" | "idle_timeout" | "total_timeout", Value::Str(time)) => {
+            format!("{}ms", parse_duration_ms(&time).ok()?).into()
+        }
+        ("output_max", Value::Str(size)) => format!("{}B", size_bytes(&size)?).into(),
+        ("schema", Value::Str(text)) if text.trim_start().starts_with('{') => text.into(),
+        ("schema", Value::Str(file)) => format!("file {file}").into(),
+        ("schema", schema) => schema.to_text().into(),
+        ("sandbox", Value::Object(rules)) => rules.into_iter().filter(|(_, rule)| is_filled(rule)).collect(),
+        (_, value) if !is_filled(&value) || value == Value::empty_object() => return None,
+        (_, value) => value,
+    })
 }
 
 fn excerpt(text: &str) -> String {

@@ -12,10 +12,7 @@ use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 
 use super::file::{Stated, StatedProvider};
-use super::{
-    Cwd, FILE_NAME, Grant, HookProgram, Imposed, Mcp, Model, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool,
-    ToolSchema, USER_FILE_NAME, keys,
-};
+use super::{FILE_NAME, Grant, Imposed, Model, Origin, Price, SandboxSettings, Sourced, USER_FILE_NAME};
 use crate::trust::{Ask, Kind};
 
 /// A project's table that would replace one of the user's.
@@ -80,11 +77,11 @@ fn asks_with(project: &Stated, is_price_asked: impl Fn(&str) -> bool) -> Vec<Ask
     asks.extend(store.as_ref().map(|path| Ask::new(Kind::Store, "path", path.value.as_str())));
     let durability = durability.as_ref().filter(|durability| !is_sync(durability));
     asks.extend(durability.map(|_| Ask::new(Kind::Durability, "store", "log")));
-    asks.extend(providers.iter().map(|(name, provider)| Ask::new(Kind::Provider, name, of_provider(provider))));
+    asks.extend(providers.iter().map(|(name, provider)| Ask::new(Kind::Provider, name, provider.asked.clone())));
     asks.extend(models.iter().filter_map(|(name, model)| of_model(name, model, is_price_asked(name))));
-    asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, of_server(server))));
-    asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, of_tool(tool))));
-    asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, of_hook(hook))));
+    asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, server.asked.clone())));
+    asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, tool.asked.clone())));
+    asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, hook.asked.clone())));
     asks.extend(
         imposed.iter().map(|Imposed { hook, stated, from: _ }| Ask::new(Kind::Impose, &hook.kind, stated.clone())),
     );
@@ -129,6 +126,7 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
         let stated = std::mem::take(provider);
         *provider = StatedProvider {
             line: stated.line,
+            asked: stated.asked,
             base_url: set.base_url.or(stated.base_url),
             key_env: set.key_env.or(stated.key_env),
             key_command: set.key_command.or(stated.key_command),
@@ -190,103 +188,15 @@ fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BT
     project.iter().map(harmless).collect()
 }
 
-fn of_provider(provider: &StatedProvider) -> Value {
-    let StatedProvider {
-        line: _,
-        base_url,
-        key_env,
-        key_command,
-        connect_timeout_ms,
-        idle_timeout_ms,
-        total_timeout_ms,
-        keep_prefix,
-        keep_for,
-        response_format,
-        headers,
-        headers_env,
-        query,
-    } = provider;
-    let text = |text: &Option<Sourced<String>>| text.as_ref().map(|text| Value::from(text.value.as_str()));
-    let time = |time: &Option<Sourced<u64>>| time.as_ref().map(|time| Value::from(format!("{}ms", time.value)));
-    table([
-        ("base_url", base_url.as_ref().map(|url| Value::from(keys::masked_address(&url.value)))),
-        ("key_env", text(key_env)),
-        ("key_command", key_command.as_ref().map(|command| list(&keys::masked_words(&command.value)))),
-        ("connect_timeout", time(connect_timeout_ms)),
-        ("idle_timeout", time(idle_timeout_ms)),
-        ("total_timeout", time(total_timeout_ms)),
-        (super::KEEP_PREFIX, keep_prefix.as_ref().map(|keep| Value::from(keep.value.word()))),
-        (super::KEEP_FOR, keep_for.as_ref().map(|keep| Value::from(keep.value.word()))),
-        (super::RESPONSE_FORMAT, response_format.as_ref().map(|format| Value::from(format.value.word()))),
-        ("headers", masked_texts(headers)),
-        ("headers_env", (!headers_env.is_empty()).then(|| texts(headers_env))),
-        ("query", masked_texts(query)),
-    ])
-}
-
 fn of_model(name: &str, stated: &Model, is_price_asked: bool) -> Option<Ask> {
     let Model { provider, model: _, price } = stated;
     let price = price.as_ref().filter(|_| is_price_asked);
     if provider.is_none() && price.is_none() {
         return None;
     }
-    let dollars = |price: &Price| Value::from_serialize(price).unwrap_or_default();
-    let provider = provider.as_ref().map(|provider| Value::from(provider.value.as_str()));
-    Some(Ask::new(Kind::Model, name, table([("provider", provider), ("price", price.map(dollars))])))
-}
-
-fn masked_texts(texts: &BTreeMap<String, String>) -> Option<Value> {
-    let shown = |(name, value): (&String, &String)| (name.clone(), Value::from(keys::masked(name, value)));
-    (!texts.is_empty()).then(|| Value::Object(texts.iter().map(shown).collect()))
-}
-
-fn of_server(server: &Mcp) -> Value {
-    let Mcp { line: _, command, args, env, url, key_env, headers_env, cwd, timeout_ms, sandbox } = server;
-    table([
-        ("command", command.as_deref().map(Value::from)),
-        ("args", filled(&keys::masked_words(args))),
-        ("env", masked_texts(env)),
-        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
-        ("url", url.as_deref().map(|url| Value::from(keys::masked_address(url)))),
-        ("key_env", key_env.as_deref().map(Value::from)),
-        ("headers_env", (!headers_env.is_empty()).then(|| texts(headers_env))),
-        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
-        ("sandbox", Some(sandbox.as_ref().map_or_else(|| Value::from("none"), of_sandbox))),
-    ])
-}
-
-fn of_tool(tool: &Tool) -> Value {
-    let Tool { line: _, argv, schema, effect, paths, cwd, timeout_ms, output_max_bytes, in_doubt } = tool;
-    let schema = schema.as_ref().map(|schema| match schema {
-        ToolSchema::Inline(text) => Value::from(text.as_str()),
-        ToolSchema::File(file) => Value::from(format!("file {file}")),
-    });
-    table([
-        ("argv", filled(&keys::masked_words(argv))),
-        ("schema", schema),
-        ("effect", effect.as_deref().map(Value::from)),
-        ("paths", filled(paths)),
-        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
-        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
-        ("output_max", output_max_bytes.map(|bytes| Value::from(format!("{bytes}B")))),
-        ("in_doubt", in_doubt.as_deref().map(Value::from)),
-    ])
-}
-
-fn of_hook(hook: &HookProgram) -> Value {
-    let HookProgram { line: _, argv, cwd, timeout_ms, on_error, sandbox } = hook;
-    table([
-        ("argv", filled(&keys::masked_words(argv))),
-        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
-        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
-        ("on_error", on_error.as_deref().map(Value::from)),
-        ("sandbox", sandbox.as_ref().map(of_sandbox)),
-    ])
-}
-
-fn of_sandbox(sandbox: &Sandbox) -> Value {
-    let Sandbox { read, write, hosts } = sandbox;
-    table([("read", filled(read)), ("write", filled(write)), ("hosts", filled(hosts))])
+    let provider = provider.as_ref().map(|provider| ("provider", Value::from(provider.value.as_str())));
+    let price = price.map(|price| ("price", Value::from_serialize(price).unwrap_or_default()));
+    Some(Ask::new(Kind::Model, name, provider.into_iter().chain(price).collect::<Value>()))
 }
 
 fn of_grant(grant: &Grant) -> Vec<Ask> {
@@ -310,29 +220,6 @@ fn of_grant(grant: &Grant) -> Vec<Ask> {
     asks.extend(of(Kind::Approve, approve));
     asks.extend((*sandbox == Some(true)).then(|| Ask::new(Kind::Sandbox, "on", Value::Null)));
     asks
-}
-
-fn cwd_word(cwd: Cwd) -> &'static str {
-    match cwd {
-        Cwd::Workspace => "workspace",
-        Cwd::Private => "private",
-    }
-}
-
-fn table<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
-    Value::Object(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
-}
-
-fn list(texts: &[String]) -> Value {
-    Value::List(texts.iter().map(|text| Value::from(text.as_str())).collect())
-}
-
-fn filled(texts: &[String]) -> Option<Value> {
-    (!texts.is_empty()).then(|| list(texts))
-}
-
-fn texts(members: &BTreeMap<String, String>) -> Value {
-    Value::Object(members.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
 }
 
 /// The tables of both files, by name. A table in both is a clash, which is reported earlier; the user's is kept here.

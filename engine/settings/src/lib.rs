@@ -27,6 +27,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
+use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use serde::Serialize;
 
@@ -235,10 +236,12 @@ pub struct Grant {
 }
 
 /// A server of tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mcp {
     /// The line of its first key, from 1.
     pub line: u32,
+    /// What a person is asked of it.
+    pub asked: Value,
     /// The program to start.
     pub command: Option<String>,
     pub args: Vec<String>,
@@ -302,14 +305,16 @@ pub struct Imposed {
     /// The hook as read.
     pub hook: rondo_protocol::workflow::HookUse,
     /// The keys of the table as JSON.
-    pub stated: rondo_protocol::Value,
+    pub stated: Value,
     pub from: Origin,
 }
 
 /// A tool that is an outside program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tool {
     pub line: u32,
+    /// What a person is asked of it.
+    pub asked: Value,
     pub argv: Vec<String>,
     /// The JSON Schema of its arguments; without one it takes no arguments.
     pub schema: Option<ToolSchema>,
@@ -336,9 +341,11 @@ pub enum ToolSchema {
 }
 
 /// A hook that is an outside program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookProgram {
     pub line: u32,
+    /// What a person is asked of it.
+    pub asked: Value,
     pub argv: Vec<String>,
     /// Where it starts; `None` means a private folder.
     pub cwd: Option<Cwd>,
