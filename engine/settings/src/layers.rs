@@ -3,7 +3,8 @@
 //! The user's file is the operator's word. Of a project's file only harmless values apply before a person agreed to
 //! the rest: the ids of models, lower limits, `durability = "sync"`, and prices that nobody was asked about, as
 //! [claims](Price::is_claim). All other values need [consent](asks), one by one. [`without_asking`] and [`asks`] destructure
-//! the file field by field, so that a new key is handled in one of them or does not compile.
+//! the file field by field, so that a new key is handled in one of them or does not compile; a named table asks for each
+//! of its keys.
 
 use std::collections::BTreeMap;
 

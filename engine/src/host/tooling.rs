@@ -404,7 +404,8 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     let key = key(name, mcp);
     let records = Records::read(settings.trust.as_deref())?;
     let is_pinned = records.servers.get(&key).is_some();
-    let changed = records.servers.get(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
+    let changed =
+        records.servers.get(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned, left_out })
 }
 
