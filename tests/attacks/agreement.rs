@@ -70,7 +70,7 @@ fn of_money() -> Vec<Attempt> {
         move |scene: &Scene<'_>| drop(scene.refused(&[&["run", "plain"], words].concat(), exit, code))
     };
     let believes = |scene: &Scene<'_>| {
-        double::settings(scene).models["default"].price.as_ref().is_some_and(|price| price.input == 0.0)
+        double::settings(scene).models["default"].price.as_ref().is_some_and(|price| price.dollars.input == 0.0)
     };
     vec![
         Attempt::named("a price of zero lifts a limit that is typed")

@@ -215,7 +215,7 @@ fn of_limits() -> Vec<Attempt> {
                 scene.refused(&["run", "plain", "--offline"], 3, "RN1703");
             })
             .double(|scene| {
-                project_alone(scene).models["default"].price.as_ref().is_some_and(|price| price.input == 0.0)
+                project_alone(scene).models["default"].price.as_ref().is_some_and(|price| price.dollars.input == 0.0)
             }),
         Attempt::other("a price lower than the user's is hidden among other keys")
             .set_up(|scene| {
@@ -230,7 +230,7 @@ fn of_limits() -> Vec<Attempt> {
                 scene.refused(&["run", "plain", "--offline"], 3, "RN1703");
             })
             .double(|scene| {
-                project_alone(scene).models["default"].price.as_ref().is_some_and(|price| price.output == 0.0)
+                project_alone(scene).models["default"].price.as_ref().is_some_and(|price| price.dollars.output == 0.0)
             }),
         Attempt::other("steps are acknowledged before they are safe")
             .set_up(|scene| {
