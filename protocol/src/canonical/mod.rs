@@ -20,7 +20,7 @@ use std::ops::Index;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 pub use read::{parse, parse_canonical};
-pub use ser::{push_text, to_bytes};
+pub use ser::{Keep, push_text, to_bytes, to_bytes_of};
 
 /// The maximum nesting of lists and objects in canonical bytes, written or read.
 pub const MAX_DEPTH: usize = 128;
@@ -166,24 +166,34 @@ impl JsonSchema for Value {
     }
 }
 
-macro_rules! from {
-    ($($type:ty => $make:expr,)*) => {
-        $(impl From<$type> for Value {
-            fn from(value: $type) -> Self {
-                $make(value.into())
-            }
-        })*
-    };
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Str(text.to_owned())
+    }
 }
 
-from! {
-    &str => Self::Str,
-    String => Self::Str,
-    bool => Self::Bool,
-    u64 => Self::Int,
-    i64 => Self::Int,
-    i32 => Self::Int,
-    Vec<Value> => Self::List,
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Str(text)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Int(i128::from(number))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(i128::from(number))
+    }
+}
+
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Self::Int(i128::from(number))
+    }
 }
 
 /// A number that has no canonical form is `null`.
@@ -232,6 +242,18 @@ impl Index<usize> for Value {
             Self::List(items) => items.get(index).unwrap_or(&Self::Null),
             _ => &Self::Null,
         }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Self::List(items)
     }
 }
 

@@ -18,26 +18,45 @@ use crate::scan::plain_length;
 /// When it contains a number that is not finite or an integer out of range, a map key that is not a text, a duplicate
 /// key, or more than [`MAX_DEPTH`] levels.
 pub fn to_bytes<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer { out: Vec::with_capacity(512), depth: 0, members: Vec::with_capacity(32) };
+    let mut writer = Writer::new(None);
     object.serialize(&mut writer)?;
     Ok(writer.out)
 }
 
 /// Appends the canonical bytes of a text, which always exist.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
-    let mut writer = Writer { out: std::mem::take(out), depth: 0, members: Vec::new() };
+    let mut writer = Writer { out: std::mem::take(out), depth: 0, members: Vec::new(), keep: None };
     writer.text(text);
     *out = writer.out;
 }
 
-struct Writer {
+/// The canonical bytes of `object` with only those members for which `keep` returns true, given the key and the
+/// canonical bytes of the value. Nested members are all kept.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result<Vec<u8>, Error> {
+    let mut writer = Writer::new(Some(keep));
+    object.serialize(&mut writer)?;
+    Ok(writer.out)
+}
+
+/// Whether to write a member, by its written key without quotes and the canonical bytes of its value.
+pub type Keep<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
+
+struct Writer<'k> {
     out: Vec<u8>,
     depth: usize,
     /// The members of the open objects, those of the innermost last.
     members: Vec<Member>,
+    keep: Option<&'k Keep<'k>>,
 }
 
-impl Writer {
+impl<'k> Writer<'k> {
+    fn new(keep: Option<&'k Keep<'k>>) -> Self {
+        Self { out: Vec::with_capacity(512), depth: 0, members: Vec::with_capacity(32), keep }
+    }
+
     fn enter(&mut self, open: u8) -> Result<(), Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -91,16 +110,16 @@ macro_rules! integers {
     };
 }
 
-impl<'a> ser::Serializer for &'a mut Writer {
+impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = List<'a>;
-    type SerializeTuple = List<'a>;
-    type SerializeTupleStruct = List<'a>;
-    type SerializeTupleVariant = List<'a>;
-    type SerializeMap = Object<'a>;
-    type SerializeStruct = Object<'a>;
-    type SerializeStructVariant = Object<'a>;
+    type SerializeSeq = List<'a, 'k>;
+    type SerializeTuple = List<'a, 'k>;
+    type SerializeTupleStruct = List<'a, 'k>;
+    type SerializeTupleVariant = List<'a, 'k>;
+    type SerializeMap = Object<'a, 'k>;
+    type SerializeStruct = Object<'a, 'k>;
+    type SerializeStructVariant = Object<'a, 'k>;
 
     fn serialize_bool(self, truth: bool) -> Result<(), Error> {
         self.out.extend_from_slice(if truth { b"true" } else { b"false" });
@@ -186,16 +205,16 @@ impl<'a> ser::Serializer for &'a mut Writer {
         Ok(())
     }
 
-    fn serialize_seq(self, _length: Option<usize>) -> Result<List<'a>, Error> {
+    fn serialize_seq(self, _length: Option<usize>) -> Result<List<'a, 'k>, Error> {
         self.enter(b'[')?;
         Ok(List { writer: self, first: true, wrapped: false })
     }
 
-    fn serialize_tuple(self, length: usize) -> Result<List<'a>, Error> {
+    fn serialize_tuple(self, length: usize) -> Result<List<'a, 'k>, Error> {
         self.serialize_seq(Some(length))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<List<'a>, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<List<'a, 'k>, Error> {
         self.serialize_seq(Some(length))
     }
 
@@ -205,7 +224,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<List<'a>, Error> {
+    ) -> Result<List<'a, 'k>, Error> {
         self.enter(b'{')?;
         self.text(variant);
         self.out.push(b':');
@@ -213,11 +232,11 @@ impl<'a> ser::Serializer for &'a mut Writer {
         Ok(List { writer: self, first: true, wrapped: true })
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Object<'a>, Error> {
+    fn serialize_map(self, _: Option<usize>) -> Result<Object<'a, 'k>, Error> {
         Object::open(self, false)
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Object<'a>, Error> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Object<'a, 'k>, Error> {
         Object::open(self, false)
     }
 
@@ -227,7 +246,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Object<'a>, Error> {
+    ) -> Result<Object<'a, 'k>, Error> {
         self.enter(b'{')?;
         self.text(variant);
         self.out.push(b':');
@@ -235,13 +254,13 @@ impl<'a> ser::Serializer for &'a mut Writer {
     }
 }
 
-struct List<'a> {
-    writer: &'a mut Writer,
+struct List<'a, 'k> {
+    writer: &'a mut Writer<'k>,
     first: bool,
     wrapped: bool,
 }
 
-impl List<'_> {
+impl List<'_, '_> {
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         if !std::mem::take(&mut self.first) {
             self.writer.out.push(b',');
@@ -259,7 +278,7 @@ impl List<'_> {
 
 macro_rules! list {
     ($trait:ident, $method:ident) => {
-        impl ser::$trait for List<'_> {
+        impl ser::$trait for List<'_, '_> {
             type Ok = ();
             type Error = Error;
 
@@ -306,8 +325,8 @@ fn raw(written: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text.as_ref().and_then(super::Value::as_str).unwrap_or_default().as_bytes().to_vec())
 }
 
-struct Object<'a> {
-    writer: &'a mut Writer,
+struct Object<'a, 'k> {
+    writer: &'a mut Writer<'k>,
     /// The start of its first member in the output, and in the list of members.
     start: usize,
     first: usize,
@@ -316,8 +335,8 @@ struct Object<'a> {
     wrapped: bool,
 }
 
-impl<'a> Object<'a> {
-    fn open(writer: &'a mut Writer, wrapped: bool) -> Result<Self, Error> {
+impl<'a, 'k> Object<'a, 'k> {
+    fn open(writer: &'a mut Writer<'k>, wrapped: bool) -> Result<Self, Error> {
         writer.enter(b'{')?;
         let (start, first) = (writer.out.len(), writer.members.len());
         Ok(Self { writer, start, first, sorted: true, wrapped })
@@ -341,6 +360,15 @@ impl<'a> Object<'a> {
         let end = writer.out.len();
         if let Some(member) = writer.members.last_mut() {
             member.to = end;
+            let member = *member;
+            if writer.depth == 1
+                && let Some(keep) = writer.keep
+                && !keep(member.key(&writer.out), writer.out.get(member.value..).unwrap_or_default())
+            {
+                writer.members.pop();
+                writer.out.truncate(member.from);
+                return Ok(());
+            }
         }
         writer.out.push(b',');
         Ok(())
@@ -378,7 +406,7 @@ impl<'a> Object<'a> {
     }
 }
 
-impl ser::SerializeMap for Object<'_> {
+impl ser::SerializeMap for Object<'_, '_> {
     type Ok = ();
     type Error = Error;
 
@@ -403,7 +431,7 @@ impl ser::SerializeMap for Object<'_> {
 
 macro_rules! object {
     ($trait:ident) => {
-        impl ser::$trait for Object<'_> {
+        impl ser::$trait for Object<'_, '_> {
             type Ok = ();
             type Error = Error;
 
@@ -497,6 +525,22 @@ mod tests {
         assert_eq!(text(&u64::MAX).unwrap(), u64::MAX.to_string());
         assert_eq!(text(&(-MAX_INTEGER)).unwrap(), (-MAX_INTEGER).to_string());
         assert_eq!(text(&(MAX_INTEGER + 1)), Err(Error::IntegerRange));
+    }
+
+    #[test]
+    fn members_that_are_not_wanted_are_left_out_of_the_outermost_object() {
+        #[derive(serde::Serialize)]
+        struct Note {
+            zero: u8,
+            gone: Option<u8>,
+            inner: HashMap<&'static str, Option<u8>>,
+            kept: u8,
+        }
+        let note = Note { zero: 0, gone: None, inner: HashMap::from([("gone", None)]), kept: 1 };
+        let keep = |key: &[u8], value: &[u8]| key != b"zero" && value != b"null";
+        let bytes = to_bytes_of(&note, &keep).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"inner":{"gone":null},"kept":1}"#);
+        assert_eq!(to_bytes_of(&note, &|_, _| false).unwrap(), b"{}");
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 
 #![expect(missing_docs, reason = "engine/docs/store-format.md says what each key and value holds")]
 
-use rondo_protocol::canonical::{self, Value};
+use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{BatchId, LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
@@ -189,14 +189,14 @@ fn kind_code(kind: Kind) -> u8 {
 /// # Errors
 /// [`Error::Malformed`] if a figure in it is not a number.
 pub fn note_json(note: &Note) -> Result<Vec<u8>, Error> {
-    let written = Value::from_serialize(note).and_then(|mut note| {
-        if let Value::Object(members) = &mut note {
-            // A cost of zero is written; a count of zero is not.
-            members.retain(|name, value| !value.is_null() && (*value != Value::Int(0) || name == "cost_usd"));
-        }
-        canonical::to_bytes(&note)
-    });
-    written.map_err(|error| Error::Malformed { what: format!("a note has no canonical form: {error}") })
+    // A cost of zero is written; a count of zero is not.
+    let says = |name: &[u8], value: &[u8]| match value {
+        b"null" => false,
+        b"0" => name == b"cost_usd",
+        _ => true,
+    };
+    let malformed = |error| Error::Malformed { what: format!("a note has no canonical form: {error}") };
+    canonical::to_bytes_of(note, &says).map_err(malformed)
 }
 
 /// Encodes a note.
