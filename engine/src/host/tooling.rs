@@ -235,7 +235,7 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s rondo_settings
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let records = records(settings)?;
     let (mut tools, _) = local(settings)?;
-    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.servers.get(&key(name, mcp)).is_some()) {
+    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| records.servers.contains_key(&key(name, mcp))) {
         for tool in played(name, settings)?.tools() {
             add(&mut tools, tool)?;
         }
@@ -403,7 +403,7 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     server.stop().await;
     let key = key(name, mcp);
     let records = Records::read(settings.trust.as_deref())?;
-    let is_pinned = records.servers.get(&key).is_some();
+    let is_pinned = records.servers.contains_key(&key);
     let changed =
         records.servers.get(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned, left_out })
