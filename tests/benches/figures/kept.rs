@@ -53,7 +53,6 @@ fn arguments(number: u64) -> String {
 }
 
 /// What a call is looked up by: its tool and its arguments in canonical form.
-#[expect(clippy::ptr_arg, reason = "what it is given is one of a list of texts")]
 fn key(arguments: &String) -> Key {
     let mut bytes = b"rondo/tool/v1\nread_file\n".to_vec();
     bytes.extend_from_slice(canonical::parse_canonical(arguments.as_bytes()).expect("JSON").to_text().as_bytes());
