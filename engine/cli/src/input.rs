@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rondo::protocol::canonical::{self, Value};
-use rondo::protocol::diagnostic::{Code, Diagnostic, Span, nearest};
+use rondo::protocol::diagnostic::{Code, Diagnostic, Span, did_you_mean};
 use rondo::protocol::id::FieldName;
 use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
@@ -262,8 +262,8 @@ fn unknown(key: &str, workflow: &Workflow, place: &str) -> Failure {
     let shown: String = key.chars().take(40).collect();
     let failure = Failure::new(Code::UnknownInput, format!("{place}the workflow has no input `{shown}`"));
     let names = workflow.input.iter().map(|(name, _)| name.as_str());
-    match nearest(key, names.clone()) {
-        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+    match did_you_mean(key, names.clone()) {
+        Some(meant) => failure.with_hint(meant),
         None if workflow.input.is_empty() => failure.with_hint("it takes none"),
         None => failure.with_hint(format!("its inputs: {}", names.collect::<Vec<_>>().join(", "))),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rondo::agent_kit::tool::ToolSet;
-use rondo::protocol::diagnostic::{Code, Diagnostic, nearest};
+use rondo::protocol::diagnostic::{Code, Diagnostic, did_you_mean};
 use rondo::protocol::workflow::{RoleKind, SourceMap, Workflow};
 use rondo::settings::Settings;
 
@@ -68,8 +68,8 @@ impl KnownTools {
         }
         let servers = self.servers.iter().map(|(server, _)| format!("{server}.*")).collect::<Vec<_>>();
         let names = self.tools.iter().map(|(name, _)| name);
-        if let Some(near) = nearest(tool, names.chain(servers.iter().map(String::as_str))) {
-            return format!("did you mean `{near}`?");
+        if let Some(meant) = did_you_mean(tool, names.chain(servers.iter().map(String::as_str))) {
+            return meant;
         }
         match server {
             Some(server) => format!("declare its server as [mcp.{server}] in rondo.toml"),

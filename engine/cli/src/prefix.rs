@@ -56,8 +56,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
     let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
-    let of_model = |name: &str| settings.models.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
-    let prices = prefix::prices(&workflow, &of_model);
+    let prices = prefix::prices(&workflow, &|model| settings.stated_price(model));
     let mut report = Report {
         output,
         against: None,

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use rondo::core::local::VisitInFlight;
-use rondo::protocol::diagnostic::{Code, nearest};
+use rondo::protocol::diagnostic::{Code, did_you_mean};
 use rondo::protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo::protocol::object::Record;
 use rondo::protocol::workflow::Workflow;
@@ -109,8 +109,8 @@ pub fn known_role(name: &str, thread: &ThreadId, workflow: &Workflow) -> Result<
     }
     let failure = unknown(format!("thread {thread} has no role {role}"));
     let names = workflow.roles.iter().map(|(name, _)| name.as_str());
-    Err(match nearest(role.as_str(), names.clone()) {
-        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+    Err(match did_you_mean(role.as_str(), names.clone()) {
+        Some(meant) => failure.with_hint(meant),
         None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
     })
 }

@@ -10,7 +10,7 @@ use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_core::grant::{Ceilings, Rule};
 use rondo_core::models;
 use rondo_protocol::Value;
-use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span, did_you_mean};
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::read::size_bytes;
 use rondo_protocol::workflow::read_hook;
@@ -467,10 +467,8 @@ impl<'a> Section<'a> {
             if known.contains(&name) {
                 continue;
             }
-            let hint = match nearest(name, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: {}", known.join(", ")),
-            };
+            let hint = did_you_mean(name, known.iter().copied())
+                .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
             let at = if self.name.is_empty() { "at the top".to_owned() } else { format!("in {}", self.name) };
             let message = format!("unknown key `{}` {at}", excerpt(name));
             self.file.fault_with_hint(Code::SettingsKey, &key.span(), message, hint);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::model::openai::{KeepPrefix, ResponseFormat};
 use rondo_agent_kit::redact::bare_key;
+use rondo_core::models;
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
 use rondo_protocol::workflow::read::duration_ms;
@@ -215,6 +216,11 @@ fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, Stri
 }
 
 impl Settings {
+    /// What a logical model costs, if the settings say it.
+    pub fn stated_price(&self, model: &str) -> Option<models::Price> {
+        Some(self.models.get(model)?.price.as_ref()?.dollars)
+    }
+
     /// The model and the provider for a logical model. With `unnamed` no provider is asked, and a model without an id
     /// gets this one. Ids are otherwise the same, so heads compare with those of a real run.
     pub fn model(&self, name: &str, spec: Option<&ModelSpec>, unnamed: Option<&str>) -> Result<Resolved, Unresolved> {

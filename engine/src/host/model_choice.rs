@@ -3,7 +3,7 @@
 //! NAME is a logical model of the workflow or of the settings, or else a provider's id. An id takes the place of the
 //! one in use; parameters and provider stay.
 
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::diagnostic::{Code, did_you_mean};
 use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_settings::{Model, Origin, Settings, Sourced};
 
@@ -72,8 +72,8 @@ fn names(workflow: &Workflow) -> Vec<String> {
 fn no_role(role: &str, roles: &[String]) -> Failure {
     let shown: String = role.chars().take(40).collect();
     let failure = Failure::new(Code::ModelUnclear, format!("{FLAG} {shown}=...: no role `{shown}` asks a model"));
-    match nearest(role, roles.iter().map(String::as_str)) {
-        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+    match did_you_mean(role, roles.iter().map(String::as_str)) {
+        Some(meant) => failure.with_hint(meant),
         None => failure.with_hint(format!("roles that do: {}", roles.join(", "))),
     }
 }

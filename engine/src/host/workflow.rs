@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::diagnostic::{Code, did_you_mean};
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::workflow::{self, Checked};
 use rondo_settings::files::FolderFiles;
@@ -98,8 +98,8 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
             "{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"
         ),
     );
-    if let Some(near) = nearest(name, known.iter().map(String::as_str)) {
-        failure.with_hint(format!("did you mean `{near}`?"))
+    if let Some(meant) = did_you_mean(name, known.iter().map(String::as_str)) {
+        failure.with_hint(meant)
     } else {
         let hint = Hint::from(format!("known here: {}; ", known.join(", ")));
         failure.with_hint(hint.operation(Operation::new(Verb::Init)).words(" writes one to start from"))

@@ -212,8 +212,7 @@ impl Rondo {
         let settings = self.operator().files.in_force()?;
         let read = move |store: &dyn Read, thread: &ThreadId, row: &Row| {
             let workflow = rebuild::beginning(store, row)?.workflow;
-            let of_model = |name: &str| settings.models.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
-            let (prices, mut visits) = (prefix::prices(&workflow, &of_model), Vec::new());
+            let (prices, mut visits) = (prefix::prices(&workflow, &|model| settings.stated_price(model)), Vec::new());
             let roles = prefix::visits(store, thread, row, &prices, &mut |visit| {
                 visits.push(visit);
                 true

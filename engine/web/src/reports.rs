@@ -37,9 +37,7 @@ pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> R
     let report = server.reading(move |server, store| {
         let (thread, row) = find_thread(store, &word)?;
         let workflow = rebuild::beginning(store, &row)?.workflow;
-        let stated = &server.settings.models;
-        let of_model = |name: &str| stated.get(name).and_then(|model| Some(model.price.as_ref()?.dollars));
-        let prices = prefix::prices(&workflow, &of_model);
+        let prices = prefix::prices(&workflow, &|model| server.settings.stated_price(model));
         let (mut visits, mut outcome) = (Vec::new(), Ok(()));
         let sums = prefix::visits(store, &thread, &row, &prices, &mut |visit| {
             outcome = raw(&visit_line(&visit, None)).map(|line| visits.push(line));

@@ -8,11 +8,8 @@ use crate::provider::server::{Act, EVENTS, Server as Provider, delta};
 
 fn chat(server: &Server, model: &str, messages: &Value) -> Value {
     let body = json!({"model": model, "messages": messages, "temperature": 0.2});
-    post(server, "/v1/chat/completions", &body)
-}
-
-fn post(server: &Server, path: &str, body: &Value) -> Value {
-    server.request("POST", path, &["Content-Type: application/json"], &body.to_string()).is(200).json()
+    let lines = ["Content-Type: application/json"];
+    server.request("POST", "/v1/chat/completions", &lines, &body.to_string()).is(200).json()
 }
 
 #[test]

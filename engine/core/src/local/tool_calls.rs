@@ -23,7 +23,8 @@ use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 use super::forms;
 use super::journal::{Decided, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
-use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
+use super::visit::{VisitContext, VisitResult, visit_of, wrong_kind};
+use crate::conversation::store_fault;
 use crate::grant::{Approver, Decision, Grants};
 
 /// The tools of a role and the rules for calling them.

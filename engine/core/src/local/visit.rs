@@ -30,7 +30,6 @@ use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::{VisitStop, until_stopped};
 use super::tool_calls::{ToolRunner, Tooling};
-pub(super) use crate::conversation::store_fault;
 use crate::env::Env;
 use crate::hook::CallPath;
 use crate::hook::call_path::Answered;

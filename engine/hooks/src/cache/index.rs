@@ -1,7 +1,7 @@
 //! The state of a cache: its entries and the decoded values, both in LRU order, what is counted, and what the table still has
 //! to forget. It knows neither clock nor table; the cache holds it behind one lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use lru::LruCache;
@@ -151,9 +151,14 @@ impl<T: CacheValue> Index<T> {
 
     /// Takes in what the table holds, oldest first. Nothing was placed before.
     pub(super) fn load(&mut self, stored: Vec<(Key, Entry)>, unreadable: Vec<Key>) {
+        let dropped: HashSet<Key, KeyHasher> = self.dropped.iter().copied().collect();
         for (key, entry) in stored {
             self.sequence = self.sequence.max(entry.sequence);
-            if self.is_cleared || self.dropped.contains(&key) {
+            // The record of one that was dropped goes already.
+            if dropped.contains(&key) {
+                continue;
+            }
+            if self.is_cleared {
                 self.drop_record(key);
             } else {
                 self.put(key, Arc::new(entry));

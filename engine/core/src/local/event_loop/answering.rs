@@ -10,8 +10,8 @@ use rondo_protocol::id::LanePath;
 
 use super::super::child;
 use super::super::forms::{self, PersonAnswer, PersonSaid};
-use super::super::visit::store_fault;
 use super::{Driver, Parts, RunState, lock, unknown_role};
+use crate::conversation::store_fault;
 use crate::thread::{Input, OpenForm, Visit};
 
 impl Driver<'_> {

@@ -8,8 +8,8 @@ use rondo_protocol::event::{Location, Outcome, What};
 use rondo_protocol::{Value, canonical};
 
 use super::super::thread_handle::StopKind;
-use super::super::visit::store_fault;
 use super::{Driver, Ended, lock};
+use crate::conversation::store_fault;
 use crate::store;
 use crate::thread::{Action, Ending, Input, MAX_FORMS, OpenForm, Origin, Stop};
 
