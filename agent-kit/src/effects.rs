@@ -8,7 +8,6 @@ use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, Fault, Reply, ToolCall, ToolReply};
 use rondo_protocol::object::AnsweredBy;
 
-/// Performs calls.
 pub trait Effects: Send {
     /// Performs one call, with as many attempts as needed.
     ///
@@ -30,7 +29,6 @@ pub trait Effects: Send {
     fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()>;
 }
 
-/// A reply and its origin.
 #[derive(Debug, Clone)]
 pub struct Performed {
     /// The reply, redacted.
@@ -41,16 +39,13 @@ pub struct Performed {
     pub sent: Option<Sent>,
 }
 
-/// What was sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     /// The digest of the request head: of another model's after a fallback, or of a hook's after a rewrite.
     pub head: Digest,
-    /// The digest of the request.
     pub request: Digest,
     /// The digest of the request as the loop asked it, if a hook rewrote it.
     pub asked: Option<Digest>,
-    /// The resolved model.
     pub model: String,
     /// The logical name of the model, if it is not the role's first.
     pub fallback: Option<String>,

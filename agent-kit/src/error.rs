@@ -7,7 +7,6 @@ use rondo_protocol::diagnostic::Code;
 /// Why a tool call failed. It is shown to the caller and contains nothing that the caller must not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The diagnostic code, which has a documentation page.
     pub code: Code,
     /// What happened and what to do instead.
     pub message: String,
@@ -16,12 +15,10 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error without output.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), output: String::new() }
     }
 
-    /// The same error with the tool's output.
     #[must_use]
     pub fn with_output(self, output: String) -> Self {
         Self { output, ..self }

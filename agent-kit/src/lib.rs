@@ -2,8 +2,8 @@
 //!
 //! This crate knows nothing of graphs, stores, hooks or other agents. The loop acts only through
 //! [`effects::Effects`], which the engine implements.
-
-#![warn(missing_docs)]
+//!
+//! An item has a comment where its name, its type and its module leave a question.
 
 pub mod answer;
 pub mod bound;

@@ -109,12 +109,10 @@ impl Verb {
 }
 
 impl Operation {
-    /// An operation without anything that it is done to.
     pub fn new(action: Verb) -> Self {
         Self { action, thread: None, name: None, key: None, value: None }
     }
 
-    /// An operation on a thread.
     pub fn on(action: Verb, thread: &ThreadId) -> Self {
         Self { thread: Some(thread.clone()), ..Self::new(action) }
     }
@@ -175,7 +173,6 @@ impl Hint {
         &self.0
     }
 
-    /// Its operations in reading order.
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.0.iter().filter_map(|part| match part {
             Part::Words(_) => None,

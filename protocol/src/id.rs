@@ -140,7 +140,6 @@ name! {
 }
 
 impl ThreadId {
-    /// The id made of `unix_ms` (48 bits) and 80 random bits.
     pub fn from_parts(unix_ms: u64, random: u128) -> Self {
         Self(Arc::from(ulid(unix_ms, random)))
     }
@@ -153,7 +152,6 @@ impl ThreadId {
 }
 
 impl BatchId {
-    /// The id made of `unix_ms` (48 bits) and 80 random bits.
     pub fn from_parts(unix_ms: u64, random: u128) -> Self {
         Self(Arc::from(ulid(unix_ms, random)))
     }

@@ -98,27 +98,22 @@ impl Message {
         self.parts.iter().map(Part::size_bytes).sum()
     }
 
-    /// Creates a user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::Text { text: text.into() }], role: Speaker::User }
     }
 
-    /// Creates an assistant message without tool calls.
     pub fn assistant(text: impl Into<String>) -> Self {
         Parts::said(text).into()
     }
 
-    /// Creates the result of the tool call `id`.
     pub fn tool(id: impl Into<String>, text: impl Into<String>, failed: bool) -> Self {
         Self { parts: vec![Part::ToolResult { failed, id: id.into(), text: text.into() }], role: Speaker::Tool }
     }
 
-    /// The speaker.
     pub fn role(&self) -> Speaker {
         self.role
     }
 
-    /// The parts, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -131,7 +126,6 @@ impl Message {
         }
     }
 
-    /// Its tool calls.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
         part::tool_calls(&self.parts)
     }
@@ -181,7 +175,6 @@ impl Message {
         out
     }
 
-    /// The digest.
     pub fn digest(&self) -> Digest {
         Digest::of_bytes(Kind::Message, &self.canonical_bytes())
     }

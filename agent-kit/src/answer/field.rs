@@ -18,11 +18,8 @@ const TEXTS: &str = "a list of texts";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` of status `{status}` has a schema that cannot be used: {reason}")]
 pub struct InvalidSchema {
-    /// The status.
     pub status: Status,
-    /// The field.
     pub field: FieldName,
-    /// The reason, in the words of the validator.
     pub reason: String,
 }
 

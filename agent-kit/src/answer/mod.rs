@@ -36,7 +36,6 @@ pub use streamed::{AnswerPart, StreamedAnswer};
 pub use strict::is_strict;
 pub use words::{contract_within, repair_text};
 
-/// The maximum length of an answer.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// The maximum length of front matter: the limit of a YAML file.
@@ -55,7 +54,6 @@ pub struct Contract {
 /// An answer that keeps its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The status, which chooses the edge.
     pub status: Status,
     /// The declared fields that were given, as an object.
     pub output: Value,
@@ -104,17 +102,14 @@ impl Contract {
         Ok(Self { format, output })
     }
 
-    /// The format of the answers.
     pub fn format(&self) -> AnswerFormat {
         self.format
     }
 
-    /// The statuses, in declared order.
     pub fn statuses(&self) -> impl Iterator<Item = &Status> {
         self.output.iter().map(|(status, _)| status)
     }
 
-    /// The only status, if there is exactly one.
     pub fn only_status(&self) -> Option<&Status> {
         match self.output.as_slice() {
             [(status, _)] => Some(status),
@@ -133,10 +128,6 @@ impl Contract {
         (self.format == AnswerFormat::Json).then(|| json::schema(self))
     }
 
-    /// Parses an answer.
-    ///
-    /// # Errors
-    /// A [`ContractFault`] with everything that is wrong.
     pub fn parse(&self, text: &str) -> Result<Answer, ContractFault> {
         if text.len() > MAX_ANSWER_BYTES {
             return Err(ContractFault::new(format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20)));
@@ -147,10 +138,6 @@ impl Contract {
         }
     }
 
-    /// Checks these values against the contract.
-    ///
-    /// # Errors
-    /// A [`ContractFault`] with every invalid field.
     pub fn check(&self, status: &str, fields: &Value) -> Result<(), ContractFault> {
         let empty = BTreeMap::new();
         let given = match fields {

@@ -22,9 +22,7 @@ const BODY: &str = "body";
 /// One text of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerPart {
-    /// The body.
     Body,
-    /// The field of this name.
     Field(String),
 }
 

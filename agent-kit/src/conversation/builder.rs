@@ -14,14 +14,11 @@ use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary, 
 /// Identifies a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
 }
 
 impl Key {
-    /// The key of a role in a lane.
     pub fn new(role: &RoleName, lane: &LanePath) -> Self {
         Self { role: role.clone(), lane: lane.clone() }
     }
@@ -44,7 +41,6 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Creates the conversation of a role without visits.
     pub fn new(history_policy: HistoryPolicy) -> Self {
         Self {
             history_policy: Arc::new(history_policy),
@@ -103,7 +99,6 @@ impl Builder {
         self.conversation = conversation;
     }
 
-    /// The role's history policy.
     pub fn history_policy(&self) -> &HistoryPolicy {
         &self.history_policy
     }
@@ -134,7 +129,6 @@ impl Builder {
         self.conversation.size_bytes()
     }
 
-    /// Whether there are no messages before the next visit.
     pub fn is_empty(&self) -> bool {
         self.conversation.is_empty()
     }

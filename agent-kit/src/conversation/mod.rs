@@ -42,9 +42,7 @@ pub use walk::{Past, PastStep, Walk};
 pub struct Episode {
     /// Its number in the thread, from 1.
     pub seq: u64,
-    /// The role.
     pub role: RoleName,
-    /// The lane.
     pub lane: LanePath,
     /// For each part of the lane's path, the number of the step that opened its round; the trunk has none.
     pub opened_by: Vec<u64>,
@@ -52,9 +50,7 @@ pub struct Episode {
     pub prompt: String,
     /// The exact answer; empty when there was none.
     pub answer: String,
-    /// The chosen status.
     pub status: Status,
-    /// The declared fields.
     pub output: Value,
     /// The text of the answer outside its fields.
     pub body: String,
@@ -63,7 +59,6 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// The location of the step.
     pub fn place(&self) -> StepLocation {
         let round = Round { lane: self.lane.clone(), opened_by: self.opened_by.clone() };
         StepLocation { seq: self.seq, round }
@@ -107,9 +102,6 @@ pub struct UnknownLayout {
 
 /// The messages of the first request of a role's next visit after `episodes` of the trunk (oldest first), with
 /// `prompt`.
-///
-/// # Errors
-/// [`UnknownLayout`].
 pub fn history(
     layout: u32,
     history_policy: &HistoryPolicy,

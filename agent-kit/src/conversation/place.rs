@@ -2,7 +2,6 @@
 
 use rondo_protocol::id::LanePath;
 
-/// The location of a step in its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepLocation {
     /// Its number in the thread, from 1. Between steps of concurrent lanes it tells which came first, which is chance.
@@ -14,7 +13,6 @@ pub struct StepLocation {
 /// A lane in one of its rounds: each entry into its fan-out starts another round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// The lane.
     pub lane: LanePath,
     /// For each part of the lane's path, the number of the step that opened its round; 0 = the beginning of the thread.
     pub opened_by: Vec<u64>,
@@ -42,7 +40,6 @@ impl StepLocation {
 }
 
 impl Round {
-    /// The trunk.
     pub fn trunk() -> Self {
         Self { lane: LanePath::trunk(), opened_by: Vec::new() }
     }

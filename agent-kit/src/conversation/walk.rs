@@ -11,32 +11,22 @@ use super::{Episode, StepLocation};
 
 /// Access to the earlier steps of a thread.
 pub trait Past {
-    /// Why a step cannot be read.
     type Error;
 
     /// Returns the step with that number.
-    ///
-    /// # Errors
-    /// When the step is missing or damaged.
     fn step(&self, seq: u64) -> Result<PastStep, Self::Error>;
 
     /// Returns the number of the step with that digest, which a step before `before` names as its predecessor.
-    ///
-    /// # Errors
-    /// When there is no such step.
     fn seq(&self, digest: Digest, before: u64) -> Result<u64, Self::Error>;
 }
 
 /// A record of the past with its location among the others.
 #[derive(Debug, Clone)]
 pub struct PastStep {
-    /// Its location.
     pub place: StepLocation,
     /// The step as templates and histories see it; `None` for a rebind or a compaction.
     pub episode: Option<Arc<Episode>>,
-    /// Its digest.
     pub digest: Digest,
-    /// Its predecessors.
     pub prev: Arc<[Digest]>,
 }
 
@@ -62,9 +52,6 @@ struct Chain {
 
 impl<'a, P: Past> Walk<'a, P> {
     /// Starts a walk back from the steps `prev`, all before step `before`.
-    ///
-    /// # Errors
-    /// When a step cannot be read.
     pub fn new(past: &'a P, prev: &[Digest], before: u64, last: Option<&'a StepLocation>) -> Result<Self, P::Error> {
         let mut walk = Self { past, last, chains: Vec::new(), fault: None };
         walk.push(prev, before, 0)?;

@@ -30,7 +30,6 @@ const MAX_NAME_BYTES: usize = 128;
 pub struct LeftOut {
     /// Its name, as far as it can be shown.
     pub name: String,
-    /// The reason, in words.
     pub why: String,
 }
 
@@ -137,7 +136,6 @@ fn pin(tool: Tool) -> Result<Pin, String> {
     Ok(Pin::new(name, &words, &given, shown, parameters))
 }
 
-/// Whether a tool can have this name.
 pub fn is_tool_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(is_plain)

@@ -74,9 +74,6 @@ impl Server {
     /// Creates a server with pinned tools. It is started or reached at the first call of one of its tools; its tools
     /// are then compared with the pins, and a tool that differs from its pin is refused. Tools that are
     /// [left out](Self::left_out) are not known.
-    ///
-    /// # Errors
-    /// When the settings are invalid.
     pub fn pinned(settings: ServerSettings, pins: BTreeMap<String, Pin>) -> Result<Self, Error> {
         settings.check()?;
         let redactor = settings.redactor();
@@ -95,7 +92,6 @@ impl Server {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Its name in the settings.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
@@ -116,7 +112,6 @@ impl Server {
         tools
     }
 
-    /// The tools of the server that are not offered.
     pub fn left_out(&self) -> Vec<LeftOut> {
         self.shared.catalogue().left_out.clone()
     }
@@ -128,9 +123,6 @@ impl Server {
 
     /// Asks for the tools again and pins them. The caller compares the pins with the old ones
     /// ([`compare`](super::compare)); tools returned earlier do not change.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
     pub async fn pin_again(&self) -> Result<BTreeMap<String, Pin>, Error> {
         let connection = self.shared.connection().await?;
         let asked = Catalogue::ask(self.name(), &connection);

@@ -20,24 +20,20 @@ const MAX_NAME_BYTES: usize = 32;
 pub struct ServerSettings {
     /// The prefix of its tools: `docs` in `docs.search`.
     pub name: String,
-    /// How to reach it.
     pub transport: Transport,
     /// The maximum time until its tools are known.
     pub start_timeout: Duration,
-    /// The maximum time of a call.
     pub call_timeout: Duration,
     /// The maximum length of a message.
     pub max_line_bytes: usize,
 }
 
-/// How to reach a server.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// A program that uses its standard input and output.
     Stdio {
         /// The program: a path, or a name to look up in `PATH`.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
         /// Variables besides those that every server gets (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and one that
         /// closes Python's import path). Their values appear in no error.
@@ -56,9 +52,7 @@ pub enum Transport {
     },
     /// An address that speaks streamable HTTP. The operator chose it, so it may be anywhere.
     Http {
-        /// The address.
         url: String,
-        /// The bearer token.
         bearer: Option<Secret>,
         /// Headers of every request, by name.
         headers: Vec<(String, Secret)>,

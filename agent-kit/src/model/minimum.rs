@@ -3,7 +3,6 @@
 /// The minimum prefix length of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minimum {
-    /// Tokens.
     pub tokens: u64,
     /// The provider; `None` = unknown.
     pub provider: Option<&'static str>,
@@ -43,7 +42,6 @@ const MINIMA: [(&str, u64, &str); 19] = [
 const ASSUMED: Minimum = Minimum { tokens: 1_024, provider: None };
 
 impl Minimum {
-    /// The minimum of a model.
     pub fn of(model: &str) -> Self {
         let id = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
         let known = MINIMA.iter().find(|(beginning, _, _)| id.starts_with(beginning));

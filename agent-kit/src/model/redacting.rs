@@ -17,7 +17,6 @@ pub struct Redacting<M> {
 }
 
 impl<M> Redacting<M> {
-    /// Wraps `inner` with `redactor`.
     pub fn new(inner: M, redactor: Arc<Redactor>) -> Self {
         Self { inner, redactor }
     }

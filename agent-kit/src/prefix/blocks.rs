@@ -30,13 +30,9 @@ pub struct Request<'a> {
 /// A part of a request. It prints as `model`, `tools.read_file`, `response_format`, `system`, `message 3`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Block {
-    /// The model.
     Model,
-    /// The tool of that name.
     Tool(String),
-    /// The schema of the response format.
     ResponseFormat,
-    /// The system text.
     System,
     /// The message of that number, from 1.
     Message(usize),
@@ -117,17 +113,14 @@ pub fn is_same_head(a: &Head, b: &Head) -> bool {
     a.model == b.model && of_head(a) == of_head(b)
 }
 
-/// Bytes of what a request holds besides its messages.
 pub fn bytes_of_head(head: &Head) -> u64 {
     of_head(head).iter().map(Content::length).sum()
 }
 
-/// Bytes of a message.
 pub fn bytes_of_message(message: &Message) -> u64 {
     Content::Message(0, message).length()
 }
 
-/// Bytes of a request.
 pub fn bytes_of_request(request: Request<'_>) -> u64 {
     let messages: u64 = request.messages.iter().map(bytes_of_message).sum();
     bytes_of_head(request.head).saturating_add(messages)

@@ -17,9 +17,7 @@ use crate::conversation::{self, Summary};
 pub enum Cause {
     /// Another model: a provider's cache is separate for each model.
     ModelChanged,
-    /// A tool was added.
     ToolAdded,
-    /// A tool was removed.
     ToolRemoved,
     /// The description or the parameters of a tool changed.
     ToolChanged,
@@ -31,7 +29,6 @@ pub enum Cause {
     VolatileInSystem(Volatile),
     /// A user message contains something that changes from run to run.
     VolatileInPrompt(Volatile),
-    /// The edge prompt changed.
     PromptChanged,
     /// The summary of the steps of others changed.
     SummaryChanged,
@@ -41,9 +38,7 @@ pub enum Cause {
     SummaryCutChanged,
     /// The role's answer is sent in a different form.
     AnswerRewritten,
-    /// The result of a tool changed.
     ToolResultChanged,
-    /// The tool calls of the role changed.
     ToolCallsChanged,
     /// Messages are missing.
     HistoryShortened,
@@ -54,7 +49,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All causes.
     pub const ALL: [Self; 24] = [
         Self::ModelChanged,
         Self::ToolAdded,
@@ -82,7 +76,6 @@ impl Cause {
         Self::Compacted,
     ];
 
-    /// The phrase.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::ModelChanged => "model changed",

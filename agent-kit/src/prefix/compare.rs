@@ -24,7 +24,6 @@ pub struct Break {
     pub byte: u64,
     /// The block with that byte, or the missing block.
     pub block: Block,
-    /// The cause.
     pub cause: Cause,
     /// The details, for people.
     pub detail: String,
@@ -33,7 +32,6 @@ pub struct Break {
 /// The known common beginning of two requests: the same head and some messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shared {
-    /// The number of messages.
     pub messages: usize,
     /// The bytes of the head and of those messages.
     pub bytes: u64,

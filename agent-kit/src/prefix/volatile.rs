@@ -27,7 +27,6 @@ pub enum Volatile {
 }
 
 impl Volatile {
-    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Clock => "clock",
@@ -41,7 +40,6 @@ impl Volatile {
 /// A range of a text with volatile content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolatileSpan {
-    /// The kind of the content.
     pub kind: Volatile,
     /// The range, in bytes.
     pub at: Range<usize>,

@@ -27,7 +27,6 @@ pub const SELECTOR_REPAIRS: u32 = 1;
 /// The settings of a role's turn.
 #[derive(Debug)]
 pub struct Agent {
-    /// The contract of its answers.
     pub contract: Contract,
     /// How often an answer that breaks it is sent back.
     pub repairs: u32,
@@ -37,7 +36,6 @@ pub struct Agent {
     pub model_calls: u64,
     /// The maximum number of tool calls of one turn.
     pub tool_calls: u64,
-    /// The tools that it may call.
     pub tools: Toolbox,
 }
 

@@ -40,7 +40,6 @@ pub const MIN_SECRET_BYTES: usize = 8;
 pub struct Secret {
     /// The name of the variable or setting that holds it.
     pub name: String,
-    /// The key itself.
     pub value: String,
 }
 
@@ -58,9 +57,7 @@ impl fmt::Debug for Secret {
 /// A value that is not redacted, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
-    /// Its name.
     pub name: String,
-    /// The reason, in words.
     pub reason: &'static str,
 }
 
@@ -113,7 +110,6 @@ impl Redactor {
         Self { patterns, marks, ..self.clone() }
     }
 
-    /// Whether it has patterns.
     pub fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
     }

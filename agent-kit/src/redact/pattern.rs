@@ -58,32 +58,24 @@ pub(super) struct Reach {
 /// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// It is too long.
     #[error("it is longer than {MAX_PATTERN_BYTES} bytes")]
     TooLong,
-    /// It is not a regular expression.
     #[error("{message} (at byte {offset})")]
     Syntax {
-        /// The error, on one line.
         message: String,
         /// The byte offset in the pattern.
         offset: usize,
     },
-    /// Its automaton would need too much memory.
     #[error(
         "compiled, it is larger than 1 MiB; ask for fewer repetitions, or for ASCII where that does, as in `(?-u:\\w)`"
     )]
     TooLarge,
-    /// It can match the empty text.
     #[error("it can match the empty text, which is everywhere")]
     MatchesEmpty,
-    /// It, or a part of it, is a class without characters.
     #[error("a part of it can never match, such as `[a&&b]`")]
     NeverMatches,
-    /// It has a look-around that redaction itself could make true.
     #[error("it uses {0}, which could come true beside a text that was redacted; use `\\b`, `^` and `$`")]
     LookAround(&'static str),
-    /// The name of its group is not usable in a mark.
     #[error("its group is named `{0}`, and what is shown in place of a match is letters, digits and `_`")]
     GroupName(String),
 }
@@ -116,7 +108,6 @@ impl Pattern {
         Ok(Self(Arc::new(Compiled { text: text.to_owned(), regex, mark: mark::named(name), reach: Reach::of(&hir) })))
     }
 
-    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }

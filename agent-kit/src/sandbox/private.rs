@@ -11,9 +11,6 @@ pub struct Private(PathBuf);
 
 impl Private {
     /// Makes one in `temporary`.
-    ///
-    /// # Errors
-    /// When nothing can be made there.
     pub fn make(temporary: &Path) -> io::Result<Self> {
         let owner_only = Permissions::from_mode(0o700);
         let made =

@@ -15,12 +15,10 @@ pub trait BuiltIn: Send + Sync {
     /// Its arguments. The doc comments of the fields are their descriptions for the model.
     type Arguments: DeserializeOwned + JsonSchema + Send;
 
-    /// Its name.
     const NAME: &'static str;
     /// What it does, for a model to read.
     const DESCRIPTION: &'static str;
 
-    /// The effect of a call.
     fn effect(&self, arguments: &Self::Arguments) -> Effect;
 
     /// As [`Tool::declared_effect`].
@@ -29,9 +27,6 @@ pub trait BuiltIn: Send + Sync {
     }
 
     /// Runs the tool.
-    ///
-    /// # Errors
-    /// As [`Tool::run`].
     fn run<'a>(
         &'a self,
         arguments: Self::Arguments,

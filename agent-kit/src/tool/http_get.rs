@@ -31,7 +31,6 @@ pub struct HttpGet {
 }
 
 impl HttpGet {
-    /// Fetches through `gate`.
     pub fn new(gate: Gate) -> Self {
         Self { gate, gates: BTreeMap::new() }
     }

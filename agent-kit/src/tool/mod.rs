@@ -46,7 +46,6 @@ use crate::sandbox::files::Watch;
 
 /// A tool that a role can call.
 pub trait Tool: Send + Sync {
-    /// The name, description and schema.
     fn spec(&self) -> &Spec;
 
     /// The effect of a call with these arguments, which match the schema. Paths are relative to the workspace, with `/`
@@ -82,7 +81,6 @@ pub trait Tool: Send + Sync {
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>>;
 }
 
-/// The description of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The name in workflows: `read_file`, or `server.tool` for a tool of a server.
@@ -91,7 +89,6 @@ pub struct Spec {
     pub description: String,
     /// The JSON Schema of its arguments, as text exactly as sent.
     pub parameters: String,
-    /// Who provides it.
     pub origin: Origin,
 }
 
@@ -129,13 +126,11 @@ impl Invocation {
         Self { idempotency_key: idempotency_key.into(), watch, redactor, caller: None }
     }
 
-    /// Sets the caller.
     #[must_use]
     pub fn by(self, caller: &str) -> Self {
         Self { caller: Some(caller.to_owned()), ..self }
     }
 
-    /// Sets the redactor for text that the tool cuts.
     #[must_use]
     pub fn redacted_by(self, redactor: &Redactor) -> Self {
         Self { redactor: redactor.clone(), ..self }

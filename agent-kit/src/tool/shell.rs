@@ -25,7 +25,6 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Creates a shell in this sandbox.
     pub fn new(processes: Arc<Processes>) -> Self {
         Self { processes }
     }

@@ -27,7 +27,6 @@ pub struct ToolSet {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there are two tools called {name}")]
 pub struct Clash {
-    /// The name.
     pub name: String,
 }
 
@@ -46,7 +45,6 @@ impl ToolSet {
         Ok(())
     }
 
-    /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)
     }
@@ -68,7 +66,6 @@ impl ToolSet {
         )
     }
 
-    /// Every tool, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Tool>)> {
         self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
     }
@@ -109,7 +106,6 @@ pub fn wire_name(name: &str) -> String {
 /// A tool that a role is offered.
 #[derive(Clone)]
 pub struct Offer {
-    /// The tool.
     pub tool: Arc<dyn Tool>,
     /// Why it may not be called, in words that name the missing grant; `None` = it may.
     pub denied: Option<String>,
@@ -125,7 +121,6 @@ impl fmt::Debug for Offer {
 }
 
 impl Offer {
-    /// Offers a tool.
     pub fn new(tool: Arc<dyn Tool>, denied: Option<String>) -> Self {
         Self { tool, denied, schema: OnceLock::new() }
     }

@@ -9,7 +9,6 @@ use rondo_protocol::call::{Call, Fault, Reply};
 
 use rondo_core::hook::{BuildContext, Context, Hook, HookKind, Next};
 
-/// The kind.
 pub struct Log;
 
 impl HookKind for Log {

@@ -16,7 +16,6 @@ use rondo_core::hook::{BuildContext, Context, Hook, HookKind, Next};
 
 const PATTERNS_MAX: usize = 64;
 
-/// The kind.
 pub struct Redact;
 
 impl HookKind for Redact {
@@ -45,7 +44,6 @@ impl HookKind for Redact {
     }
 }
 
-/// Lets every call through.
 struct Passing;
 
 impl Hook for Passing {

@@ -101,7 +101,6 @@ impl FolderFiles {
         Self { folder: folder.into(), read: Mutex::default() }
     }
 
-    /// The texts read, by name.
     pub fn into_read(self) -> BTreeMap<String, String> {
         self.read.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

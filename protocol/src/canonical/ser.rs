@@ -32,9 +32,6 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
 
 /// The canonical bytes of `object` with only those members for which `keep` returns true, given the key and the
 /// canonical bytes of the value. Nested members are all kept.
-///
-/// # Errors
-/// As [`to_bytes`].
 pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result<Vec<u8>, Error> {
     let mut writer = Writer::new(Some(keep));
     object.serialize(&mut writer)?;

@@ -49,7 +49,6 @@ impl Conversation {
         }
     }
 
-    /// The number of messages.
     pub fn len(&self) -> usize {
         self.last.as_ref().map_or(0, |link| link.length)
     }
@@ -59,7 +58,6 @@ impl Conversation {
         self.last.as_ref().map_or(0, |link| link.size_bytes)
     }
 
-    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }
@@ -84,7 +82,6 @@ impl Conversation {
         links
     }
 
-    /// The chain over all messages.
     pub fn chain(&self) -> Digest {
         self.last.as_ref().map_or_else(empty_chain, |link| link.chain)
     }

@@ -183,12 +183,10 @@ impl Parts {
         }
     }
 
-    /// The parts, in order.
     pub fn as_slice(&self) -> &[Part] {
         &self.0
     }
 
-    /// Whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -203,12 +201,10 @@ impl Parts {
         text(&self.0)
     }
 
-    /// The tool calls.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
         tool_calls(&self.0)
     }
 
-    /// Whether there is a tool call.
     pub fn asks_for_tools(&self) -> bool {
         self.tool_calls().next().is_some()
     }
@@ -218,7 +214,6 @@ impl Parts {
         reasoning(&self.0)
     }
 
-    /// The parts without reasoning.
     #[must_use]
     pub fn without_reasoning(&self) -> Self {
         self.0.iter().filter(|part| !matches!(part, Part::Reasoning { .. })).cloned().collect()

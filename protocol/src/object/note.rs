@@ -221,7 +221,6 @@ pub struct Note {
 }
 
 impl Note {
-    /// The cost of its model replies.
     pub fn cost(&self) -> KnownCost {
         KnownCost::new(self.cost_usd, self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls))
     }
@@ -262,7 +261,6 @@ pub struct CancelledLane {
 }
 
 impl CancelledLane {
-    /// The cost of its model replies.
     pub fn cost(&self) -> KnownCost {
         KnownCost::new(self.cost_usd, self.cost_usd.map_or(self.model_calls, |_| self.unpriced_calls))
     }

@@ -9,9 +9,7 @@ use crate::message::{Conversation, Message};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The digest of the head.
     pub head: Digest,
-    /// The messages, oldest first.
     pub messages: Vec<Message>,
 }
 

@@ -12,8 +12,6 @@ pub const LAYOUT: u32 = 1;
 pub struct Start {
     /// The input after defaults and redaction: an object with one member for each declared input that has a value.
     pub input: Value,
-    /// The layout version.
     pub layout: u32,
-    /// The checked workflow.
     pub workflow: Digest,
 }

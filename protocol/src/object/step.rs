@@ -112,7 +112,6 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The reserved status.
     pub fn status(self) -> &'static str {
         match self {
             Self::Error => crate::id::reserved::ERROR,

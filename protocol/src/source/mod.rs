@@ -105,7 +105,6 @@ impl Parsed {
     }
 }
 
-/// Parses a YAML text.
 pub fn yaml(text: &str) -> Result<Node, SourceError> {
     read_yaml(text).whole()
 }

@@ -110,7 +110,6 @@ impl SourceMap {
         text_at(path.to_owned()).into_iter().chain(listed).collect()
     }
 
-    /// The map of the child workflow that plays `role`.
     pub fn child(&self, role: &str) -> Option<&Self> {
         self.children.get(role)
     }

@@ -90,7 +90,6 @@ pub struct OpenAiSettings {
     pub headers: Vec<(String, Secret)>,
     /// What stands behind `?` in the address of every request.
     pub query: Vec<(String, String)>,
-    /// The maximum time to open a connection.
     pub connect_timeout: Duration,
     /// The maximum time without data from the server.
     pub idle_timeout: Duration,
@@ -125,21 +124,16 @@ impl Default for OpenAiSettings {
 /// Why a provider cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The address is invalid.
     #[error("the base URL is not an http or https address: {0}")]
     Address(String),
-    /// The address contains a user name, a password or a query, which would be shown with it.
     #[error(
         "the base URL holds a user name, a password or a query; give the key in {KEY_VARIABLE}, and a query in `query`"
     )]
     Credentials,
-    /// The key has characters that are not allowed in a header.
     #[error("the key in {0} holds characters that cannot be sent, such as a line end")]
     Key(String),
-    /// The name or the value of a header has characters that are not allowed there.
     #[error("the header {0} holds characters that cannot be sent, such as a line end")]
     Header(String),
-    /// The HTTP client cannot be built.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),
 }
@@ -161,9 +155,6 @@ pub struct OpenAi {
 
 impl OpenAi {
     /// Sets up a provider; sends nothing.
-    ///
-    /// # Errors
-    /// [`SettingsError`].
     pub fn new(settings: OpenAiSettings) -> Result<Self, SettingsError> {
         let base = settings.base_url.trim_end_matches('/');
         let config = OpenAIConfig::new().with_api_base(base).with_org_id("").with_project_id("");
@@ -523,7 +514,6 @@ fn cut(read_bytes: usize, error: Option<&reqwest::Error>) -> Fault {
     Fault::new(Code::ReplyCut, FaultClass::Network, message)
 }
 
-/// The innermost cause of an error, which is the most specific one.
 fn root_cause(error: &reqwest::Error) -> String {
     refusal::excerpt(&web::root_cause(error))
 }

@@ -27,7 +27,6 @@ pub enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// All variants.
     pub const ALL: [Self; 3] = [Self::JsonSchema, Self::JsonObject, Self::Off];
 
     /// The word in settings.

@@ -14,7 +14,6 @@ use crate::model::openai::ResponseFormat;
 /// The origin of a cassette.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Title {
-    /// The workflow's name.
     pub workflow: String,
     /// The digest of the thread's start, if known.
     pub start: Option<Digest>,
@@ -70,7 +69,6 @@ impl Cassette {
         &self.name
     }
 
-    /// The origin of the cassette.
     pub fn title(&self) -> &Title {
         &self.title
     }

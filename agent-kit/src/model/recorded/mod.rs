@@ -38,7 +38,6 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Plays `cassette`.
     pub fn new(cassette: Arc<Cassette>) -> Self {
         Self { cassette }
     }

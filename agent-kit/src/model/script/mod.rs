@@ -56,7 +56,6 @@ struct StoredSpan {
 pub struct Attempt {
     /// The pause before it in milliseconds, at most [`MAX_DELAY_MS`].
     pub delay_ms: u64,
-    /// The answer.
     pub said: Said,
     #[serde(with = "StoredSpan")]
     place: Span,
@@ -72,7 +71,6 @@ pub enum Said {
         status: Option<String>,
         /// An object.
         fields: Value,
-        /// The body.
         body: String,
     },
     /// These exact bytes.
@@ -87,7 +85,6 @@ pub enum Said {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRequest {
-    /// The tool.
     pub name: String,
     /// Its arguments as the model writes them: canonical JSON, or any text that the script gives.
     pub arguments: String,
@@ -97,7 +94,6 @@ pub struct ToolRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// The cause.
     pub cause: Cause,
     /// The message of the fault; `None` for one that names the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,9 +36,6 @@ impl Script {
     }
 
     /// Reads a script that is part of another file: `root` is the node of `file` that holds it.
-    ///
-    /// # Errors
-    /// As [`Script::read`].
     pub fn of_node(file: &Source, root: &Node) -> Result<Self, Vec<Diagnostic>> {
         let mut reader = Reader { file, faults: Vec::new() };
         let script = reader.script(root);

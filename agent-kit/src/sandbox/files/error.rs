@@ -23,12 +23,10 @@ pub enum Error {
     /// The operator does not grant it.
     #[error("{path:?} may not be {access} here; stay within what is granted")]
     NotGranted {
-        /// The path.
         path: String,
         /// `read` or `written`.
         access: &'static str,
     },
-    /// It is inaccessible.
     #[error("{0:?} is out of reach: it belongs to the operator or to version control; do without it")]
     Hidden(String),
     /// It is read-only.
@@ -41,9 +39,7 @@ pub enum Error {
     /// It has the wrong kind.
     #[error("{path:?} is {kind}; {wanted}")]
     Kind {
-        /// The path.
         path: String,
-        /// What it is.
         kind: Kind,
         /// What is needed instead.
         wanted: &'static str,
@@ -51,16 +47,12 @@ pub enum Error {
     /// A path to write contains a link.
     #[error("{0:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
     Link(String),
-    /// It does not exist.
     #[error("there is no {0:?}; list_files shows what there is")]
     Missing(String),
-    /// Links form a loop, or names are replaced faster than they can be walked.
     #[error("{0:?} goes through too many links or names")]
     Endless(String),
-    /// It is larger than the caller's limit.
     #[error("{path:?} has {size_bytes} bytes, more than the {max_bytes} that can be changed at once")]
     TooLarge {
-        /// The path.
         path: String,
         /// Its size.
         size_bytes: u64,
@@ -70,7 +62,6 @@ pub enum Error {
     /// Another process changed it between the check and the write.
     #[error("{0:?} was changed by another process meanwhile and was left as it is; read it again")]
     Changed(String),
-    /// The system refused.
     #[error("cannot {doing} {path:?}: {source}")]
     System {
         /// The path.
@@ -93,7 +84,6 @@ impl Error {
         (!is_absent).then(|| Digest::sha256(self.to_string().as_bytes()))
     }
 
-    /// Its diagnostic code.
     pub fn code(&self) -> Code {
         match self {
             Self::Path { .. } | Self::Endless(_) => Code::PathUnusable,

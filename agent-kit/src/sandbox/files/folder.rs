@@ -37,7 +37,6 @@ pub struct Listing {
 pub struct Entry {
     /// The name.
     pub name: OsString,
-    /// What it is.
     pub stamp: Stamp,
     /// The target of a link, if readable.
     pub target: Option<PathBuf>,
@@ -82,10 +81,6 @@ impl<'a> Folder<'a> {
         self.workspace.shown(&self.real.join(name))
     }
 
-    /// Lists it.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn list(&self) -> Result<Listing, Error> {
         let listing = self.list_until(None);
         match &listing {

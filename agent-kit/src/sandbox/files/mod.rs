@@ -71,7 +71,6 @@ pub struct Access {
     /// Folders and files that may be read. Those outside the root are named by absolute path; missing ones are ignored
     /// when the workspace is opened.
     pub read: Vec<PathBuf>,
-    /// Folders and files that may be written.
     pub write: Vec<PathBuf>,
     /// Inaccessible with everything below, whether or not it exists yet; a link and its target.
     pub hidden: Vec<PathBuf>,
@@ -121,9 +120,6 @@ impl Root {
 
 impl Workspace {
     /// Opens a folder.
-    ///
-    /// # Errors
-    /// When it is missing or inaccessible.
     pub fn open(root: &Path, access: Access) -> Result<Self, Error> {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let mut roots = vec![Root::open(&root)?];

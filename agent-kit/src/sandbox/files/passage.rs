@@ -16,9 +16,7 @@ const STEPS_MAX: usize = 10_000;
 /// The result of a walk.
 #[derive(Debug)]
 pub enum Opened<'a> {
-    /// A regular file.
     File(OpenFile),
-    /// A folder.
     Folder(Folder<'a>),
 }
 

@@ -5,18 +5,12 @@ use std::fmt;
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
 use rondo_protocol::read_set::FileStamp;
 
-/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file.
     File,
-    /// A folder.
     Folder,
-    /// A symbolic link.
     Link,
-    /// A named pipe.
     Fifo,
-    /// A Unix socket.
     Socket,
     /// A block or character device.
     Device,
@@ -57,9 +51,7 @@ impl fmt::Display for Kind {
 /// a file system tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    /// What it is.
     pub kind: Kind,
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// When its content changed: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),

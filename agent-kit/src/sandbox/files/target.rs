@@ -44,10 +44,8 @@ pub struct Target<'a> {
     existing: Option<Stamp>,
 }
 
-/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// The size.
     pub bytes: u64,
     /// Whether there was no such file before.
     pub is_new: bool,

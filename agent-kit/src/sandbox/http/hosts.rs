@@ -10,7 +10,6 @@ use super::address;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` cannot be granted: {why}")]
 pub struct HostError {
-    /// What the operator wrote.
     pub entry: String,
     /// Why not, and what to write.
     pub why: &'static str,

@@ -55,7 +55,6 @@ pub struct GateSettings {
     pub max_bytes: usize,
     /// The most redirects of a request.
     pub max_redirects: usize,
-    /// Resolves names.
     pub resolver: Arc<dyn Resolver>,
 }
 
@@ -72,14 +71,11 @@ impl Default for GateSettings {
     }
 }
 
-/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The status.
     pub status: u16,
     /// The status line, such as `404 Not Found`.
     pub status_line: String,
-    /// The content type, if given.
     pub content_type: Option<String>,
     /// The content encoding, if given. Nothing is decoded here.
     pub content_encoding: Option<String>,
@@ -87,7 +83,6 @@ pub struct Response {
     pub body: Vec<u8>,
     /// Whether the body was cut.
     pub cut: bool,
-    /// The content length, if given.
     pub length_bytes: Option<u64>,
     /// The final URL, after redirects.
     pub url: String,
@@ -114,15 +109,11 @@ impl fmt::Debug for Gate {
 
 impl Gate {
     /// Sets the sandbox up; nothing is sent.
-    ///
-    /// # Errors
-    /// A host that cannot be granted.
     pub fn new(settings: GateSettings) -> Result<Self, HostError> {
         let hosts = Hosts::new(&settings.hosts)?;
         Ok(Self { settings, hosts })
     }
 
-    /// The maximum size of a body.
     pub fn max_bytes(&self) -> usize {
         self.settings.max_bytes
     }

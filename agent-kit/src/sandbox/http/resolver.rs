@@ -8,9 +8,6 @@ use futures_util::future::BoxFuture;
 /// Resolves names.
 pub trait Resolver: Send + Sync {
     /// Every address of `host`, which is a name and no address.
-    ///
-    /// # Errors
-    /// As the network gives them.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 

@@ -13,7 +13,6 @@ use crate::error::Error;
 pub struct Live {
     /// Its standard input, closed when dropped.
     pub stdin: Pin<Box<dyn AsyncWrite + Send>>,
-    /// Its standard output.
     pub stdout: Pin<Box<dyn AsyncRead + Send>>,
     /// Its standard error. It must be read, or the program blocks.
     pub stderr: Pin<Box<dyn AsyncRead + Send>>,

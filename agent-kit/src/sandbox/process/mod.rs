@@ -80,7 +80,6 @@ pub struct ProcessSettings {
     /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`). Empty if its does not:
     /// programs are then refused.
     pub launcher: PathBuf,
-    /// The workspace folder.
     pub workspace: PathBuf,
     /// Files and folders outside the workspace that programs may read and execute, such as a toolchain.
     pub read: Vec<PathBuf>,
@@ -119,7 +118,6 @@ pub struct Processes {
 pub struct Command {
     /// The program and its arguments. A name without a slash is searched in `PATH`.
     pub argv: Vec<String>,
-    /// Its standard input.
     pub stdin: Vec<u8>,
     /// Its working folder, below the workspace.
     pub working_dir: WorkingDir,
@@ -135,7 +133,6 @@ pub struct Command {
     pub output_max_bytes: usize,
     /// Redacts the output before it is cut.
     pub redactor: Redactor,
-    /// Its limits.
     pub limits: Limits,
     /// Files that are compared directly before it starts.
     pub pinned: Pinned,
@@ -162,7 +159,6 @@ pub struct Finished {
     pub output: String,
     /// The number of bytes left out in the middle.
     pub left_out_bytes: u64,
-    /// How it ended.
     pub exit: Exit,
 }
 
@@ -173,7 +169,6 @@ pub struct Answered {
     pub stdout: Vec<u8>,
     /// stderr, redacted and cut in the middle.
     pub stderr: String,
-    /// How it ended.
     pub exit: Exit,
 }
 

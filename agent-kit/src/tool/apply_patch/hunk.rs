@@ -32,9 +32,6 @@ impl Hunk {
     }
 
     /// The lines before and after, with the line ends of `text`.
-    ///
-    /// # Errors
-    /// Why they cannot be read, in words.
     pub(super) fn lines_in(&self, text: &Text) -> Result<HunkLines, String> {
         let body = text.in_its_newlines(&self.body);
         let line_end = if matches!(body, Cow::Owned(_)) { "\r\n" } else { "\n" };

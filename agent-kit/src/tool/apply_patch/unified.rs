@@ -29,9 +29,6 @@ impl FilePatch {
 }
 
 /// Parses a patch.
-///
-/// # Errors
-/// Why it cannot be applied, in words.
 pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
     let mut reader = Reader { rest: patch.lines(), at: 0, hunks: 0, header: None };
     let mut files: Vec<FilePatch> = Vec::new();

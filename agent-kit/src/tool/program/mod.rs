@@ -31,7 +31,6 @@ const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProper
 /// The declaration of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSettings {
-    /// The tool's name.
     pub name: String,
     /// What it does, for a model to read.
     pub description: String,
@@ -41,13 +40,11 @@ pub struct ProgramSettings {
     pub pinned: Pinned,
     /// The JSON Schema of the arguments; `None` when it has none.
     pub schema: Option<String>,
-    /// Its effect.
     pub effect: EffectWord,
     /// The paths that it reads or writes, below the workspace; templates too. Empty means the whole workspace.
     pub paths: Vec<String>,
     /// Its working folder: the workspace, or a private folder if the operator chooses one.
     pub working_dir: WorkingDir,
-    /// The maximum run time.
     pub timeout: Duration,
     /// The maximum bytes of output to keep.
     pub output_max_bytes: usize,
@@ -84,13 +81,10 @@ impl EffectWord {
 /// Why a declared tool is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProgram {
-    /// There is no program.
     #[error("argv is empty; its first element is the program")]
     NoProgram,
-    /// The caller could choose the program.
     #[error("the program itself, the first element of argv, is a template; name the program")]
     ProgramFromArgument,
-    /// A template is malformed.
     #[error("{text:?} has a brace without its counterpart; a brace as such is doubled: {{{{ or }}}}")]
     Braces {
         /// The element.
@@ -121,9 +115,6 @@ pub struct Program {
 
 impl Program {
     /// Checks a declaration.
-    ///
-    /// # Errors
-    /// [`InvalidProgram`].
     pub fn new(settings: ProgramSettings, processes: Arc<Processes>) -> Result<Self, InvalidProgram> {
         let parameters = settings.schema.clone().unwrap_or_else(|| NO_ARGUMENTS.to_owned());
         let known = argument_names(&parameters)?;

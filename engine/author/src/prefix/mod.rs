@@ -160,7 +160,6 @@ impl RoleSum {
 /// The token prices of each role's model, if known.
 pub type Prices = BTreeMap<RoleName, Price>;
 
-/// The prices of a workflow's roles, from those of its logical models.
 pub fn prices(workflow: &Workflow, of_model: &dyn Fn(&str) -> Option<Price>) -> Prices {
     let priced = rondo_core::resolved_roles::model_roles(workflow);
     priced.filter_map(|(name, _, role)| Some((name.clone(), of_model(&role.model)?))).collect()

@@ -26,7 +26,6 @@ const KEYS: [&str; 8] = ["description", "input", "input_file", "script", "record
 const EXPECT_KEYS: [&str; 6] = ["route", "outcome", "exit", "result", "reason", "assert"];
 const TOOL_KEYS: [&str; 3] = ["description", "parameters", "results"];
 const RESULT_KEYS: [&str; 3] = ["args", "text", "failed"];
-/// The ways in which a run can end.
 const OUTCOMES: [&str; 4] = ["done", "failed", "stopped", "waiting"];
 
 /// The default script, in the workflow's folder.

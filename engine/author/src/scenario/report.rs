@@ -76,7 +76,6 @@ pub struct SnapshotResult {
     pub name: String,
     pub file: String,
     pub text: String,
-    /// The accepted text, if any.
     pub accepted: Option<String>,
     pub state: SnapshotState,
 }

@@ -25,7 +25,6 @@ use super::suite::{ACCEPTED, Options, ScenarioFile, Suite};
 /// Separates scenario and role in the name of a snapshot.
 const BETWEEN: &str = "__";
 
-/// Runs those scenarios of `suite` that `options` selects.
 pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Report {
     let is_chosen = |written: &&ScenarioFile| {
         options.only.as_ref().is_none_or(|only| written.name == *only)

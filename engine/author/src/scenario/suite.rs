@@ -129,7 +129,6 @@ impl Suite {
         self.folder.join(FOLDER).join(SNAPSHOTS)
     }
 
-    /// The displayed name of a file in the folder of snapshots.
     pub(super) fn shown_snapshot(&self, name: &str) -> String {
         shown(&self.snapshots_folder().join(name))
     }

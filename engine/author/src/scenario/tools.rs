@@ -42,7 +42,6 @@ pub struct ToolFixtures {
 }
 
 impl ToolFixtures {
-    /// The tools of `scenario`. `folder` is that of the workflow.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
         let mut fixtures =

@@ -107,7 +107,6 @@ impl AnswerSet {
     }
 }
 
-/// One status of one role.
 struct StatusAnswers<'w> {
     workflow: &'w Workflow,
     role: &'w Role,
@@ -119,7 +118,6 @@ struct StatusAnswers<'w> {
     share: usize,
 }
 
-/// The answers kept for a status.
 #[derive(Debug, Default)]
 struct KeptAnswers {
     all: Vec<Arc<Answer>>,

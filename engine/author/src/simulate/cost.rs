@@ -60,7 +60,6 @@ const MAX_WEIGHED_BYTES: usize = 1 << 30;
 /// The most bytes that the steps of one route hold.
 const MAX_ROUTE_BYTES: usize = 64 << 20;
 
-/// Computes the cost of routes, within its limits.
 pub struct CostEstimator<'a> {
     graph: &'a Arc<Graph>,
     answer_set: &'a AnswerSet,
@@ -185,7 +184,6 @@ fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
     run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default()
 }
 
-/// The size of a role's conversation.
 #[derive(Debug, Clone, Default)]
 struct ConversationSize {
     bytes: usize,

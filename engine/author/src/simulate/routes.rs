@@ -225,7 +225,6 @@ pub fn greatest(
     None
 }
 
-/// A path that has not ended yet.
 #[derive(Debug, Clone, Copy)]
 struct PartialPath {
     place: usize,

@@ -78,7 +78,6 @@ pub struct Exploration {
     pub progress: Progress,
 }
 
-/// How far the walks are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     pub states: usize,
@@ -96,7 +95,6 @@ pub struct Failure {
     pub input: Arc<Value>,
 }
 
-/// Why a template or an edge failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FailureCause {
     /// A template or a condition without a value.

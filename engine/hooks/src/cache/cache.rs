@@ -222,7 +222,6 @@ impl<T: CacheValue> Cache<T> {
         .await;
     }
 
-    /// Adds to a metric of a label.
     pub fn count(&self, label: &Label, metric: Metric, more: u64) {
         self.inner.index.lock().metrics.count(label, metric, more);
     }
@@ -239,7 +238,6 @@ impl<T: CacheValue> Cache<T> {
         entries
     }
 
-    /// What there is, in numbers.
     pub fn totals(&self) -> Totals {
         self.inner.index.lock().totals()
     }
@@ -304,7 +302,6 @@ enum Unreadable {
 }
 
 impl<T: CacheValue> Inner<T> {
-    /// Takes in what the table holds.
     fn open(&self) {
         let catalog = Catalog::read(&*self.table);
         self.warnings.lock().extend(catalog.warnings());

@@ -14,7 +14,6 @@ const PAGE: usize = 1000;
 /// The most records of one sort that are read; there are as many only if a ceiling was set far above any use.
 const RECORDS_MAX: usize = 1_000_000;
 
-/// Entries and metrics in a table.
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub(super) entries: Vec<(Key, Entry)>,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 /// The longest name in a label, in bytes; a longer one is cut.
 const NAME_MAX_BYTES: usize = 200;
 
-/// The key of an entry.
 pub use rondo_protocol::Digest as Key;
 
 /// Hashes keys by their own bits.
@@ -50,12 +49,10 @@ impl Label {
         Self::new("(other)", "(other)")
     }
 
-    /// The role.
     pub fn role(&self) -> &str {
         &self.role
     }
 
-    /// The tool.
     pub fn tool(&self) -> &str {
         &self.tool
     }
@@ -72,7 +69,6 @@ pub trait SecondaryIndex: Default + Send + 'static {
     /// An entry was inserted. `about` is the caller's own bytes of it.
     fn inserted(&mut self, key: &Key, about: &[u8]);
 
-    /// An entry was removed.
     fn removed(&mut self, key: &Key);
 }
 
@@ -82,21 +78,13 @@ impl SecondaryIndex for () {
     fn removed(&mut self, _: &Key) {}
 }
 
-/// A value that can be kept.
 pub trait CacheValue: Sized + Send + Sync + 'static {
     /// What finds entries by something besides their keys.
     type Secondary: SecondaryIndex;
 
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// In words, when it has none: then it is not kept.
     fn encode(&self) -> Result<Vec<u8>, String>;
 
     /// The value of bytes that [`CacheValue::encode`] made.
-    ///
-    /// # Errors
-    /// In words, when they are not such bytes.
     fn decode(bytes: &[u8]) -> Result<Self, String>;
 
     /// About how many bytes of memory it holds.
@@ -106,7 +94,6 @@ pub trait CacheValue: Sized + Send + Sync + 'static {
 /// On what terms a value is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InsertOptions {
-    /// What it is counted and cleared by.
     pub label: Label,
     /// A few bytes of the caller's own, listed without reading the payload; at most 4 KiB.
     pub about: Vec<u8>,
@@ -119,15 +106,11 @@ pub struct InsertOptions {
 /// All that is known of an entry without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is counted and cleared by.
     pub label: Label,
-    /// When it was kept.
     pub kept_at_ms: u64,
     /// From when on it is not served.
     pub expires_at_ms: Option<u64>,
-    /// The length of its payload.
     pub payload_bytes: u64,
-    /// The caller's own bytes.
     pub about: Vec<u8>,
     /// What it takes of the table: both records with their keys.
     pub size_bytes: u64,
@@ -179,10 +162,8 @@ impl<T> Clone for Hit<T> {
     }
 }
 
-/// Why there is no entry to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Miss {
-    /// None is kept.
     Absent,
     /// Its time was up; it is forgotten.
     Expired,
@@ -197,7 +178,6 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// In a few words, for notes and reports.
     pub fn words(&self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -209,7 +189,6 @@ impl Miss {
         }
     }
 
-    /// A message about it for people.
     pub fn warning(&self) -> Option<&str> {
         match self {
             Self::Damaged(words) | Self::Unreadable(words) => Some(words),

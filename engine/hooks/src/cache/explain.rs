@@ -23,7 +23,6 @@ pub type Parts = Vec<(&'static str, String)>;
 
 /// What a kind writes on its entries, by which they can be explained.
 pub trait Explained: Sized + 'static {
-    /// The kind.
     const KIND: &'static str;
     /// What is output behind its name of a step in which it had nothing to do.
     const IDLE: &'static str;
@@ -36,7 +35,6 @@ pub trait Explained: Sized + 'static {
     /// What the bytes of an entry say.
     fn from_about(bytes: &[u8]) -> Option<Self>;
 
-    /// The source of the entry.
     fn origin(&self) -> Origin<'_>;
 
     /// The parts of its key in the words of an author. Every entry has the same ones.
@@ -51,14 +49,10 @@ pub trait Explained: Sized + 'static {
     }
 }
 
-/// The source of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin<'a> {
-    /// The thread that it was asked in.
     pub thread: &'a str,
-    /// Who asked.
     pub role: &'a str,
-    /// On which visit.
     pub visit: u64,
 }
 
@@ -73,7 +67,6 @@ pub fn differing<A: Explained>(own: &A, other: &A) -> Parts {
     both.map(|((name, own), (_, other))| (name, format!("differs: {own} here, {other} there"))).collect()
 }
 
-/// Explains the calls of a step.
 pub(super) fn explain<A: Explained>(
     asked: &subcommand::Arguments,
     context: &dyn SubcommandContext,

@@ -30,7 +30,6 @@ pub(super) enum Turn {
     Alone,
 }
 
-/// The keys in flight.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     keys: Mutex<HashMap<Key, Weak<Semaphore>, KeyHasher>>,

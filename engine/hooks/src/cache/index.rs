@@ -14,7 +14,6 @@ use super::metrics::{Counts, Metric, Metrics};
 /// The most keys that wait to be removed from the table. One beyond them is found again by the next process.
 const DROPPED_MAX: usize = 1 << 16;
 
-/// What the index knows of a key.
 pub(super) enum IndexLookup<T> {
     /// A value in memory that may be served.
     InMemory(Hit<T>),
@@ -47,7 +46,6 @@ pub(super) struct Index<T: CacheValue> {
 pub struct Totals {
     /// Entries that a ceiling has displaced.
     pub evicted: u64,
-    /// Entries.
     pub entries: u64,
     /// What they take of the table.
     pub bytes: u64,

@@ -9,21 +9,16 @@ use super::entry::{Entry, Label};
 
 /// The most labels with counts of their own; the others are counted together.
 const LABELS_MAX: usize = 1000;
-/// How many metrics there are.
 pub(super) const METRICS: usize = Metric::ALL.len();
 
 /// What can be counted. The order is that of the stored record: a new one needs a new version of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// Lookups that were made.
     Lookups,
-    /// Lookups that were answered.
     Hits,
-    /// Lookups that were not.
     Misses,
     /// Lookups that would have been answered.
     WouldHits,
-    /// Values that were kept.
     Recorded,
     /// Entries found after their time.
     Expired,
@@ -33,7 +28,6 @@ pub enum Metric {
     Removed,
     /// Entries found that were not what had been kept.
     Damaged,
-    /// Values that were not kept because of their size.
     TooLarge,
     /// Entries that the table did not take.
     FailedWrites,
@@ -77,7 +71,6 @@ impl Counts {
         Self { numbers, entries: 0, bytes: 0 }
     }
 
-    /// One metric.
     pub fn get(&self, metric: Metric) -> u64 {
         self.numbers.get(metric as usize).copied().unwrap_or(0)
     }
@@ -90,7 +83,6 @@ impl Counts {
     }
 }
 
-/// The counts of each label.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     by_label: BTreeMap<Label, Counts>,

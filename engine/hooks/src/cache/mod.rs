@@ -64,15 +64,9 @@ pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// Reads are taken as quick; a cache moves those that are not small to a blocking thread.
 pub trait Table: Send + Sync + 'static {
     /// The value under a key.
-    ///
-    /// # Errors
-    /// In words, when it cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
 
     /// Keys and values in the order of the keys' bytes, the first not below `from`, at most `limit`.
-    ///
-    /// # Errors
-    /// In words, when they cannot be read.
     fn scan(&self, from: &[u8], limit: usize) -> Result<Pairs, String>;
 
     /// Keeps a value, or forgets it with `None`. Writes take effect in the order in which their futures were first
@@ -80,9 +74,6 @@ pub trait Table: Send + Sync + 'static {
     ///
     /// # Durability
     /// None is needed.
-    ///
-    /// # Errors
-    /// In words, when it cannot be written.
     fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>>;
 
     /// What records are authenticated with.

@@ -26,7 +26,6 @@ const GROUP_RECORDS: u8 = b's';
 const PREFIX_BYTES: usize = 16;
 const GROUPS_MAX: usize = 10_000;
 
-/// The caches of a kind.
 pub struct CacheSet<T: CacheValue> {
     caches: Mutex<BTreeMap<String, Cache<T>>>,
     under_way: ActiveLookups,
@@ -64,9 +63,6 @@ impl<T: CacheValue> CacheSet<T> {
     }
 
     /// The cache of every group that keeps anything. One that no run has used yet is opened without ceilings.
-    ///
-    /// # Errors
-    /// When the key space cannot be read.
     pub fn all(&self, space: &KeySpace) -> Result<Vec<(String, Cache<T>)>, String> {
         let groups = groups(space)?;
         let mut by_group = self.caches.lock();
@@ -79,9 +75,6 @@ impl<T: CacheValue> CacheSet<T> {
 }
 
 /// The groups that have kept something, by name.
-///
-/// # Errors
-/// When the key space cannot be read.
 pub fn groups(space: &KeySpace) -> Result<Vec<String>, String> {
     let entries = space.scan(&[GROUP_NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
     let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[GROUP_NAMES])?).into_owned());

@@ -33,7 +33,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The word in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Thread => "thread",
@@ -63,9 +62,7 @@ impl Scope {
 /// What an author and a run have set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Which threads may use an entry.
     pub scope: Scope,
-    /// Ceilings.
     pub limits: Limits,
     /// Whether calls are looked up.
     pub looks: bool,
@@ -75,9 +72,6 @@ pub struct Settings {
 
 impl Settings {
     /// Reads what was set. `memory_bytes` is what is held in memory at most, whatever the ceilings on what is kept.
-    ///
-    /// # Errors
-    /// In words, when a setting is not what it should be.
     pub fn read(build: &BuildContext<'_>, memory_bytes: u64) -> Result<Self, String> {
         let given = &build.hook.settings;
         let (looks, keeps) = match build.flags.get(FLAG.name).map(String::as_str) {
@@ -97,16 +91,12 @@ impl Settings {
         })
     }
 
-    /// Whether nothing is looked up or kept.
     pub fn is_off(&self) -> bool {
         !self.looks && !self.keeps
     }
 }
 
 /// A number; `None` where none is set.
-///
-/// # Errors
-/// In words, when it is none, or out of range.
 pub fn number(given: &BTreeMap<String, Value>, name: &str) -> Result<Option<u64>, String> {
     match given.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -116,9 +106,6 @@ pub fn number(given: &BTreeMap<String, Value>, name: &str) -> Result<Option<u64>
 }
 
 /// What one of these words means; `None` where none is set.
-///
-/// # Errors
-/// In words, when it is another one.
 pub fn word<T: Copy, const N: usize>(
     given: &BTreeMap<String, Value>,
     name: &str,

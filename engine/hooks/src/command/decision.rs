@@ -15,26 +15,19 @@ use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Head, ModelReply};
 use rondo_protocol::{Digest, Value, canonical};
 
-/// The longest reason that is reported.
 const REASON_MAX_BYTES: usize = 4 << 10;
 
 /// How many characters of a word are shown.
 const SHOWN_WORD: usize = 60;
 
-/// What a program has decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Decision {
-    /// The call continues unchanged.
     Continue,
-    /// This is the answer.
     Answer { text: String, failed: bool },
-    /// The call continues changed.
     Rewrite(Changes),
-    /// The call must not be made.
     Deny { reason: String },
 }
 
-/// What of a call is changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Changes {
     system: Option<String>,
@@ -42,7 +35,6 @@ pub(super) struct Changes {
     arguments: Option<Value>,
 }
 
-/// What becomes of a call.
 #[derive(Debug)]
 pub(super) enum Decided {
     Through(Call),

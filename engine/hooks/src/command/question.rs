@@ -19,9 +19,6 @@ const VERSION: u32 = 1;
 const MAX_BYTES: usize = 32 << 20;
 
 /// The line for a program, with its end.
-///
-/// # Errors
-/// When it would be longer than [`MAX_BYTES`].
 pub(super) fn line(call: &Call, hook: &str) -> Result<Vec<u8>, String> {
     let Site { thread, role, lane, visit, position } = call.site();
     let attempt = if let Call::Model(call) = call { call.attempt } else { 0 };

@@ -6,7 +6,6 @@ use rondo_protocol::canonical;
 use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
-/// The subject of an [`Ask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

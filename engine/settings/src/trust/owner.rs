@@ -28,7 +28,6 @@ pub enum Unsafe {
     /// It belongs to another user. A person can agree to that.
     #[error("{} belongs to user {uid}", path.display())]
     Owner { path: PathBuf, uid: u32 },
-    /// It cannot be examined.
     #[error("{}: {what}", path.display())]
     Unreadable { path: PathBuf, what: String },
 }

@@ -52,7 +52,6 @@ pub struct Agreement {
     /// Whether the workflow is the person's own.
     pub own: bool,
     pub asks: Vec<Ask>,
-    /// When, in Unix milliseconds.
     pub agreed_at_ms: u64,
 }
 
@@ -64,7 +63,6 @@ pub enum Consent<'a> {
     Changed(&'a Agreement),
 }
 
-/// Why the records cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the trust records {}: {source}", path.display())]

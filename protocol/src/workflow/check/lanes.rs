@@ -100,7 +100,6 @@ impl Lanes {
         found
     }
 
-    /// The fan-outs in whose lanes a role runs.
     pub(super) fn contexts_of(&self, role: usize) -> &[usize] {
         self.contexts.get(role).map_or(&[], Vec::as_slice)
     }

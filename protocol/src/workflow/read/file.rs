@@ -23,7 +23,6 @@ pub trait Files {
     fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError>;
 }
 
-/// Why a file is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     #[error("there is no such file")]
@@ -53,7 +52,6 @@ impl FileError {
     }
 }
 
-/// Files held in memory, by path.
 impl Files for BTreeMap<String, String> {
     fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
         match self.get(path) {

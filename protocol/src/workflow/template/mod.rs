@@ -68,7 +68,6 @@ pub struct RenderError {
     pub cause: Cause,
 }
 
-/// Why a template could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     #[error("{0} is none and cannot be printed")]
@@ -122,7 +121,6 @@ pub struct Use<'t> {
 }
 
 impl Template {
-    /// Parses a template.
     pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         Ok(Self { statements: parse::template(source)? })
     }
@@ -189,7 +187,6 @@ impl Expr {
         self.range.clone()
     }
 
-    /// The paths that it reads from its scope, in source order.
     pub fn uses(&self) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
         self.walk(&mut |expr| match &expr.node {

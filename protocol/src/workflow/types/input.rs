@@ -8,7 +8,6 @@ use crate::diagnostic::{Code, did_you_mean};
 use crate::source::excerpt;
 use crate::workflow::Workflow;
 
-/// A fault of one input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InputFault {

@@ -14,11 +14,9 @@ const MAX_VIOLATIONS: usize = 20;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 const MAX_MESSAGE: usize = 200;
 
-/// A compiled schema.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 
-/// Why a schema is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(String);

@@ -33,9 +33,6 @@ const UNHEARD: i32 = 125;
 const PARTS: usize = 4;
 
 /// Starts the program and ends as it ends.
-///
-/// # Errors
-/// When it cannot be started.
 pub(super) fn become_relay(
     mut command: Command,
     streams: Streams,

@@ -20,7 +20,6 @@ pub struct Answer {
     pub usage: Option<Usage>,
     /// US dollars, where a price was known.
     pub cost_usd: Option<f64>,
-    /// Attempts that it took.
     pub attempts: u32,
 }
 

@@ -34,7 +34,6 @@ const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 /// What is held in memory at most: reading an answer from the store costs little beside the call that it saves.
 const MEMORY_BYTES: u64 = 8 << 20;
 
-/// The hook of one node.
 pub struct ResponseCacheHook {
     settings: Settings,
     at: CallKind,
@@ -98,8 +97,6 @@ struct Subject<'a> {
 }
 
 impl ResponseCacheHook {
-    /// # Errors
-    /// Why the settings cannot be used.
     pub fn new(
         caches: &Arc<CacheSet<Answer>>,
         counters: &Arc<Counters>,
@@ -287,7 +284,6 @@ impl ResponseCacheHook {
     }
 }
 
-/// The validity of an entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Validity {
     Holds,

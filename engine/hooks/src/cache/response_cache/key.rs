@@ -53,7 +53,6 @@ impl Parts {
 /// The parts of a request, to report differences: names and short digests, no text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facets {
-    /// The resolved model.
     pub model: String,
     /// The parameters as canonical JSON.
     pub parameters: String,
@@ -67,10 +66,6 @@ pub struct Facets {
 }
 
 impl Facets {
-    /// Those of a request.
-    ///
-    /// # Errors
-    /// When a part of the head has no canonical form.
     pub fn of(head: &Head, conversation: &Conversation) -> Result<Self, canonical::Error> {
         let shortened = |digest: Digest| digest.to_string().chars().take(SHORT).collect::<String>();
         let short = |bytes: &[u8]| shortened(Digest::sha256(bytes));
@@ -112,19 +107,12 @@ pub struct About {
     pub parts: Parts,
     /// The parts of its request.
     pub facets: Facets,
-    /// The thread that it was asked in.
     pub thread: String,
-    /// Who asked.
     pub role: String,
-    /// On which visit.
     pub visit: u64,
 }
 
 impl About {
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// When a part has no canonical form.
     pub fn to_bytes(&self) -> Result<Vec<u8>, canonical::Error> {
         let whole = canonical::to_bytes(self)?;
         if whole.len() <= ABOUT_MAX_BYTES {

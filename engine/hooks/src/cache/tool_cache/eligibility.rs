@@ -64,11 +64,8 @@ pub struct Eligibility {
 /// A tool whose results may be kept, as far as its effect lets them.
 #[derive(Debug, Clone)]
 pub struct EligibleTool {
-    /// The parts of the key that all its calls share.
     pub fixed: Fixed,
-    /// Their digest.
     pub digest: Digest,
-    /// How long a result may be given again.
     pub ttl_ms: Option<u64>,
     is_of_server: bool,
 }

@@ -15,7 +15,6 @@ const LENGTH_BYTES: usize = 8;
 /// A result that can be given again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// What the tool said.
     pub text: String,
     /// What it saw of the file system; `None` = it depends on its arguments alone.
     pub seen: Option<ReadSet>,
@@ -27,7 +26,6 @@ impl ToolResult {
         (!reply.failed).then(|| Self { text: reply.text.clone(), seen: reply.seen.clone() })
     }
 
-    /// It, given again.
     pub fn reply(&self) -> ToolReply {
         ToolReply { seen: self.seen.clone(), ..ToolReply::said(self.text.clone()) }
     }

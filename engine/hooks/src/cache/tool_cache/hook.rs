@@ -38,7 +38,6 @@ pub struct Shared {
     writes: Arc<WriteLog>,
 }
 
-/// The hook of one node.
 pub struct ToolCacheHook {
     settings: Settings,
     eligibility: Eligibility,

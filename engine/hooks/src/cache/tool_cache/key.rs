@@ -27,11 +27,9 @@ thread_local! {
 /// The parts of a key that are the same for all calls of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
-    /// The version of keys.
     pub version: u32,
     /// `thread`, `workflow` or `store`.
     pub scope: String,
-    /// The tool.
     pub tool: String,
     /// Whose it is: `built-in`, `program` or `server`.
     pub origin: String,
@@ -44,7 +42,6 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Those of a tool.
     pub fn of(tool: &ToolView, scope: Scope, root: String) -> Self {
         let (origin, server) = match &tool.origin {
             Origin::BuiltIn => ("built-in", ""),
@@ -62,10 +59,6 @@ impl Fixed {
         }
     }
 
-    /// Their digest.
-    ///
-    /// # Errors
-    /// When a part has no canonical form.
     pub fn digest(&self) -> Result<Digest, canonical::Error> {
         canonical::to_bytes(self).map(|bytes| Digest::sha256(&bytes))
     }
@@ -81,7 +74,6 @@ pub fn key(fixed: &Digest, within: &str, effect: &str, arguments: &str) -> Key {
 /// The description in an entry: the parts of its key, its source and its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The parts of its key that all calls of the tool share.
     pub fixed: Fixed,
     /// The thread's id, the workflow's name, or nothing.
     pub within: String,
@@ -91,11 +83,8 @@ pub struct About {
     pub excerpt: String,
     /// SHA-256 of its arguments.
     pub arguments: Digest,
-    /// The thread that it was asked in.
     pub thread: String,
-    /// Who asked.
     pub role: String,
-    /// On which visit.
     pub visit: u64,
     /// What it depends on besides its arguments.
     pub dependencies: Option<Dependencies>,
@@ -120,7 +109,6 @@ impl About {
         fitting(self).or_else(without).unwrap_or_else(|| vec![sort])
     }
 
-    /// What such bytes say.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         #[cfg(test)]
         READ.set(READ.get() + 1);

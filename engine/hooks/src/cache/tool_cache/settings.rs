@@ -26,7 +26,6 @@ pub enum Mode {
     Verify,
 }
 
-/// What an author and a run have set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub common: settings::Settings,
@@ -64,7 +63,6 @@ impl Settings {
         }
     }
 
-    /// How long a result of a tool may be given again.
     pub fn ttl_ms(&self, tool: &ToolView) -> Option<u64> {
         let of_server = || self.per_tool.iter().find(|(name, _)| names(name, tool)).map(|(_, ttl_ms)| ttl_ms);
         self.per_tool.get(&tool.name).or_else(of_server).copied().unwrap_or(self.ttl_ms)

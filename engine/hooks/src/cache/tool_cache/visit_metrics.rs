@@ -52,7 +52,6 @@ impl Outcome {
     }
 }
 
-/// The metrics of one visit.
 #[derive(Debug, Default, Serialize)]
 pub struct Visit {
     pub observed_calls: u64,
@@ -110,7 +109,6 @@ impl Visit {
         }
     }
 
-    /// The metrics, as an object.
     pub fn metrics(mut self, totals: Totals) -> Option<Value> {
         self.calls.sort_by_key(|call| call.position);
         Value::from_serialize(&Self { totals, ..self }).ok()
