@@ -10,7 +10,7 @@ use tokio::sync::Mutex as Turn;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::catalog::Catalog;
-use super::entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss};
+use super::entry::{CacheValue, Entry, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss};
 use super::flight::{self, Flights, Guard};
 use super::index::{Index, IndexLookup, Totals};
 use super::metrics::{Counts, Metric};
@@ -42,9 +42,9 @@ struct Inner<T: CacheValue> {
     warnings: Mutex<Vec<String>>,
 }
 
-/// An entry that may be served, or why there is none. With a guard the asker goes first: others wait until it has inserted
+/// A value that may be served, or why there is none. With a guard the asker goes first: others wait until it has inserted
 /// an entry or has dropped the guard.
-pub type SharedLookup<T> = Result<Hit<T>, (Miss, Option<Guard>)>;
+pub type SharedLookup<T> = Result<Arc<T>, (Miss, Option<Guard>)>;
 
 impl<T: CacheValue> Cache<T> {
     /// A cache in front of a table, of which it is the only writer. It is opened when it is first used.
@@ -73,7 +73,7 @@ impl<T: CacheValue> Cache<T> {
     }
 
     /// The value under a key, if it is in memory and may be served. Waits for nothing.
-    pub fn get_in_memory(&self, key: &Key, now_ms: u64) -> Option<Hit<T>> {
+    pub fn get_in_memory(&self, key: &Key, now_ms: u64) -> Option<Arc<T>> {
         match self.inner.index.lock().look(key, now_ms) {
             IndexLookup::InMemory(found) => Some(found),
             IndexLookup::InTable(_) | IndexLookup::Miss(_) => None,
@@ -276,7 +276,7 @@ impl<T: CacheValue> Cache<T> {
         let mut index = self.inner.index.lock();
         Err(match read {
             None => Miss::NotReady,
-            Some(Ok(value)) if index.hold_read(key, &entry, Arc::clone(&value)) => return Ok(entry.found(value)),
+            Some(Ok(value)) if index.hold_read(key, &entry, Arc::clone(&value)) => return Ok(value),
             Some(Err(Unreadable::Damaged(words))) if index.drop_damaged(key, &entry) => {
                 Miss::Damaged(format!("entry {key}: {words}"))
             }

@@ -128,11 +128,6 @@ impl Entry {
         Self { label, kept_at_ms: now_ms, expires_at_ms, payload_bytes, about, size_bytes: 0, sequence, tag: [0; 32] }
     }
 
-    /// It, found with its value.
-    pub(super) fn found<T>(&self, value: Arc<T>) -> Hit<T> {
-        Hit { value, kept_at_ms: self.kept_at_ms, expires_at_ms: self.expires_at_ms }
-    }
-
     /// Why it must not be served at a time, if it must not. The age of an entry from the future cannot be known.
     pub(super) fn miss(&self, now_ms: u64) -> Option<Miss> {
         match self.expires_at_ms? {
@@ -142,25 +137,8 @@ impl Entry {
     }
 }
 
-/// An entry that may be served, or why there is none.
-pub type Lookup<T> = Result<Hit<T>, Miss>;
-
-/// An entry that may be served.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Hit<T> {
-    /// The value.
-    pub value: Arc<T>,
-    /// When it was kept.
-    pub kept_at_ms: u64,
-    /// From when on it is not served.
-    pub expires_at_ms: Option<u64>,
-}
-
-impl<T> Clone for Hit<T> {
-    fn clone(&self) -> Self {
-        Self { value: Arc::clone(&self.value), ..*self }
-    }
-}
+/// A value that may be served, or why there is none.
+pub type Lookup<T> = Result<Arc<T>, Miss>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Miss {

@@ -19,7 +19,7 @@ pub const HIT: &str = "hit";
 pub const LISTED_CALLS_MAX: usize = 50;
 
 /// Names and what is output of each, in order.
-pub type Parts = Vec<(&'static str, String)>;
+pub type Rows = Vec<(&'static str, String)>;
 
 /// What a kind writes on its entries, by which they can be explained.
 pub trait Explained: Sized + 'static {
@@ -38,13 +38,13 @@ pub trait Explained: Sized + 'static {
     fn origin(&self) -> Origin<'_>;
 
     /// The parts of its key in the words of an author. Every entry has the same ones.
-    fn parts(&self) -> Parts;
+    fn parts(&self) -> Rows;
 
     /// How much another entry has in common with this one; the one that has most is the nearest.
     fn likeness(&self, other: &Self) -> Self::Likeness;
 
     /// The parts in which another entry's key differs, each with both values.
-    fn differences(&self, other: &Self) -> Parts {
+    fn differences(&self, other: &Self) -> Rows {
         differing(self, other)
     }
 }
@@ -62,7 +62,7 @@ pub fn same_parts<A: Explained>(own: &A, other: &A) -> usize {
 }
 
 /// The parts in which two keys differ, each with both values.
-pub fn differing<A: Explained>(own: &A, other: &A) -> Parts {
+pub fn differing<A: Explained>(own: &A, other: &A) -> Rows {
     let both = own.parts().into_iter().zip(other.parts()).filter(|(own, other)| own != other);
     both.map(|((name, own), (_, other))| (name, format!("differs: {own} here, {other} there"))).collect()
 }
@@ -88,10 +88,10 @@ pub(super) fn explain<A: Explained>(
 }
 
 /// Its key, when it was kept, and what stands on it.
-type Entry<A> = (Key, u64, A);
+type ExplainedEntry<A> = (Key, u64, A);
 
 /// All entries of the kind that can be read.
-fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>>, String> {
+fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<ExplainedEntry<A>>, String> {
     let mut entries = Vec::new();
     for group in groups(context.space())? {
         let listed = Catalog::read(&*table(context.space(), &group)).entries();
@@ -102,7 +102,7 @@ fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>
     Ok(entries)
 }
 
-fn explain_call<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], output: &mut SubcommandOutput) {
+fn explain_call<A: Explained>(node: &str, call: &Value, entries: &[ExplainedEntry<A>], output: &mut SubcommandOutput) {
     let text = |name: &str| call.get(name).and_then(Value::as_str);
     let (key, outcome) = (text("key").unwrap_or_default(), text("outcome").unwrap_or_default());
     let _ = match text("tool") {
@@ -145,7 +145,7 @@ fn list<A: Explained>(text: &mut String, parts: &[(&str, String)]) {
 }
 
 /// The entry that has most in common with `own`, the newest of several.
-fn nearest<'e, A: Explained>(own: &A, key: &str, entries: &'e [Entry<A>]) -> Option<&'e A> {
+fn nearest<'e, A: Explained>(own: &A, key: &str, entries: &'e [ExplainedEntry<A>]) -> Option<&'e A> {
     let others = entries.iter().filter(|(its, ..)| its.to_string() != key);
     others.max_by_key(|(_, kept_at_ms, other)| (own.likeness(other), *kept_at_ms)).map(|(_, _, other)| other)
 }

@@ -8,15 +8,15 @@ use lru::LruCache;
 use serde::Serialize;
 
 use super::Limits;
-use super::entry::{CacheValue, Entry, Hit, Key, KeyHasher, Label, Miss, SecondaryIndex as _};
-use super::metrics::{Counts, Metric, Metrics};
+use super::entry::{CacheValue, Entry, Key, KeyHasher, Label, Miss, SecondaryIndex as _};
+use super::metrics::{Counts, Metric, Metrics, with_entries};
 
 /// The most keys that wait to be removed from the table. One beyond them is found again by the next process.
 const DROPPED_MAX: usize = 1 << 16;
 
 pub(super) enum IndexLookup<T> {
     /// A value in memory that may be served.
-    InMemory(Hit<T>),
+    InMemory(Arc<T>),
     /// An entry that may be served, whose value has to be read.
     InTable(Arc<Entry>),
     Miss(Miss),
@@ -83,7 +83,7 @@ impl<T: CacheValue> Index<T> {
             return IndexLookup::Miss(if self.is_loaded { Miss::Absent } else { Miss::NotReady });
         };
         match (entry.miss(now_ms), self.values.get(key)) {
-            (None, Some((value, _))) => IndexLookup::InMemory(entry.found(Arc::clone(value))),
+            (None, Some((value, _))) => IndexLookup::InMemory(Arc::clone(value)),
             (None, None) => IndexLookup::InTable(Arc::clone(entry)),
             (Some(miss), _) => {
                 if miss == Miss::Expired {
@@ -186,7 +186,7 @@ impl<T: CacheValue> Index<T> {
 
     /// What is counted, with the entries of each label.
     pub(super) fn counts(&self) -> BTreeMap<Label, Counts> {
-        self.metrics.all(self.entries.iter().map(|(_, entry)| &**entry))
+        with_entries(self.metrics.by_label.clone(), self.entries.iter().map(|(_, entry)| &**entry))
     }
 
     pub(super) fn listed(&self) -> Vec<(Key, Arc<Entry>)> {

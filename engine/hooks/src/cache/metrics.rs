@@ -85,7 +85,7 @@ impl Counts {
 
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    by_label: BTreeMap<Label, Counts>,
+    pub(super) by_label: BTreeMap<Label, Counts>,
     /// The labels whose counts the table does not have yet.
     changed: BTreeSet<Label>,
     /// What earlier processes counted is known. Until then nothing is written, since that would be lost.
@@ -117,11 +117,6 @@ impl Metrics {
     fn with_room(&self, label: &Label) -> Label {
         let has_room = self.by_label.len() < LABELS_MAX || self.by_label.contains_key(label);
         if has_room { label.clone() } else { Label::other() }
-    }
-
-    /// The metrics of every label of which anything was counted or is kept.
-    pub(super) fn all<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> BTreeMap<Label, Counts> {
-        with_entries(self.by_label.clone(), entries)
     }
 
     /// How often something was counted, under any label.

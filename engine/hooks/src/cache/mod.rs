@@ -17,7 +17,6 @@
 //! The cache knows nothing of calls, models, tools, threads or time: a caller says what time it is. Its futures need a
 //! tokio runtime with timers.
 
-mod active_lookups;
 #[expect(clippy::module_inception, reason = "the noun of the folder has its own file")]
 mod cache;
 mod catalog;
@@ -40,10 +39,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-pub use active_lookups::ActiveLookup;
 pub use cache::{Cache, SharedLookup};
 pub use catalog::Catalog;
-pub use entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss, SecondaryIndex};
+pub use entry::{CacheValue, Entry, InsertOptions, InsertOutcome, Key, Label, Lookup, Miss, SecondaryIndex};
 pub use flight::Guard;
 pub use index::Totals;
 pub use metrics::{Counts, Metric};

@@ -4,8 +4,7 @@
 //! A group is usually a workflow's, so that one workflow's ceilings never push out what another one keeps; what is kept
 //! for the whole store is in a group of its own.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +15,6 @@ use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
 use rondo_protocol::call::Site;
 
-use super::active_lookups::{ActiveLookup, ActiveLookups};
 use super::{Cache, CacheValue, Key, Limits, Table};
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
@@ -28,18 +26,26 @@ const GROUPS_MAX: usize = 10_000;
 
 pub struct CacheSet<T: CacheValue> {
     caches: Mutex<BTreeMap<String, Cache<T>>>,
-    under_way: ActiveLookups,
+    /// The lookups under way, by call and key. Two nodes before one role may share keys, and the inner one would wait for
+    /// the outer one.
+    lookups: Mutex<BTreeSet<(Site, Key)>>,
 }
 
 impl<T: CacheValue> Default for CacheSet<T> {
     fn default() -> Self {
-        Self { caches: Mutex::default(), under_way: ActiveLookups::default() }
+        Self { caches: Mutex::default(), lookups: Mutex::default() }
     }
 }
 
-impl<T: CacheValue> fmt::Debug for CacheSet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheSet").finish_non_exhaustive()
+/// A lookup under way, until this is dropped.
+pub struct ActiveLookup<'a> {
+    all: &'a Mutex<BTreeSet<(Site, Key)>>,
+    entry: (Site, Key),
+}
+
+impl Drop for ActiveLookup<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.entry);
     }
 }
 
@@ -54,7 +60,9 @@ impl<T: CacheValue> CacheSet<T> {
 
     /// Begins the lookup of a call; `None` when a node in front of this one looks the same key up for it.
     pub fn begin(&self, site: &Site, key: Key) -> Option<ActiveLookup<'_>> {
-        self.under_way.begin(site, key)
+        let entry = (site.clone(), key);
+        let is_first = self.lookups.lock().insert(entry.clone());
+        is_first.then_some(ActiveLookup { all: &self.lookups, entry })
     }
 
     /// The caches that this process has used.

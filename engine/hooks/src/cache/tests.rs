@@ -149,7 +149,7 @@ async fn insert(cache: &Cache<Text>, n: u8, text: &str) -> InsertOutcome {
 /// The text under a key, or why there is none.
 async fn text(cache: &Cache<Text>, n: u8, now_ms: u64) -> Result<String, Miss> {
     match cache.get(&key(n), now_ms).await {
-        Ok(found) => Ok(found.value.0.clone()),
+        Ok(found) => Ok(found.0.clone()),
         Err(missing) => Err(missing),
     }
 }
@@ -188,7 +188,7 @@ async fn a_value_is_decoded_once_while_it_stays_in_memory() {
     let again = cache(&memory, WIDE);
     let Ok(first) = again.get(&key(1), 1000).await else { panic!("missing") };
     let second = again.get_in_memory(&key(1), 1000).unwrap();
-    assert!(Arc::ptr_eq(&first.value, &second.value));
+    assert!(Arc::ptr_eq(&first, &second));
 }
 
 #[tokio::test]

@@ -243,7 +243,7 @@ impl State {
         if at < most {
             return None;
         }
-        // As many whole minutes back as lead to a start that is known, or to a call that goes on now.
+        // As many whole minutes back as lead to a start that is known, or to a call that continues now.
         let first = known.max(most);
         let minutes = (at - first) / most + 1;
         let from = self.starts.get(at - minutes * most).copied().unwrap_or(now);

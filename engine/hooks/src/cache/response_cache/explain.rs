@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use rondo_protocol::canonical;
+
 use super::NAME;
 use super::key::About;
-use crate::cache::explain::{Explained, Origin, Parts, differing, same_parts};
+use crate::cache::explain::{Explained, Origin, Rows, differing, same_parts};
 
 impl Explained for About {
     const KIND: &'static str = NAME;
@@ -15,14 +17,14 @@ impl Explained for About {
     type Likeness = (bool, bool, usize, u64);
 
     fn from_about(bytes: &[u8]) -> Option<Self> {
-        Self::from_bytes(bytes)
+        canonical::from_slice(bytes).ok()
     }
 
     fn origin(&self) -> Origin<'_> {
         Origin { thread: &self.thread, role: &self.role, visit: self.visit }
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> Rows {
         let Self { parts, facets, .. } = self;
         let or = |text: &str, without: &str| if text.is_empty() { without.to_owned() } else { text.to_owned() };
         vec![
@@ -50,7 +52,7 @@ impl Explained for About {
         (self.role == other.role, self.visit == other.visit, same_parts(self, other), alike)
     }
 
-    fn differences(&self, other: &Self) -> Parts {
+    fn differences(&self, other: &Self) -> Rows {
         let mut differences = differing(self, other);
         if let Some((_, messages)) = differences.iter_mut().find(|(name, _)| *name == "messages") {
             let _ = match self.facets.first_difference(&other.facets) {

@@ -18,7 +18,7 @@ use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::entry::{Answer, Content};
-use super::key::{About, Facets, Parts};
+use super::key::{About, Facets, KeyParts};
 use super::occurrence::{Counter, Counters, Numbered, TOO_MANY};
 use crate::cache::CacheSet;
 use crate::cache::explain::{HIT, LISTED_CALLS_MAX};
@@ -53,12 +53,12 @@ pub struct ResponseCacheHook {
     is_replay: bool,
     /// Calls that were passed on and are not settled.
     unsettled: Mutex<BTreeMap<Site, PendingCall>>,
-    visits: VisitMetrics<Visit>,
+    visits: VisitMetrics<VisitCounts>,
 }
 
 struct PendingCall {
     key: Key,
-    parts: Parts,
+    parts: KeyParts,
     head: Arc<Head>,
     conversation: Arc<Conversation>,
     attempts: u32,
@@ -68,7 +68,7 @@ struct PendingCall {
 }
 
 #[derive(Default, Serialize)]
-struct Visit {
+struct VisitCounts {
     lookups: u64,
     hits: u64,
     misses: u64,
@@ -155,13 +155,13 @@ impl ResponseCacheHook {
         self.counter.get_or_init(|| self.counters.of(&site.thread))
     }
 
-    fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
+    fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> KeyParts {
         let view = self.roles.get(&subject.site.role);
         let scope = self.settings.scope;
         let workflow = view.map(|view| view.workflow.as_str()).unwrap_or_default();
         let root = self.files.as_ref().filter(|_| self.at == CallKind::Turn && !subject.head.tools.is_empty());
-        Parts {
-            version: Parts::VERSION,
+        KeyParts {
+            version: KeyParts::VERSION,
             at: self.at,
             scope: scope.name().to_owned(),
             within: scope.within(&subject.site.thread, workflow).to_owned(),
@@ -258,13 +258,13 @@ impl ResponseCacheHook {
         }
         match asked {
             Ok(found) => {
-                let validity = self.validity(&found.value, &site.role).await;
+                let validity = self.validity(&found, &site.role).await;
                 self.count_outcome(site, &key, validity.outcome());
                 match validity {
                     Validity::Holds => {
-                        self.count(&site.role, Metric::SavedTokens, found.value.tokens());
-                        self.count(&site.role, Metric::SavedMicrousd, microusd(found.value.cost_usd));
-                        return Ok(found.value);
+                        self.count(&site.role, Metric::SavedTokens, found.tokens());
+                        self.count(&site.role, Metric::SavedMicrousd, microusd(found.cost_usd));
+                        return Ok(found);
                     }
                     Validity::Changed => {
                         self.cache.remove(&key);

@@ -15,8 +15,7 @@ const LINKS_MAX: usize = 64;
 
 /// Everything that an answer depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parts {
-    /// The version of keys.
+pub struct KeyParts {
     pub version: u32,
     pub at: CallKind,
     /// `thread`, `workflow` or `store`.
@@ -37,7 +36,7 @@ pub struct Parts {
     pub root: String,
 }
 
-impl Parts {
+impl KeyParts {
     /// The version that this code writes: another one for another meaning of any part.
     pub const VERSION: u32 = 1;
 
@@ -103,9 +102,7 @@ impl Facets {
 /// The description in an entry: the parts of its key, and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The parts of its key.
-    pub parts: Parts,
-    /// The parts of its request.
+    pub parts: KeyParts,
     pub facets: Facets,
     pub thread: String,
     pub role: String,
@@ -121,10 +118,5 @@ impl About {
         // What only explains goes first.
         let facets = Facets { parameters: String::new(), links: Vec::new(), ..self.facets.clone() };
         canonical::to_bytes(&Self { facets, ..self.clone() })
-    }
-
-    /// What such bytes say.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        canonical::from_slice(bytes).ok()
     }
 }

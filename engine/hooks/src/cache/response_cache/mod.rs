@@ -36,7 +36,7 @@ use crate::cache::{self, CacheSet};
 pub(super) const NAME: &str = "response_cache";
 
 /// The kind. It holds what is kept in memory, so that all runs of a process share it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ResponseCache {
     caches: Arc<CacheSet<Answer>>,
     counters: Arc<Counters>,

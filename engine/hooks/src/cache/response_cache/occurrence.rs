@@ -29,7 +29,7 @@ pub const TOO_MANY: &str = "this run has asked more different requests than are 
                             looked up nor kept";
 
 /// The counters of the threads that this process runs.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Counters {
     by_thread: Mutex<BTreeMap<ThreadId, Weak<Counter>>>,
 }
@@ -52,12 +52,6 @@ impl Counters {
 #[derive(Default)]
 pub struct Counter {
     state: Mutex<State>,
-}
-
-impl std::fmt::Debug for Counter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counter").finish_non_exhaustive()
-    }
 }
 
 /// Which equal request a call is.

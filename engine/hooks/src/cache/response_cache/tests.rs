@@ -10,7 +10,7 @@ use rondo_protocol::object::{Finish, Head, ModelReply};
 use rondo_protocol::{Digest, canonical};
 
 use super::entry::{Answer, Content};
-use super::key::Parts;
+use super::key::KeyParts;
 use crate::cache::{CacheValue, Key};
 
 /// How many pairs are made of each kind of change.
@@ -145,8 +145,8 @@ impl Asked {
             if *is_user { Message::user(text.clone()) } else { Message::assistant(text.clone()) }
         };
         let conversation: Conversation = self.messages.iter().map(said).collect();
-        let parts = Parts {
-            version: Parts::VERSION,
+        let parts = KeyParts {
+            version: KeyParts::VERSION,
             at: self.at,
             scope: self.scope.to_owned(),
             within: self.within.clone(),
@@ -293,7 +293,7 @@ fn whatever_changes_is_a_miss_and_whatever_is_spelt_otherwise_a_hit() {
 #[test]
 fn the_credential_is_no_part_of_a_key() {
     // Parts are named one by one here, so that one more has to be thought of.
-    let Parts {
+    let KeyParts {
         version: _,
         at: _,
         scope: _,
@@ -305,8 +305,8 @@ fn the_credential_is_no_part_of_a_key() {
         occurrence: _,
         redaction: _,
         root: _,
-    } = Parts {
-        version: Parts::VERSION,
+    } = KeyParts {
+        version: KeyParts::VERSION,
         at: CallKind::Model,
         scope: String::new(),
         within: String::new(),

@@ -19,7 +19,7 @@ async fn of_equal_askers_one_makes_the_entry() {
             let (cache, made) = (cache.clone(), Arc::clone(&made));
             tokio::spawn(async move {
                 match ask(&cache, 1, LONG).await {
-                    Ok(found) => assert_eq!(found.value.0, "made"),
+                    Ok(found) => assert_eq!(found.0, "made"),
                     Err((_, guard)) => {
                         assert!(guard.is_some());
                         made.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ async fn when_the_first_gives_up_one_of_the_others_goes_on() {
                         drop(guard);
                     }
                     Err((_, None)) => panic!("alone"),
-                    Ok(found) => assert_eq!(found.value.0, "second"),
+                    Ok(found) => assert_eq!(found.0, "second"),
                 }
             })
         })

@@ -2,7 +2,7 @@
 
 use super::NAME;
 use super::key::About;
-use crate::cache::explain::{Explained, Origin, Parts, same_parts};
+use crate::cache::explain::{Explained, Origin, Rows, same_parts};
 
 /// How much of a digest is shown: enough to tell two apart.
 const SHORT: usize = 16;
@@ -23,7 +23,7 @@ impl Explained for About {
         Origin { thread: &self.thread, role: &self.role, visit: self.visit }
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> Rows {
         let Self { fixed, within, effect, excerpt, arguments, .. } = self;
         let or = |text: &str, without: &str| if text.is_empty() { without.to_owned() } else { text.to_owned() };
         vec![

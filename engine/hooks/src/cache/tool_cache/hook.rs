@@ -21,7 +21,7 @@ use super::entry::ToolResult;
 use super::key::{self, About};
 use super::settings::{Mode, Settings};
 use super::verify::difference;
-use super::visit_metrics::{Outcome, Visit};
+use super::visit_metrics::{Outcome, VisitCounts};
 use super::write_log::{ReadStart, WriteGuard, WriteLog};
 use crate::cache::CacheSet;
 use crate::cache::{self, Cache, Guard, InsertOptions, Key, Label, Metric, WAIT};
@@ -32,7 +32,7 @@ const TURN_WAIT: Duration = Duration::from_secs(10);
 const REACH_WAIT: Duration = Duration::from_millis(100);
 
 /// What all nodes of a process share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shared {
     pub caches: Arc<CacheSet<ToolResult>>,
     writes: Arc<WriteLog>,
@@ -51,7 +51,7 @@ pub struct ToolCacheHook {
     is_replay: bool,
     /// Results of calls that are not settled.
     unsettled: Mutex<BTreeMap<Site, PendingResult>>,
-    visits: VisitMetrics<Visit>,
+    visits: VisitMetrics<VisitCounts>,
 }
 
 /// A result that may be kept once its call is settled.
@@ -69,11 +69,6 @@ struct Subject<'a> {
     call: &'a ToolCall,
     eligible: EligibleCall<'a>,
     key: Key,
-}
-
-enum ToolLookup {
-    Found(Arc<ToolResult>),
-    Missed(Outcome, Option<Guard>),
 }
 
 impl ToolCacheHook {
@@ -94,7 +89,7 @@ impl ToolCacheHook {
         }
     }
 
-    fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
+    fn visit(&self, site: &Site, note: impl FnOnce(&mut VisitCounts)) {
         if !self.is_replay {
             self.visits.count(site, note);
         }
@@ -155,7 +150,12 @@ impl ToolCacheHook {
     }
 
     /// Looks a result up. With `in_turn`, equal askers wait for the first of them.
-    async fn look_up(&self, subject: &Subject<'_>, in_turn: bool, context: &Context) -> ToolLookup {
+    async fn look_up(
+        &self,
+        subject: &Subject<'_>,
+        in_turn: bool,
+        context: &Context,
+    ) -> Result<Arc<ToolResult>, (Outcome, Option<Guard>)> {
         let now_ms = || context.env.now_ms();
         let asked = if in_turn {
             self.cache.get_shared(&subject.key, now_ms, TURN_WAIT).await
@@ -168,13 +168,13 @@ impl ToolCacheHook {
         self.cache.take_warnings().into_iter().for_each(warn);
         let (missing, turn) = match asked {
             Ok(found) => {
-                return match self.is_valid(&found.value).await {
-                    Some(true) => ToolLookup::Found(found.value),
+                return match self.is_valid(&found).await {
+                    Some(true) => Ok(found),
                     Some(false) => {
                         self.cache.remove(&subject.key);
-                        ToolLookup::Missed(Outcome::Changed, None)
+                        Err((Outcome::Changed, None))
                     }
-                    None => ToolLookup::Missed(Outcome::Missing("not looked at in time"), None),
+                    None => Err((Outcome::Missing("not looked at in time"), None)),
                 };
             }
             Err((missing, turn)) => (missing, turn),
@@ -184,8 +184,8 @@ impl ToolCacheHook {
         }
         // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
         match self.get_in_memory(&subject.key).filter(|_| in_turn) {
-            Some(result) if self.is_valid(&result).await == Some(true) => ToolLookup::Found(result),
-            _ => ToolLookup::Missed(Outcome::of(&missing), turn),
+            Some(result) if self.is_valid(&result).await == Some(true) => Ok(result),
+            _ => Err((Outcome::of(&missing), turn)),
         }
     }
 
@@ -294,17 +294,17 @@ impl ToolCacheHook {
         }
         let serves = self.settings.mode == Mode::Serve || self.is_replay;
         match self.look_up(&subject, serves, context).await {
-            ToolLookup::Missed(outcome, turn) => {
+            Err((outcome, turn)) => {
                 self.count_outcome(&subject, outcome);
                 let ran = self.run(&subject, next, turn, context).await;
                 self.open(&call.site, ran)
             }
-            ToolLookup::Found(kept) if serves => {
+            Ok(kept) if serves => {
                 self.count_outcome(&subject, Outcome::Hit);
                 let short_circuit = ShortCircuit { key: Some(subject.key.to_string()), ..ShortCircuit::default() };
                 Ok(next.answer(Reply::Tool(kept.reply()), short_circuit))
             }
-            ToolLookup::Found(kept) => {
+            Ok(kept) => {
                 let ran = self.run(&subject, next, None, context).await;
                 if self.settings.mode == Mode::Observe {
                     self.count_outcome(&subject, Outcome::WouldHit);

@@ -47,7 +47,7 @@ use crate::cache;
 pub(super) const NAME: &str = "tool_cache";
 
 /// The kind. It holds what is kept in memory and the record of writes, so that all runs of a process share them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ToolCache {
     shared: Arc<Shared>,
 }

@@ -53,7 +53,7 @@ impl Outcome {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub struct Visit {
+pub struct VisitCounts {
     pub observed_calls: u64,
     would_hit_count: u64,
     would_hit_details: Vec<WouldHit>,
@@ -82,7 +82,7 @@ struct ObservedCall {
     outcome: String,
 }
 
-impl Visit {
+impl VisitCounts {
     /// Records how a lookup ended, or why there was none.
     pub fn looked_up(&mut self, position: u32, tool: &str, key: Option<Key>, outcome: Outcome) {
         self.hits += u64::from(outcome == Outcome::Hit);
