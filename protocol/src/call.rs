@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::canonical::Value;
 use crate::diagnostic::Code;
@@ -105,8 +106,9 @@ pub struct ToolCall {
 }
 
 /// The declared effect of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Effect {
     /// Its result depends only on its arguments.
     Pure,
@@ -118,12 +120,7 @@ pub enum Effect {
 
 impl Effect {
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Pure => "pure",
-            Self::Reads(_) => "reads",
-            Self::Writes(_) => "writes",
-            Self::External => "external",
-        }
+        self.into()
     }
 
     pub fn is_repeatable(&self) -> bool {

@@ -2,10 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The kind of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum CallKind {
     /// A whole visit of a role.
     Turn,
@@ -20,10 +24,6 @@ impl CallKind {
     pub const ALL: [Self; 3] = [Self::Turn, Self::Model, Self::Tool];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::Model => "model",
-            Self::Tool => "tool",
-        }
+        self.into()
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
@@ -147,8 +148,9 @@ impl JsonSchema for EventLine<'_> {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, IntoStaticStr, VariantNames)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum What {
     /// The thread's row was synced.
     ThreadStarted {
@@ -360,30 +362,13 @@ pub enum What {
     /// A compaction or a rebind was synced. Its JSON is that of a step, with `null` for what it lacks.
     #[serde(untagged)]
     EpochOpened(EpochOpened),
+    #[strum(serialize = "step_committed")]
 }
 
 impl What {
     /// The name of the event, as its JSON has it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::ThreadStarted { .. } => "thread_started",
-            Self::ThreadResumed { .. } => "thread_resumed",
-            Self::StepStarted { .. } => "step_started",
-            Self::ModelDelta { .. } => "model_delta",
-            Self::CallRetried { .. } => "call_retried",
-            Self::ToolStarted { .. } => "tool_started",
-            Self::ToolFinished { .. } => "tool_finished",
-            Self::HookAnswered { .. } => "hook_answered",
-            Self::HookReport { .. } => "hook_report",
-            Self::CallSettled { .. } => "call_settled",
-            Self::StepCommitted { .. } | Self::EpochOpened(_) => "step_committed",
-            Self::EdgeTaken { .. } => "edge_taken",
-            Self::LaneEnded { .. } => "lane_ended",
-            Self::Said { .. } => "said",
-            Self::ThreadWaiting { .. } => "thread_waiting",
-            Self::ThreadFinished { .. } => "thread_finished",
-            Self::Error { .. } => "error",
-        }
+        self.into()
     }
 }
 

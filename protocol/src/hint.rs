@@ -5,6 +5,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::id::ThreadId;
 
@@ -43,8 +44,9 @@ pub struct Operation {
 }
 
 /// What can be done: the verbs of the command line, and of the library where it has them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 pub enum Verb {
     /// The same again with another choice.
@@ -86,25 +88,7 @@ pub enum Verb {
 impl Verb {
     /// Its name, as its JSON has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Again => "again",
-            Self::Answer => "answer",
-            Self::Backup => "backup",
-            Self::Batches => "batches",
-            Self::Cancel => "cancel",
-            Self::Doctor => "doctor",
-            Self::Export => "export",
-            Self::Fork => "fork",
-            Self::Fsck => "fsck",
-            Self::Init => "init",
-            Self::Repair => "repair",
-            Self::Resume => "resume",
-            Self::Rm => "rm",
-            Self::Run => "run",
-            Self::Show => "show",
-            Self::Threads => "threads",
-            Self::Trust => "trust",
-        }
+        self.into()
     }
 }
 

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::canonical;
 use crate::digest::{Digest, Kind};
@@ -15,8 +16,9 @@ pub use conversation::Conversation;
 pub use part::{Opaque, Part, Parts, ToolUse};
 
 /// The speaker of a message. The system text is not a message: it is part of the request head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Speaker {
     /// An edge prompt with the summary, or a repair.
     User,
@@ -29,11 +31,7 @@ pub enum Speaker {
 impl Speaker {
     /// The word in objects and on the wire.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-        }
+        self.into()
     }
 }
 

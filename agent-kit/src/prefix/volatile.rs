@@ -9,12 +9,14 @@ use std::sync::LazyLock;
 
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
+use strum::IntoStaticStr;
 
 /// The maximum number of spans to report for one text; the search ends there.
 pub const MAX_FOUND: usize = 1_000;
 
 /// A kind of volatile text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Volatile {
     /// A date or a time.
     Clock,
@@ -28,12 +30,7 @@ pub enum Volatile {
 
 impl Volatile {
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Id => "id",
-            Self::Path => "path",
-            Self::Environment => "environment",
-        }
+        self.into()
     }
 }
 

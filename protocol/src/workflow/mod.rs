@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::call::FaultClass;
 use crate::canonical::Value;
@@ -167,8 +168,9 @@ pub struct Role {
 }
 
 /// The kind of a role.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum RoleKind {
     Model(ModelRole),
     Selector(SelectorRole),
@@ -180,14 +182,7 @@ pub enum RoleKind {
 
 impl RoleKind {
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Model(_) => "model",
-            Self::Selector(_) => "selector",
-            Self::Human => "human",
-            Self::Tool(_) => "tool",
-            Self::Rule(_) => "rule",
-            Self::Workflow(_) => "workflow",
-        }
+        self.into()
     }
 
     pub fn tools(&self) -> &[String] {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rondo::tell;
-use rondo_protocol::event::Event;
+use rondo_protocol::event::{Event, What};
 use serde_json::Value;
+use strum::VariantNames as _;
 
 use super::page;
 use crate::binary::{Place, fixture};
@@ -117,12 +118,9 @@ impl Section {
     }
 }
 
-/// The names of all events, as the function that has one for each gives them.
+/// The names of all events.
 fn names() -> BTreeSet<String> {
-    let source = include_str!("../../../protocol/src/event.rs");
-    let (_, function) = source.split_once("pub fn name(&self)").unwrap();
-    let (function, _) = function.split_once("\n    }\n").unwrap();
-    function.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    What::VARIANTS.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// `line` with null in place of the field at `path`; `None` where the line has no such field.

@@ -8,14 +8,16 @@
 //! in all cases.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::dialect::Dialect;
 
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
 /// How a provider is asked to constrain JSON answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ResponseFormat {
     /// By the role's schema.
     #[default]
@@ -31,11 +33,7 @@ impl ResponseFormat {
 
     /// The word in settings.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::JsonSchema => "json_schema",
-            Self::JsonObject => "json_object",
-            Self::Off => "off",
-        }
+        self.into()
     }
 
     /// The format that the server at that address supports.

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use rondo_core::graph::EdgeId;
 use rondo_protocol::event::Outcome;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-
-use rondo_core::graph::EdgeId;
+use strum::IntoStaticStr;
 
 /// The key that distinguishes a state from others.
 pub type StateKey = Vec<u64>;
@@ -77,7 +77,8 @@ pub enum Target {
 }
 
 /// How a route ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum End {
     Done,
     Fail,
@@ -87,11 +88,7 @@ pub enum End {
 
 impl End {
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Fail => "fail",
-            Self::Limit => "limit",
-        }
+        self.into()
     }
 
     pub fn leads_to(self) -> &'static str {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rondo_core::hook::{BuildContext, Flag};
 use rondo_protocol::Value;
 use rondo_protocol::id::ThreadId;
+use strum::IntoStaticStr;
 
 use crate::cache::Limits;
 
@@ -22,7 +23,8 @@ const ENTRIES: u64 = 10_000;
 const BYTES: u64 = 256 << 20;
 
 /// Which threads may use an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Scope {
     /// The thread that asked for it.
     Thread,
@@ -34,11 +36,7 @@ pub enum Scope {
 
 impl Scope {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Workflow => "workflow",
-            Self::Store => "store",
-        }
+        self.into()
     }
 
     /// Its part of a key: the thread's id, the workflow's name, or nothing.
