@@ -232,7 +232,7 @@ pub struct Fault {
     pub limit: Option<Box<ReachedLimit>>,
     /// What the provider billed for the attempt, if it said so.
     pub billed: Option<Box<Billed>>,
-    /// How the thread goes on, and what to change before it.
+    /// How the thread continues, and what to change before it.
     pub hint: Option<Hint>,
 }
 

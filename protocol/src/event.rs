@@ -352,7 +352,7 @@ pub enum What {
         code: String,
         /// What happened.
         message: String,
-        /// How the thread goes on, and what to change before it; `None` if the message says it.
+        /// How the thread continues, and what to change before it; `None` if the message says it.
         #[serde(default, rename = "hint_parts")]
         hint: Option<Hint>,
         /// The location of the error.

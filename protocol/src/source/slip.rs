@@ -371,9 +371,7 @@ impl<'a> Stop<'a> {
         let rest = self.text.get(self.offset..).unwrap_or_default();
         let at = self.offset + rest.find([']', '}']).unwrap_or(0);
         let bracket = self.text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or(']');
-        let opening = if bracket == ']' { '[' } else { '{' };
-        let message = format!("a `{bracket}` stands here without a `{opening}` that it closes");
-        fault(at..at + 1, message, "take it out, or quote the text that it belongs to")
+        fault(at..at + 1, format!("unmatched `{bracket}`"), "take it out, or quote the text that it belongs to")
     }
 
     /// A stop within brackets: a comma is missing, or the closing bracket.

@@ -184,11 +184,19 @@ const ROLE: [(&[Kind], KeySpec); 25] = [
     (SPEAKS, key("tools", List(&Text, 0), "The tools that it may call: `name`, `server.tool` or `server.*`.")),
     (
         SPEAKS,
-        key("history", Shape::Named(&HISTORY), "What it is told of its own earlier visits; `condensed` without it."),
+        key(
+            "history",
+            Shape::Named(&HISTORY),
+            "How much of its own earlier visits the conversation holds; `condensed` without it.",
+        ),
     ),
     (
         SPEAKS,
-        key("context", Shape::Named(&CONTEXT), "What it is told of the steps of other roles; `outputs` without it."),
+        key(
+            "context",
+            Shape::Named(&CONTEXT),
+            "Which of the other roles' steps the prompt lists; `outputs` without it.",
+        ),
     ),
     (SPEAKS, key("limits", Shape::Named(&ROLE_LIMITS), "Limits of this role.")),
     (SPEAKS, key("retry", Shape::Named(&RETRY), "How its model calls that fail are repeated.")),
@@ -215,7 +223,7 @@ pub const HOOK: [KeySpec; 4] = [
     key("at", Shape::Word(&[]), "The calls that pass through it."),
     key(
         "on_error",
-        Shape::Word(&[("bypass", "The call goes on without the hook."), ("fail", "The call fails.")]),
+        Shape::Word(&[("bypass", "The call continues without the hook."), ("fail", "The call fails.")]),
         "What happens to a call when the hook itself fails.",
     ),
 ];
@@ -261,22 +269,22 @@ named! {
         ("frontmatter", "YAML front matter, then the body in Markdown."),
         ("json", "One JSON object, held to a schema by the provider."),
     ];
-    HISTORY "History" "What of a role's own earlier visits is told." Words &[
+    HISTORY "History" "How much of a role's own earlier visits its conversation holds." Words &[
         ("condensed", "Prompt and conclusion of each visit."),
         ("exact", "Everything, tool traffic and repairs too."),
         ("none", "Nothing: each visit is a fresh conversation."),
     ];
-    CONTEXT "Context" "What of the other roles' steps is told."
+    CONTEXT "Context" "Which of the other roles' steps the prompt lists."
         Either &[Shape::Named(&CONTEXT_WHAT), Shape::Named(&CHOSEN_CONTEXT)];
-    CONTEXT_WHAT "ContextWhat" "How much of a step is told." Words &[
+    CONTEXT_WHAT "ContextWhat" "How much of a step the prompt lists." Words &[
         ("none", "Nothing."),
         ("outputs", "Role, status and fields."),
         ("bodies", "Those and the body."),
     ];
     CHOSEN_CONTEXT "ChosenContext" "How much, of whom." Keys &[
-        key("from", List(&Shape::RoleName, 0), "The roles that it is told of; all others without it."),
+        key("from", List(&Shape::RoleName, 0), "The roles whose steps are listed; all others without it."),
         key("what", Shape::Named(&CONTEXT_WHAT), "How much of each step."),
-        key("max_bytes", Shape::Size, "The most that is told at once."),
+        key("max_bytes", Shape::Size, "The most bytes of one list."),
     ];
     RETRY "Retry" "How an attempt that failed is repeated." Keys &[
         key("attempts", Count(1, MAX_ATTEMPTS), "All attempts, with the first."),

@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
     fn message(&mut self, body: &str) {
         let Some(MessageLine { message, after, chain, redacted }) = self.shape(body) else { return };
         if let Some(unknown) = after.filter(|after| !self.cassette.messages.contains_key(after)) {
-            return self.unknown(body, unknown, "the message goes on from messages that no line before it holds");
+            return self.unknown(body, unknown, "the message continues messages that no line before it holds");
         }
         if !redacted && message::link(after.unwrap_or_else(message::empty_chain), &message) != chain {
             return self.misfit(body, chain, "the message does not have the chain that stands beside it");

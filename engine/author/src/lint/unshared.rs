@@ -25,7 +25,7 @@ pub(super) fn lint(parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnost
         let earlier = parts.iter().take(at).filter(|earlier| earlier.model == later.model);
         // One other role is enough to explain the remedy.
         let best = earlier.filter_map(|earlier| Lost::of(earlier, later)).max_by_key(|lost| lost.bytes);
-        found.extend(best.map(|lost| lost.told(later, places)));
+        found.extend(best.map(|lost| lost.diagnostic(later, places)));
     }
     found
 }
@@ -74,7 +74,7 @@ impl<'p> Lost<'p> {
         })
     }
 
-    fn told(&self, later: &LintedRole<'_>, places: &SourceMap) -> Diagnostic {
+    fn diagnostic(&self, later: &LintedRole<'_>, places: &SourceMap) -> Diagnostic {
         let Self { other, bytes, why } = self;
         let (name, path) = (later.name, later.system());
         let many = grouped(prefix::tokens(count(*bytes)));
@@ -82,7 +82,7 @@ impl<'p> Lost<'p> {
         match why {
             Why::Texts(first, own) => {
                 let message = format!(
-                    "the system texts of `{other}` and `{name}` differ here and go on alike for about {many} tokens, \
+                    "the system texts of `{other}` and `{name}` differ here and continue alike for about {many} tokens, \
                      which no provider serves to both"
                 );
                 let place = later_place(later, places, *first, *own);

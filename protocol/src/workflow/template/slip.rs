@@ -247,8 +247,7 @@ fn syntax_fault(range: Range<usize>, message: String, hint: &str) -> SourceError
 }
 
 fn stray(word: &str, range: Range<usize>, hint: &str) -> SourceError {
-    let opening = if word == "endfor" { "for" } else { "if" };
-    syntax_fault(range, format!("`{word}` stands without the `{opening}` that it belongs to"), hint)
+    syntax_fault(range, format!("unmatched `{word}`"), hint)
 }
 
 /// The statement whose word stands at `word`, as written.
