@@ -14,14 +14,13 @@ use crate::id::ThreadId;
 /// In JSON a list of texts and objects; a text alone is read as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Written")]
-#[schemars(with = "Vec<Part>")]
-pub struct Hint(Vec<Part>);
+#[schemars(with = "Vec<HintPart>")]
+pub struct Hint(Vec<HintPart>);
 
 /// A part of a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "HintPart")]
-pub enum Part {
+pub enum HintPart {
     /// Words for people. What stands between backticks is code.
     Words(String),
     /// Something to do.
@@ -46,8 +45,8 @@ pub struct Operation {
 /// What can be done: the verbs of the command line, and of the library where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
+#[strum(serialize_all = "lowercase")]
 pub enum Verb {
     /// The same again with another choice.
     Again,
@@ -130,8 +129,8 @@ impl Hint {
     #[must_use]
     pub fn words(mut self, words: impl Into<String>) -> Self {
         match (self.0.last_mut(), words.into()) {
-            (Some(Part::Words(before)), words) => before.push_str(&words),
-            (_, words) => self.0.push(Part::Words(words)),
+            (Some(HintPart::Words(before)), words) => before.push_str(&words),
+            (_, words) => self.0.push(HintPart::Words(words)),
         }
         self
     }
@@ -139,7 +138,7 @@ impl Hint {
     /// The same hint with an operation behind it.
     #[must_use]
     pub fn operation(mut self, operation: Operation) -> Self {
-        self.0.push(Part::Operation(operation));
+        self.0.push(HintPart::Operation(operation));
         self
     }
 
@@ -147,28 +146,27 @@ impl Hint {
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         next.0.into_iter().fold(self, |hint, part| match part {
-            Part::Words(words) => hint.words(words),
-            Part::Operation(operation) => hint.operation(operation),
+            HintPart::Words(words) => hint.words(words),
+            HintPart::Operation(operation) => hint.operation(operation),
         })
     }
 
-    /// Its parts in reading order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[HintPart] {
         &self.0
     }
 
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.0.iter().filter_map(|part| match part {
-            Part::Words(_) => None,
-            Part::Operation(operation) => Some(operation),
+            HintPart::Words(_) => None,
+            HintPart::Operation(operation) => Some(operation),
         })
     }
 
     /// The hint as one text, with operations as `write` has them.
     pub fn written(&self, write: impl Fn(&Operation) -> String) -> String {
-        let part = |part: &Part| match part {
-            Part::Words(words) => words.clone(),
-            Part::Operation(operation) => write(operation),
+        let part = |part: &HintPart| match part {
+            HintPart::Words(words) => words.clone(),
+            HintPart::Operation(operation) => write(operation),
         };
         self.0.iter().map(part).collect()
     }
@@ -215,7 +213,7 @@ impl From<Operation> for Hint {
 #[serde(untagged)]
 enum Written {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<HintPart>),
 }
 
 impl From<Written> for Hint {
@@ -247,7 +245,7 @@ mod tests {
             "raise it, then [resume] goes on"
         );
         assert_eq!(hint.operations().count(), 1);
-        assert_eq!(Hint::from("a").words("b").then("c".into()).parts(), [Part::Words("abc".to_owned())]);
+        assert_eq!(Hint::from("a").words("b").then("c".into()).parts(), [HintPart::Words("abc".to_owned())]);
     }
 
     #[test]

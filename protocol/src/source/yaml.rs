@@ -60,10 +60,10 @@ struct Frame {
     flow: bool,
     /// Whether it is in the position of a key.
     is_key: bool,
-    part: Part,
+    part: OpenNode,
 }
 
-enum Part {
+enum OpenNode {
     List(Vec<Node>),
     Map {
         entries: Vec<(Key, Node)>,
@@ -124,10 +124,10 @@ impl Builder<'_> {
                 }
                 Event::Scalar(value, style, anchor, _) => self.scalar(&value, style, anchor, span)?,
                 Event::SequenceStart(style, anchor, _) => {
-                    self.open(Part::List(Vec::new()), style, anchor, span)?;
+                    self.open(OpenNode::List(Vec::new()), style, anchor, span)?;
                 }
                 Event::MappingStart(style, anchor, _) => {
-                    let part = Part::Map { entries: Vec::new(), seen: BTreeSet::new(), slot: Slot::Key };
+                    let part = OpenNode::Map { entries: Vec::new(), seen: BTreeSet::new(), slot: Slot::Key };
                     self.open(part, style, anchor, span)?;
                 }
                 Event::SequenceEnd | Event::MappingEnd => self.close(span.offset + span.length),
@@ -288,7 +288,7 @@ impl Builder<'_> {
     }
 
     fn wants_key(&self) -> bool {
-        matches!(self.stack.last(), Some(Frame { part: Part::Map { slot: Slot::Key, .. }, .. }))
+        matches!(self.stack.last(), Some(Frame { part: OpenNode::Map { slot: Slot::Key, .. }, .. }))
     }
 
     fn key(&mut self, name: &str, style: ScalarStyle, span: Span) -> Result<(), SourceError> {
@@ -306,7 +306,7 @@ impl Builder<'_> {
                 SourceError::new(Code::KeyNotText, span, "a key is empty or null")
                     .with_hint("quote it if it is a text"),
             )
-        } else if let Some(Frame { part: Part::Map { seen, .. }, .. }) = self.stack.last()
+        } else if let Some(Frame { part: OpenNode::Map { seen, .. }, .. }) = self.stack.last()
             && seen.contains(name)
         {
             Some(duplicate(name, span))
@@ -317,7 +317,7 @@ impl Builder<'_> {
         if let Some(fault) = fault {
             self.note(fault);
         }
-        if let Some(Frame { part: Part::Map { slot, seen, .. }, .. }) = self.stack.last_mut() {
+        if let Some(Frame { part: OpenNode::Map { slot, seen, .. }, .. }) = self.stack.last_mut() {
             *slot = if dropped {
                 Slot::Dropped
             } else {
@@ -328,7 +328,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn open(&mut self, part: Part, style: StructureStyle, anchor: usize, span: Span) -> Result<(), SourceError> {
+    fn open(&mut self, part: OpenNode, style: StructureStyle, anchor: usize, span: Span) -> Result<(), SourceError> {
         let is_key = self.wants_key();
         self.budget.take(1, 0, span)?;
         if self.stack.len() >= MAX_DEPTH {
@@ -350,12 +350,12 @@ impl Builder<'_> {
         let braces = self.text.get(frame.span.offset..).is_some_and(|rest| rest.starts_with("{{"));
         let kind = match frame.part {
             // A template was intended; reading it as a text allows finding the other faults of the file.
-            Part::Map { .. } if frame.flow && braces => {
+            OpenNode::Map { .. } if frame.flow && braces => {
                 self.note(unquoted_template(Span::new(frame.span.offset, 2), "{{"));
                 Kind::Str(self.text.get(frame.span.offset..end).unwrap_or_default().to_owned())
             }
-            Part::List(items) => Kind::List(items),
-            Part::Map { entries, .. } => Kind::Map(entries),
+            OpenNode::List(items) => Kind::List(items),
+            OpenNode::Map { entries, .. } => Kind::Map(entries),
         };
         let node = Node { span: frame.span, kind };
         if frame.anchor > 0 {
@@ -373,7 +373,7 @@ impl Builder<'_> {
                 .with_hint("quote a text that begins with `[` or `{`");
             self.note(fault);
         }
-        if let Some(Frame { part: Part::Map { slot, .. }, .. }) = self.stack.last_mut() {
+        if let Some(Frame { part: OpenNode::Map { slot, .. }, .. }) = self.stack.last_mut() {
             *slot = Slot::Dropped;
         }
     }
@@ -410,8 +410,8 @@ impl Builder<'_> {
     fn put(&mut self, node: Node) {
         match self.stack.last_mut().map(|frame| &mut frame.part) {
             None => self.root = Some(node),
-            Some(Part::List(items)) => items.push(node),
-            Some(Part::Map { entries, slot, .. }) => {
+            Some(OpenNode::List(items)) => items.push(node),
+            Some(OpenNode::Map { entries, slot, .. }) => {
                 if let Slot::Value(key) = std::mem::replace(slot, Slot::Key) {
                     entries.push((key, node));
                 }

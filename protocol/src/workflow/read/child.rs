@@ -1,7 +1,7 @@
 //! Child workflows: roles that run another file.
 
 use super::output::{Output, status, text_field};
-use super::part::{Fields, Part};
+use super::path_node::{Fields, PathNode};
 use super::role::named_output;
 use super::{MAX_CHILD_DEPTH, MAX_CHILDREN, Reader};
 use crate::canonical::Value;
@@ -13,7 +13,7 @@ use crate::workflow::{Checked, Edge, Ordered, Outgoing, Target, Template, Workfl
 
 impl Reader<'_> {
     /// Reads the role and its output. Adds the policies of the child's roles to those of this file.
-    pub(super) fn child_role(&mut self, part: &Part<'_>, fields: &Fields<'_>) -> Option<(WorkflowRole, Output)> {
+    pub(super) fn child_role(&mut self, part: &PathNode<'_>, fields: &Fields<'_>) -> Option<(WorkflowRole, Output)> {
         let input = fields.get("input").and_then(|input| self.template_map(input));
         let file = fields.get("workflow")?;
         let Checked { workflow, policy, warnings, places, .. } = self.child(file)?;
@@ -28,7 +28,7 @@ impl Reader<'_> {
         Some((WorkflowRole { input, statuses, workflow }, output))
     }
 
-    fn child(&mut self, part: &Part<'_>) -> Option<Checked> {
+    fn child(&mut self, part: &PathNode<'_>) -> Option<Checked> {
         let depth = self.family.open.len();
         let included = self.included(part)?;
         let limit = if self.family.open.contains(&included.path) {
@@ -59,7 +59,7 @@ impl Reader<'_> {
     }
 
     /// Reads the map from the child's last status to the role's status.
-    fn child_statuses(&mut self, part: &Part<'_>, ends: &[Status]) -> Vec<(String, Status)> {
+    fn child_statuses(&mut self, part: &PathNode<'_>, ends: &[Status]) -> Vec<(String, Status)> {
         let mut statuses = Vec::new();
         for entry in self.entries(part).unwrap_or_default() {
             if !self.is_given(&entry) {

@@ -1,7 +1,7 @@
 //! Edges, lists of edges, fan-outs and joins.
 
 use super::Reader;
-use super::part::{Fields, Part};
+use super::path_node::{Fields, PathNode};
 use crate::diagnostic::Code;
 use crate::id::{FieldName, RoleName};
 use crate::source::Kind;
@@ -11,7 +11,7 @@ use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Targe
 const LANES: u64 = 8;
 impl Reader<'_> {
     /// Reads one edge, or a list that is tried in order; at `path`, one edge is a list of one.
-    pub(super) fn edges(&mut self, part: &Part<'_>, path: &str) -> Vec<Edge> {
+    pub(super) fn edges(&mut self, part: &PathNode<'_>, path: &str) -> Vec<Edge> {
         if !matches!(part.node.kind, Kind::List(_)) {
             let one = part.moved(source_map::item(path, 0));
             self.place(&one);
@@ -34,7 +34,7 @@ impl Reader<'_> {
     }
 
     /// Reads an entry of a list: an edge with `when`, or as the last one `else: EDGE`.
-    fn listed_edge(&mut self, item: &Part<'_>, is_last: bool) -> Option<Edge> {
+    fn listed_edge(&mut self, item: &PathNode<'_>, is_last: bool) -> Option<Edge> {
         let is_else = item.node.get("else").is_some();
         if !is_else {
             let edge = self.edge(item)?;
@@ -52,7 +52,7 @@ impl Reader<'_> {
         }
         let entries = self.entries(item)?;
         let otherwise = entries.iter().find(|entry| entry.name() == "else")?;
-        let beside: Vec<&str> = entries.iter().map(Part::name).filter(|name| *name != "else").collect();
+        let beside: Vec<&str> = entries.iter().map(PathNode::name).filter(|name| *name != "else").collect();
         if !beside.is_empty() {
             let fault = if otherwise.node.kind == Kind::Null {
                 otherwise
@@ -86,7 +86,7 @@ impl Reader<'_> {
     }
 
     /// Reads a single edge outside a list, which must not have a condition, since there is no alternative to it.
-    fn edge_alone(&mut self, part: &Part<'_>) -> Option<Edge> {
+    fn edge_alone(&mut self, part: &PathNode<'_>) -> Option<Edge> {
         let edge = self.edge(part)?;
         if edge.when.is_some() {
             let hint = "write a list: `- { when: EXPR, to: ... }`, and last `- else: { to: ... }`";
@@ -95,13 +95,13 @@ impl Reader<'_> {
         Some(edge)
     }
 
-    fn refuse_condition(&mut self, edge: &Part<'_>, message: &str, hint: &str) {
+    fn refuse_condition(&mut self, edge: &PathNode<'_>, message: &str, hint: &str) {
         let node = edge.node.get("when").unwrap_or(edge.node);
-        let fault = Part { path: edge.path.clone(), key: None, node }.fault(Code::EdgeList, message);
+        let fault = PathNode { path: edge.path.clone(), key: None, node }.fault(Code::EdgeList, message);
         self.leave_out(edge, fault.with_hint(hint));
     }
 
-    fn edge(&mut self, part: &Part<'_>) -> Option<Edge> {
+    fn edge(&mut self, part: &PathNode<'_>) -> Option<Edge> {
         if let Some(target) = part.as_str() {
             let hint = format!("write `{{ to: {} }}`", crate::source::excerpt(target));
             return self.wrong_type(part, "an edge", Some(&hint));
@@ -133,7 +133,7 @@ impl Reader<'_> {
         Some(Edge { max, on_max, per, prompt, reason, result, say, to, when })
     }
 
-    fn target(&mut self, part: &Part<'_>, fields: &Fields<'_>, prompt: &str) -> Option<Target> {
+    fn target(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, prompt: &str) -> Option<Target> {
         let to = fields.get("to")?;
         let each = fields.get("each");
         let is_fan = each.is_some() || matches!(to.node.kind, Kind::List(_));
@@ -155,7 +155,7 @@ impl Reader<'_> {
         }
     }
 
-    fn fan_out(&mut self, part: &Part<'_>, fields: &Fields<'_>, to: &Part<'_>, prompt: &str) -> Option<FanOut> {
+    fn fan_out(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, to: &PathNode<'_>, prompt: &str) -> Option<FanOut> {
         let branches = self.branches(to, fields.get("prompt"), prompt);
         let each = fields.get("each").map(|each| self.each(each, fields));
         if each.is_none() {
@@ -179,7 +179,7 @@ impl Reader<'_> {
     }
 
     /// Reads the branches, at `to[0]`, `to[1]`...
-    fn branches(&mut self, to: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Vec<Branch>> {
+    fn branches(&mut self, to: &PathNode<'_>, shared: Option<&PathNode<'_>>, prompt: &str) -> Option<Vec<Branch>> {
         if !matches!(to.node.kind, Kind::List(_)) {
             let one = to.moved(source_map::item(&to.path, 0));
             self.place(&one);
@@ -194,7 +194,7 @@ impl Reader<'_> {
         (branches.len() == items.len()).then_some(branches)
     }
 
-    fn branch(&mut self, part: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Branch> {
+    fn branch(&mut self, part: &PathNode<'_>, shared: Option<&PathNode<'_>>, prompt: &str) -> Option<Branch> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             let target = part.moved(source_map::key(&part.path, "to"));
             self.place(&target);
@@ -212,7 +212,7 @@ impl Reader<'_> {
         Some(Branch { prompt: own.unwrap_or_else(|| prompt.to_owned()), to, when })
     }
 
-    fn branch_target(&mut self, part: &Part<'_>) -> Option<RoleName> {
+    fn branch_target(&mut self, part: &PathNode<'_>) -> Option<RoleName> {
         if let Some(word @ ("end" | "fail" | "back")) = part.as_str() {
             let message = format!("a branch leads to a role, not to `{word}`");
             return self.refuse(part, part.fault(Code::InvalidValue, message));
@@ -221,13 +221,13 @@ impl Reader<'_> {
     }
 
     /// Records the location of a prompt that a branch inherits from its edge.
-    fn share_prompt(&mut self, branch: &Part<'_>, shared: Option<&Part<'_>>) {
+    fn share_prompt(&mut self, branch: &PathNode<'_>, shared: Option<&PathNode<'_>>) {
         if let Some(shared) = shared {
             self.places.share(&shared.path, &source_map::key(&branch.path, "prompt"));
         }
     }
 
-    fn each(&mut self, each: &Part<'_>, fields: &Fields<'_>) -> Option<Each> {
+    fn each(&mut self, each: &PathNode<'_>, fields: &Fields<'_>) -> Option<Each> {
         let over = if matches!(each.node.kind, Kind::List(_)) {
             self.wrong_type(each, "an expression that yields a list", Some("such as `output.items`"))
         } else {
@@ -241,7 +241,7 @@ impl Reader<'_> {
         Some(Each { name: name?, over: over?, parallel: u32::try_from(parallel?).ok()? })
     }
 
-    fn lane_name(&mut self, part: &Part<'_>) -> Option<FieldName> {
+    fn lane_name(&mut self, part: &PathNode<'_>) -> Option<FieldName> {
         const TAKEN: [&str; 8] = ["input", "output", "body", "status", "steps", "branches", "index", "loop"];
         let text = self.text(part)?;
         match FieldName::new(&text) {
@@ -257,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    fn join(&mut self, part: &Part<'_>) -> Option<Join> {
+    fn join(&mut self, part: &PathNode<'_>) -> Option<Join> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             let target = part.moved(source_map::key(&part.path, "to"));
             self.place(&target);
@@ -272,7 +272,7 @@ impl Reader<'_> {
         Some(Join { failed: failed?, need: need?, prompt, to: to? })
     }
 
-    fn need(&mut self, part: &Part<'_>) -> Option<Need> {
+    fn need(&mut self, part: &PathNode<'_>) -> Option<Need> {
         match part.as_str() {
             Some("all") => Some(Need::All),
             Some("any") => Some(Need::Any),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::canonical::Value;
 use crate::diagnostic::Code;
 use crate::id::FieldName;
@@ -12,12 +12,12 @@ use crate::workflow::types::{self, Field, Validator};
 use crate::workflow::{Ordered, source_map};
 
 impl Reader<'_> {
-    pub(super) fn inputs(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
+    pub(super) fn inputs(&mut self, part: &PathNode<'_>) -> Ordered<FieldName, Field> {
         self.typed(part, Self::input_name)
     }
 
     /// Reads the fields of a status; null means none.
-    pub(super) fn status_fields(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
+    pub(super) fn status_fields(&mut self, part: &PathNode<'_>) -> Ordered<FieldName, Field> {
         if part.node.kind == Kind::Null {
             return Vec::new();
         }
@@ -26,8 +26,8 @@ impl Reader<'_> {
 
     fn typed(
         &mut self,
-        part: &Part<'_>,
-        name: fn(&mut Self, &Part<'_>) -> Option<(FieldName, bool)>,
+        part: &PathNode<'_>,
+        name: fn(&mut Self, &PathNode<'_>) -> Option<(FieldName, bool)>,
     ) -> Ordered<FieldName, Field> {
         let mut fields = Vec::new();
         let mut seen = BTreeSet::new();
@@ -52,7 +52,7 @@ impl Reader<'_> {
     }
 
     /// Reads a declared type as JSON Schema.
-    fn schema(&mut self, part: &Part<'_>) -> Option<Value> {
+    fn schema(&mut self, part: &PathNode<'_>) -> Option<Value> {
         let (schema, faults) = types::expand(part.node, part.name());
         if !faults.is_empty() {
             self.places.mark_incomplete(&part.path);
@@ -74,7 +74,7 @@ impl Reader<'_> {
     }
 
     /// Checks that the schema is valid and that its default matches it.
-    fn compile(&mut self, part: &Part<'_>, schema: &Value) -> Option<()> {
+    fn compile(&mut self, part: &PathNode<'_>, schema: &Value) -> Option<()> {
         let default = schema.get("default");
         if types::is_simple(schema) && default.is_none() {
             return Some(());
@@ -91,7 +91,7 @@ impl Reader<'_> {
             && let Some(violation) = validator.violations(default).into_iter().next()
         {
             let message = format!("the default does not follow its own type: {violation}");
-            let at = Part { path: source_map::key(&part.path, "default"), key: None, node };
+            let at = PathNode { path: source_map::key(&part.path, "default"), key: None, node };
             return self.refuse(part, at.fault(Code::InvalidDefault, message));
         }
         Some(())

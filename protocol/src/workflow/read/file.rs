@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::diagnostic::Code;
 use crate::source::{Source, excerpt};
 
@@ -91,7 +91,7 @@ pub(super) struct Included {
 }
 
 impl Reader<'_> {
-    pub(super) fn included(&mut self, part: &Part<'_>) -> Option<Included> {
+    pub(super) fn included(&mut self, part: &PathNode<'_>) -> Option<Included> {
         let written = self.text(part)?;
         let Some(relative) = plain_path(&written) else {
             let message = format!("`{}` is not a path within the folder of the workflow", excerpt(&written));
@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 
     /// The text of the file named by `{file: PATH}` at `part`; `keys` are those allowed beside `file`.
-    pub(super) fn included_text(&mut self, part: &Part<'_>, file: &Part<'_>) -> Option<String> {
+    pub(super) fn included_text(&mut self, part: &PathNode<'_>, file: &PathNode<'_>) -> Option<String> {
         let included = self.included(file);
         let Some(Included { shown, text, .. }) = included else {
             self.places.mark_incomplete(&part.path);

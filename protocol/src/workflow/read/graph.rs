@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Reader;
 use super::output::{status, text_field};
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::diagnostic::Code;
 use crate::id::RoleName;
 use crate::id::{Status, reserved};
@@ -13,7 +13,11 @@ use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, source_map};
 
 impl Reader<'_> {
     /// Reads the graph. The entries of a selector also define its statuses.
-    pub(super) fn graph(&mut self, part: &Part<'_>, roles: &mut Ordered<RoleName, Role>) -> Ordered<String, Outgoing> {
+    pub(super) fn graph(
+        &mut self,
+        part: &PathNode<'_>,
+        roles: &mut Ordered<RoleName, Role>,
+    ) -> Ordered<String, Outgoing> {
         let positions: BTreeMap<RoleName, usize> =
             roles.iter().enumerate().map(|(position, (name, _))| (name.clone(), position)).collect();
         let mut graph = Vec::new();
@@ -36,7 +40,7 @@ impl Reader<'_> {
         graph
     }
 
-    fn outgoing(&mut self, part: &Part<'_>, role: Option<&mut Role>) -> Ordered<Status, Vec<Edge>> {
+    fn outgoing(&mut self, part: &PathNode<'_>, role: Option<&mut Role>) -> Ordered<Status, Vec<Edge>> {
         let mut outgoing = Vec::new();
         let mut otherwise = None;
         let mut chosen = Vec::new();
@@ -78,7 +82,7 @@ impl Reader<'_> {
         outgoing
     }
 
-    fn is_one_edge(&mut self, part: &Part<'_>) -> bool {
+    fn is_one_edge(&mut self, part: &PathNode<'_>) -> bool {
         let is_edge = part.node.get("to").is_some_and(|to| matches!(to.kind, Kind::Str(_)));
         if is_edge {
             let message = format!("an edge of `{}` stands where its statuses should", part.name());

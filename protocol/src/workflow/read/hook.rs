@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Reader;
 use super::file::Family;
-use super::part::{self, Fields, Part};
+use super::path_node::{self, Fields, PathNode};
 use crate::call_kind::CallKind;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, did_you_mean};
@@ -23,7 +23,7 @@ pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
     if let Some(Value::List(names)) = hook.get("roles") {
         reader.role_names = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
     }
-    let hook = reader.hook(&Part::root(&node));
+    let hook = reader.hook(&PathNode::root(&node));
     let (faults, _) = reader.end();
     let faults: Vec<String> = faults
         .into_iter()
@@ -42,7 +42,7 @@ pub(super) type Split<T> = (T, T);
 
 impl Reader<'_> {
     /// Reads the uses of hook kinds: altering ones, then transparent ones.
-    pub(super) fn hooks(&mut self, part: &Part<'_>) -> Split<Vec<HookUse>> {
+    pub(super) fn hooks(&mut self, part: &PathNode<'_>) -> Split<Vec<HookUse>> {
         let (mut altering, mut transparent) = (Vec::new(), Vec::new());
         let items = self.items(part).unwrap_or_default();
         if items.len() > MAX_HOOKS {
@@ -58,7 +58,7 @@ impl Reader<'_> {
     }
 
     /// Reads a role's settings by hook kind: for altering kinds, then for transparent ones.
-    pub(super) fn with(&mut self, part: &Part<'_>) -> Split<BTreeMap<String, Value>> {
+    pub(super) fn with(&mut self, part: &PathNode<'_>) -> Split<BTreeMap<String, Value>> {
         let (mut altering, mut transparent) = (BTreeMap::new(), BTreeMap::new());
         for entry in self.entries(part).unwrap_or_default() {
             let kind = HookKind::find(entry.name());
@@ -78,8 +78,8 @@ impl Reader<'_> {
         (altering, transparent)
     }
 
-    fn hook(&mut self, part: &Part<'_>) -> Option<(&'static HookKind, HookUse)> {
-        let named = part.node.get("use").and_then(|node| Part { node, ..part.clone() }.as_str());
+    fn hook(&mut self, part: &PathNode<'_>) -> Option<(&'static HookKind, HookUse)> {
+        let named = part.node.get("use").and_then(|node| PathNode { node, ..part.clone() }.as_str());
         let kind = named.and_then(HookKind::find);
         // Without a kind, its settings are unknown too.
         let keys = [&HOOK[..], kind.map_or(&[], |kind| kind.settings)].concat();
@@ -98,11 +98,11 @@ impl Reader<'_> {
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
     }
 
-    fn hook_place(&mut self, part: &Part<'_>, kind: &HookKind) -> Option<CallKind> {
+    fn hook_place(&mut self, part: &PathNode<'_>, kind: &HookKind) -> Option<CallKind> {
         self.one_of(part, kind.stands_at.iter().map(|at| (at.name(), *at)))
     }
 
-    fn hook_roles(&mut self, part: &Part<'_>) -> Vec<RoleName> {
+    fn hook_roles(&mut self, part: &PathNode<'_>) -> Vec<RoleName> {
         let declared: BTreeSet<String> = self.role_names.iter().cloned().collect();
         let (mut roles, mut listed) = (Vec::new(), BTreeSet::new());
         for item in self.items(part).unwrap_or_default() {
@@ -121,7 +121,7 @@ impl Reader<'_> {
         roles
     }
 
-    fn settings(&mut self, part: &Part<'_>, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
+    fn settings(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
         if kind.needs_setting && kind.settings.iter().all(|setting| fields.get(setting.name).is_none()) {
             let names: Vec<String> = kind.settings.iter().map(|setting| format!("`{}`", setting.name)).collect();
             let message = format!("`{}` needs {}, or both", kind.name, names.join(" or "));
@@ -138,5 +138,5 @@ fn unknown_kind(name: &str) -> String {
 
 fn known_kinds(name: &str) -> String {
     let names = HookKind::ALL.map(|kind| kind.name);
-    did_you_mean(name, names).unwrap_or_else(|| format!("the kinds are {}", part::listed(&names)))
+    did_you_mean(name, names).unwrap_or_else(|| format!("the kinds are {}", path_node::listed(&names)))
 }

@@ -16,7 +16,7 @@ mod hook;
 mod model;
 mod name;
 mod output;
-mod part;
+mod path_node;
 mod role;
 mod scalar;
 mod serve;
@@ -35,7 +35,7 @@ use super::source_map::SourceMap;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 pub use hook::read_hook;
-use part::Part;
+use path_node::PathNode;
 pub use scalar::{duration_ms, size_bytes};
 
 const MAX_FAULTS: usize = 1_000;
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
             self.keep_fault(SourceError::new(Code::TooLarge, root.span, message));
             return Err(self.end().0);
         }
-        let read = self.top(&Part::root(&root));
+        let read = self.top(&PathNode::root(&root));
         if let Some((workflow, policy)) = &read {
             for fault in check::check(workflow, policy, &self.places) {
                 if !self.follows_a_hole(&fault) {
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         (self.faults, self.places)
     }
 
-    fn top(&mut self, root: &Part<'_>) -> Option<(Workflow, Policy)> {
+    fn top(&mut self, root: &PathNode<'_>) -> Option<(Workflow, Policy)> {
         let fields = self.fields_if(root, &TOP, |name| name.starts_with("x-"))?;
         if let Some(part) = fields.get("rondo") {
             self.version(part);
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         Some((workflow, policy))
     }
 
-    fn version(&mut self, part: &Part<'_>) {
+    fn version(&mut self, part: &PathNode<'_>) {
         if part.node.to_value() != crate::Value::Int(1) {
             let found = self.shown(part);
             let fault = part.fault(Code::FormatVersion, format!("the version of the format is 1, found {found}"));
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn workflow_name(&mut self, part: &Part<'_>) -> Option<String> {
+    fn workflow_name(&mut self, part: &PathNode<'_>) -> Option<String> {
         let name = self.text(part)?;
         if is_workflow_name(&name) {
             return Some(name);
@@ -220,19 +220,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Records a fault of a part that is then left out.
-    fn leave_out(&mut self, part: &Part<'_>, fault: SourceError) {
+    fn leave_out(&mut self, part: &PathNode<'_>, fault: SourceError) {
         self.places.mark_incomplete(&part.path);
         self.report(fault);
     }
 
     /// The same, in place of the part's value.
-    fn refuse<T>(&mut self, part: &Part<'_>, fault: SourceError) -> Option<T> {
+    fn refuse<T>(&mut self, part: &PathNode<'_>, fault: SourceError) -> Option<T> {
         self.leave_out(part, fault);
         None
     }
 
     /// A scalar as written, for a message.
-    fn shown(&self, part: &Part<'_>) -> String {
+    fn shown(&self, part: &PathNode<'_>) -> String {
         let Span { offset, length } = part.node.span;
         match self.places.text().get(offset..offset + length).filter(|text| !text.contains('\n')) {
             Some(text) if length > 0 && !part.holds() => format!("`{}`", source::excerpt(text)),

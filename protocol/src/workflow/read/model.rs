@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::diagnostic::Code;
 use crate::object::Parameters;
 use crate::source::excerpt;
@@ -11,7 +11,7 @@ use crate::workflow::ModelSpec;
 use crate::workflow::format::MODEL;
 
 impl Reader<'_> {
-    pub(super) fn models(&mut self, part: &Part<'_>) -> BTreeMap<String, ModelSpec> {
+    pub(super) fn models(&mut self, part: &PathNode<'_>) -> BTreeMap<String, ModelSpec> {
         let mut models = BTreeMap::new();
         for entry in self.entries(part).unwrap_or_default() {
             let named = is_model_name(entry.name());
@@ -29,7 +29,7 @@ impl Reader<'_> {
         models
     }
 
-    fn model(&mut self, part: &Part<'_>) -> Option<ModelSpec> {
+    fn model(&mut self, part: &PathNode<'_>) -> Option<ModelSpec> {
         let fields = self.fields(part, MODEL.keys())?;
         let mut parameters = self.values(&fields, MODEL.keys());
         let model = parameters.remove("model").and_then(|model| model.as_str().map(str::to_owned));

@@ -1,7 +1,7 @@
 //! Names of roles, statuses, fields and inputs, and reserved names.
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::diagnostic::{Code, did_you_mean};
 use crate::id::{FieldName, InvalidName, RoleName, Status};
 use crate::source::excerpt;
@@ -15,7 +15,7 @@ const RESERVED_FIELDS: [&str; 3] = ["status", "body", "when"];
 const LONGEST: usize = 64;
 
 impl Reader<'_> {
-    pub(super) fn role_name(&mut self, part: &Part<'_>) -> Option<RoleName> {
+    pub(super) fn role_name(&mut self, part: &PathNode<'_>) -> Option<RoleName> {
         let Some(name) = self.checked_name(part, RoleName::new) else {
             // Elsewhere the role may have the name that was meant.
             if let Some(meant) = mended(part.name(), |name| RoleName::new(name).is_ok()) {
@@ -26,7 +26,7 @@ impl Reader<'_> {
         self.unreserved(part, "role", |text| RESERVED_ROLES.contains(&text) || text == "body").then_some(name)
     }
 
-    pub(super) fn status_name(&mut self, part: &Part<'_>) -> Option<Status> {
+    pub(super) fn status_name(&mut self, part: &PathNode<'_>) -> Option<Status> {
         let is_reserved = |text: &str| RESERVED_STATUSES.contains(&text) || text == "null" || text.starts_with("on_");
         if is_reserved(part.name()) {
             self.unreserved(part, "status", is_reserved);
@@ -36,21 +36,21 @@ impl Reader<'_> {
     }
 
     /// Reads the name of a status's field, without the `?` of an optional one.
-    pub(super) fn field_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
+    pub(super) fn field_name(&mut self, part: &PathNode<'_>) -> Option<(FieldName, bool)> {
         let (name, optional) = self.input_name(part)?;
         self.unreserved(part, "field", |text| RESERVED_FIELDS.contains(&text.trim_end_matches('?')))
             .then_some((name, optional))
     }
 
     /// Reads the name of an input, without the `?` of an optional one.
-    pub(super) fn input_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
+    pub(super) fn input_name(&mut self, part: &PathNode<'_>) -> Option<(FieldName, bool)> {
         let optional = part.name().ends_with('?');
         let name = self.checked_name(part, |text| FieldName::new(text.strip_suffix('?').unwrap_or(text)))?;
         Some((name, optional))
     }
 
     /// Reads a reference to a role; the checker checks that it exists.
-    pub(super) fn role_reference(&mut self, part: &Part<'_>) -> Option<RoleName> {
+    pub(super) fn role_reference(&mut self, part: &PathNode<'_>) -> Option<RoleName> {
         let text = self.text(part)?;
         match RoleName::new(&text) {
             Ok(name) => Some(name),
@@ -79,7 +79,7 @@ impl Reader<'_> {
         did_you_mean(text, declared)
     }
 
-    fn checked_name<N>(&mut self, part: &Part<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {
+    fn checked_name<N>(&mut self, part: &PathNode<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {
         let text = part.name();
         let error = match new(text) {
             Ok(_) if text.len() > LONGEST => {
@@ -94,7 +94,7 @@ impl Reader<'_> {
         self.refuse(part, fault)
     }
 
-    fn unreserved(&mut self, part: &Part<'_>, what: &str, is_reserved: impl Fn(&str) -> bool) -> bool {
+    fn unreserved(&mut self, part: &PathNode<'_>, what: &str, is_reserved: impl Fn(&str) -> bool) -> bool {
         let reserved = is_reserved(part.name());
         if reserved {
             let message = format!("`{}` cannot be the name of a {what}: it already has a meaning", part.name());

@@ -1,7 +1,7 @@
 //! The output of a role: its statuses, each with its fields.
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
 use crate::source::{Kind, excerpt};
@@ -12,7 +12,7 @@ pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
 
 impl Reader<'_> {
     /// Reads the statuses under `output`; by default the one status `done` without fields.
-    pub(super) fn output(&mut self, part: Option<&Part<'_>>) -> Output {
+    pub(super) fn output(&mut self, part: Option<&PathNode<'_>>) -> Output {
         let Some(part) = part else { return status("done").into_iter().map(|done| (done, Vec::new())).collect() };
         let mut output = Vec::new();
         let entries = self.entries(part).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Reader<'_> {
 
     /// Reads the statuses of a rule role, each with its condition and an expression for each field, and the resulting
     /// output.
-    pub(super) fn rules(&mut self, part: &Part<'_>) -> (Ordered<Status, Rule>, Output) {
+    pub(super) fn rules(&mut self, part: &PathNode<'_>) -> (Ordered<Status, Rule>, Output) {
         let (mut rules, mut output) = (Vec::new(), Vec::new());
         let entries = self.entries(part).unwrap_or_default();
         self.some_status(part, entries.len());
@@ -71,14 +71,14 @@ impl Reader<'_> {
         (rules, output)
     }
 
-    fn expression_or_number(&mut self, part: &Part<'_>) -> Option<String> {
+    fn expression_or_number(&mut self, part: &PathNode<'_>) -> Option<String> {
         match part.node.kind {
             Kind::Int(_) | Kind::Float(_) => Some(part.node.to_value().to_text()),
             _ => self.expression(part),
         }
     }
 
-    fn some_status(&mut self, part: &Part<'_>, statuses: usize) {
+    fn some_status(&mut self, part: &PathNode<'_>, statuses: usize) {
         if statuses == 0 && matches!(part.node.kind, Kind::Map(_)) {
             self.not_allowed::<()>(
                 part,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::output::{Output, status, text_field};
-use super::part::{Fields, Part};
+use super::path_node::{Fields, PathNode};
 use super::{Reader, RolesAndPolicies};
 use crate::canonical::{self, Value};
 use crate::diagnostic::Code;
@@ -20,7 +20,7 @@ use crate::workflow::{
 };
 
 impl Reader<'_> {
-    pub(super) fn roles(&mut self, part: &Part<'_>) -> RolesAndPolicies {
+    pub(super) fn roles(&mut self, part: &PathNode<'_>) -> RolesAndPolicies {
         let (mut roles, mut policies) = (Vec::new(), BTreeMap::new());
         let entries = self.entries(part).unwrap_or_default();
         if entries.is_empty() && matches!(part.node.kind, Kind::Map(_)) {
@@ -44,7 +44,7 @@ impl Reader<'_> {
         (roles, policies)
     }
 
-    fn role(&mut self, part: &Part<'_>, policies: &mut BTreeMap<String, RolePolicy>) -> Option<Role> {
+    fn role(&mut self, part: &PathNode<'_>, policies: &mut BTreeMap<String, RolePolicy>) -> Option<Role> {
         let word = self.word_of(part)?;
         let fields = self.fields(part, &word.keys())?;
         let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Reader<'_> {
     }
 
     /// Reads the word under `kind` before the other keys, because it determines which are allowed.
-    fn word_of(&mut self, part: &Part<'_>) -> Option<Word> {
+    fn word_of(&mut self, part: &PathNode<'_>) -> Option<Word> {
         let Some(node) = part.node.get("kind") else { return Some(Word::Model) };
         let entries = self.entries(part)?;
         let kind = entries.iter().find(|entry| std::ptr::eq(entry.node, node))?;
@@ -137,7 +137,7 @@ impl Reader<'_> {
         altering
     }
 
-    fn retry(&mut self, part: &Part<'_>) -> Retry {
+    fn retry(&mut self, part: &PathNode<'_>) -> Retry {
         let mut retry: Retry = self.with_defaults(part, RETRY.keys());
         let mut faults = Vec::new();
         retry.faults.retain(|fault| {
@@ -148,19 +148,19 @@ impl Reader<'_> {
         retry
     }
 
-    fn context(&mut self, part: &Part<'_>) -> Option<Context> {
+    fn context(&mut self, part: &PathNode<'_>) -> Option<Context> {
         if matches!(part.node.kind, Kind::Map(_)) {
             return Some(self.with_defaults(part, CHOSEN_CONTEXT.keys()));
         }
         Some(Context { what: self.word(part, &CONTEXT_WHAT)?, ..Context::default() })
     }
 
-    fn compact(&mut self, part: &Part<'_>) -> Option<Compact> {
+    fn compact(&mut self, part: &PathNode<'_>) -> Option<Compact> {
         let fields = self.fields(part, COMPACT.keys())?;
         canonical::from_value(Value::Object(self.values(&fields, COMPACT.keys()))).ok()
     }
 
-    fn tools(&mut self, part: &Part<'_>) -> Vec<String> {
+    fn tools(&mut self, part: &PathNode<'_>) -> Vec<String> {
         let (mut tools, mut listed) = (Vec::new(), BTreeSet::new());
         for item in self.items(part).unwrap_or_default() {
             let Some(tool) = self.tool_name(&item, true) else { continue };
@@ -174,7 +174,7 @@ impl Reader<'_> {
     }
 
     /// Reads `name`, `server.name`, or, if a choice is allowed, `server.*`.
-    fn tool_name(&mut self, part: &Part<'_>, choice: bool) -> Option<String> {
+    fn tool_name(&mut self, part: &PathNode<'_>, choice: bool) -> Option<String> {
         const LONGEST: usize = 128;
         let text = self.text(part)?;
         let is_word =
@@ -191,7 +191,7 @@ impl Reader<'_> {
         self.not_allowed(part, &format!("a tool, written {forms}"), None)
     }
 
-    fn select_by(&mut self, part: &Part<'_>) -> Option<SelectBy> {
+    fn select_by(&mut self, part: &PathNode<'_>) -> Option<SelectBy> {
         if matches!(part.node.kind, Kind::Map(_)) {
             let fields = self.fields(part, SELECT_EXPRESSION.keys())?;
             return fields.get("expression").and_then(|part| self.expression(part)).map(SelectBy::Expression);
@@ -200,7 +200,7 @@ impl Reader<'_> {
     }
 
     /// `ok` with the declared fields, and `failed`.
-    fn tool_output(&mut self, part: Option<&Part<'_>>) -> Output {
+    fn tool_output(&mut self, part: Option<&PathNode<'_>>) -> Output {
         let mut declared = Vec::new();
         if let Some(part) = part {
             for entry in self.entries(part).unwrap_or_default() {

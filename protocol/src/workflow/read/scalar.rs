@@ -6,14 +6,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Reader;
-use super::part::{Fields, Part, listed};
+use super::path_node::{Fields, PathNode, listed};
 use crate::canonical::{self, Value};
 use crate::diagnostic::{Code, did_you_mean};
 use crate::source::{Kind, comment_behind, excerpt, quote_in_text};
 use crate::workflow::format::{Form, KeySpec, MAX_STOPS, Named, ONE_OR_MANY, Shape};
 
 impl Reader<'_> {
-    pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn text(&mut self, part: &PathNode<'_>) -> Option<String> {
         match &part.node.kind {
             Kind::Str(text) => Some(text.clone()),
             Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => self.wrong_type(part, "a text", Some("put it in quotes")),
@@ -22,7 +22,7 @@ impl Reader<'_> {
     }
 
     /// Reads a text for people or models: a comment after it may have cut it.
-    pub(super) fn prose(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn prose(&mut self, part: &PathNode<'_>) -> Option<String> {
         let text = self.text(part)?;
         let file = self.places.text();
         for slip in [quote_in_text(file, part.node), comment_behind(file, part.node)].into_iter().flatten() {
@@ -32,21 +32,21 @@ impl Reader<'_> {
     }
 
     /// Reads a text in which the checker needs locations.
-    pub(super) fn template(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn template(&mut self, part: &PathNode<'_>) -> Option<String> {
         let text = self.prose(part)?;
         self.places.put_text(&part.path, &text);
         Some(text)
     }
 
     /// Reads an expression: a text, or one of the two words that YAML reads as booleans.
-    pub(super) fn expression(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn expression(&mut self, part: &PathNode<'_>) -> Option<String> {
         if let Kind::Bool(truth) = part.node.kind {
             return Some(truth.to_string());
         }
         self.template(part)
     }
 
-    pub(super) fn boolean(&mut self, part: &Part<'_>) -> Option<bool> {
+    pub(super) fn boolean(&mut self, part: &PathNode<'_>) -> Option<bool> {
         if let Kind::Bool(truth) = part.node.kind {
             return Some(truth);
         }
@@ -59,7 +59,7 @@ impl Reader<'_> {
     }
 
     /// Reads an integer from `least` to `most`. A number such as `3.0` is allowed.
-    pub(super) fn integer(&mut self, part: &Part<'_>, least: u64, most: u64) -> Option<u64> {
+    pub(super) fn integer(&mut self, part: &PathNode<'_>, least: u64, most: u64) -> Option<u64> {
         let Value::Int(number) = part.node.to_value() else {
             let written = self.places.text().get(part.node.span.offset..).unwrap_or_default();
             let hint = match part.as_str().map(|text| text.replace('_', "").parse::<i128>().is_ok()) {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn number(&mut self, part: &Part<'_>, expected: &str, allowed: impl Fn(f64) -> bool) -> Option<f64> {
+    pub(super) fn number(&mut self, part: &PathNode<'_>, expected: &str, allowed: impl Fn(f64) -> bool) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "prices and probabilities are far smaller than 2^53")]
         let number = match part.node.kind {
             Kind::Int(number) => number as f64,
@@ -93,14 +93,14 @@ impl Reader<'_> {
     }
 
     /// Reads one of the table's words as its value.
-    pub(super) fn word<T: DeserializeOwned>(&mut self, part: &Part<'_>, words: &Named) -> Option<T> {
+    pub(super) fn word<T: DeserializeOwned>(&mut self, part: &PathNode<'_>, words: &Named) -> Option<T> {
         let word = self.one_of(part, words.words().iter().map(|(word, _)| (*word, *word)))?;
         canonical::from_value(Value::from(word)).ok()
     }
 
     pub(super) fn one_of<'w, T: Copy>(
         &mut self,
-        part: &Part<'_>,
+        part: &PathNode<'_>,
         words: impl IntoIterator<Item = (&'w str, T)>,
     ) -> Option<T> {
         let (known, meant): (Vec<&str>, Vec<T>) = words.into_iter().unzip();
@@ -125,7 +125,7 @@ impl Reader<'_> {
     }
 
     /// Reads a map with these keys as the defaults of `T`, overridden by the file.
-    pub(super) fn with_defaults<T>(&mut self, part: &Part<'_>, keys: &[KeySpec]) -> T
+    pub(super) fn with_defaults<T>(&mut self, part: &PathNode<'_>, keys: &[KeySpec]) -> T
     where
         T: Default + Serialize + DeserializeOwned,
     {
@@ -140,7 +140,7 @@ impl Reader<'_> {
     }
 
     /// Reads a part of a simple shape. Other shapes have separate readers.
-    pub(super) fn value(&mut self, part: &Part<'_>, shape: Shape) -> Option<Value> {
+    pub(super) fn value(&mut self, part: &PathNode<'_>, shape: Shape) -> Option<Value> {
         match shape {
             Shape::NonEmpty => self.nonempty(part).map(Value::Str),
             Shape::RoleName => self.role_reference(part).map(|role| Value::from(role.as_str())),
@@ -182,12 +182,12 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn nonempty(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn nonempty(&mut self, part: &PathNode<'_>) -> Option<String> {
         let text = self.text(part)?;
         if text.trim().is_empty() { self.not_allowed(part, "a text that is not empty", None) } else { Some(text) }
     }
 
-    fn one_or_many(&mut self, part: &Part<'_>) -> Option<Value> {
+    fn one_or_many(&mut self, part: &PathNode<'_>) -> Option<Value> {
         if matches!(part.node.kind, Kind::Str(_)) {
             return self.nonempty(part).map(Value::Str);
         }
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
     }
 
-    pub(super) fn not_allowed<T>(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) -> Option<T> {
+    pub(super) fn not_allowed<T>(&mut self, part: &PathNode<'_>, allowed: &str, hint: Option<String>) -> Option<T> {
         let subject = if part.key.is_some() { format!("`{}` wants", excerpt(part.name())) } else { "expected".into() };
         let mut fault = part.fault(Code::InvalidValue, format!("{subject} {allowed}, found {}", self.shown(part)));
         fault.hint = hint;
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 
     /// Reads a duration in milliseconds, greater than 0.
-    pub(super) fn duration(&mut self, part: &Part<'_>) -> Option<u64> {
+    pub(super) fn duration(&mut self, part: &PathNode<'_>) -> Option<u64> {
         let hint = match part.node.kind {
             Kind::Int(number) => format!("name the unit, such as `{number}s`"),
             _ => "it is digits and one unit: `250ms 30s 10m 2h 3d`".to_owned(),
@@ -216,14 +216,14 @@ impl Reader<'_> {
     }
 
     /// Reads a duration in milliseconds; `null` for `0` and `none`, which mean no limit.
-    pub(super) fn duration_or_never(&mut self, part: &Part<'_>) -> Option<Value> {
+    pub(super) fn duration_or_never(&mut self, part: &PathNode<'_>) -> Option<Value> {
         let never = matches!(part.node.kind, Kind::Int(0)) || matches!(part.as_str(), Some("none"));
         let zero = part.as_str().and_then(duration_ms) == Some(0);
         if never || zero { Some(Value::Null) } else { self.duration(part).map(Value::from) }
     }
 
     /// Reads a size in bytes, greater than 0: an integer, or a size such as `32KiB`.
-    pub(super) fn size(&mut self, part: &Part<'_>) -> Option<u64> {
+    pub(super) fn size(&mut self, part: &PathNode<'_>) -> Option<u64> {
         let read = match part.node.kind {
             Kind::Int(bytes) => u64::try_from(bytes).ok(),
             _ => part.as_str().and_then(size_bytes),

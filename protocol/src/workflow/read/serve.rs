@@ -1,7 +1,7 @@
 //! How a chat client uses a workflow as a model.
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, did_you_mean};
 use crate::id::FieldName;
@@ -12,7 +12,7 @@ use crate::workflow::{Ordered, Serve, Template};
 impl Reader<'_> {
     pub(super) fn serve(
         &mut self,
-        part: &Part<'_>,
+        part: &PathNode<'_>,
         input: &Ordered<FieldName, Field>,
         result: Option<&Template>,
     ) -> Serve {
@@ -44,7 +44,7 @@ impl Reader<'_> {
         Serve { answer, message }
     }
 
-    fn unknown<'k>(&mut self, part: &Part<'_>, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) {
+    fn unknown<'k>(&mut self, part: &PathNode<'_>, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) {
         let mut fault = part.fault(Code::InvalidValue, format!("there is no {what} `{name}`"));
         fault.hint = did_you_mean(name, known);
         self.report(fault);

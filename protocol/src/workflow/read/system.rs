@@ -1,14 +1,14 @@
 //! System texts: a text, a file, or a list of both; never a template.
 
 use super::Reader;
-use super::part::{Part, braced_name};
+use super::path_node::{PathNode, braced_name};
 use crate::diagnostic::Code;
 use crate::source::Kind;
 use crate::workflow::format::{PROMPT_FILE, SYSTEM_KEYS};
 
 impl Reader<'_> {
     /// Reads the system text. The pieces of a list are separated by a blank line.
-    pub(super) fn system(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn system(&mut self, part: &PathNode<'_>) -> Option<String> {
         if !matches!(part.node.kind, Kind::List(_)) {
             return self.system_piece(part);
         }
@@ -24,7 +24,7 @@ impl Reader<'_> {
         )
     }
 
-    fn system_piece(&mut self, part: &Part<'_>) -> Option<String> {
+    fn system_piece(&mut self, part: &PathNode<'_>) -> Option<String> {
         match &part.node.kind {
             Kind::Str(_) => {
                 let text = self.template(part)?;
@@ -52,7 +52,7 @@ impl Reader<'_> {
     }
 
     /// Refuses `{{` in a text that is sent unchanged.
-    fn no_braces(&mut self, part: &Part<'_>, text: &str) {
+    fn no_braces(&mut self, part: &PathNode<'_>, text: &str) {
         let Some(at) = text.find("{{") else { return };
         self.places.mark_incomplete(&part.path);
         let mut diagnostic = self.places.fault(
@@ -66,7 +66,7 @@ impl Reader<'_> {
     }
 
     /// Reads a prompt: a template, or `{file: PATH}`.
-    pub(super) fn prompt(&mut self, part: &Part<'_>) -> Option<String> {
+    pub(super) fn prompt(&mut self, part: &PathNode<'_>) -> Option<String> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             return self.template(part);
         }

@@ -1,17 +1,17 @@
 //! Values whose texts are templates: `args`, `input` of a child, `result`.
 
 use super::Reader;
-use super::part::Part;
+use super::path_node::PathNode;
 use crate::canonical::Value;
 use crate::source::Kind;
 use crate::workflow::Template;
 
 impl Reader<'_> {
-    pub(super) fn template_value(&mut self, part: &Part<'_>) -> Template {
+    pub(super) fn template_value(&mut self, part: &PathNode<'_>) -> Template {
         Template(self.leaves(part))
     }
 
-    pub(super) fn template_map(&mut self, part: &Part<'_>) -> Option<Template> {
+    pub(super) fn template_map(&mut self, part: &PathNode<'_>) -> Option<Template> {
         match part.node.kind {
             Kind::Map(_) => Some(self.template_value(part)),
             _ => self.wrong_type(part, "a map", None),
@@ -19,7 +19,7 @@ impl Reader<'_> {
     }
 
     /// The readers of files bound how deep this goes.
-    fn leaves(&mut self, part: &Part<'_>) -> Value {
+    fn leaves(&mut self, part: &PathNode<'_>) -> Value {
         match &part.node.kind {
             Kind::Str(_) => self.template(part).map_or(Value::Null, Value::Str),
             Kind::List(_) => {

@@ -9,16 +9,16 @@ use crate::source::SourceError;
 /// of its value; none becomes `null`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueTemplate {
-    root: Part,
+    root: TemplateNode,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
+enum TemplateNode {
     Fixed(Value),
     /// With its path, as in [`Leaf::place`].
     Text(String, Template),
-    List(Vec<Part>),
-    Object(Vec<(String, Part)>),
+    List(Vec<TemplateNode>),
+    Object(Vec<(String, TemplateNode)>),
 }
 
 /// A template within a value, and its path.
@@ -75,41 +75,41 @@ impl ValueTemplate {
     }
 }
 
-fn parse(source: &Value, place: &str, faults: &mut Vec<(String, Vec<SourceError>)>) -> Part {
+fn parse(source: &Value, place: &str, faults: &mut Vec<(String, Vec<SourceError>)>) -> TemplateNode {
     match source {
         Value::Str(text) => match Template::parse(text) {
-            Ok(template) => Part::Text(place.to_owned(), template),
+            Ok(template) => TemplateNode::Text(place.to_owned(), template),
             Err(found) => {
                 faults.push((place.to_owned(), found));
-                Part::Fixed(Value::Null)
+                TemplateNode::Fixed(Value::Null)
             }
         },
         Value::List(items) => {
             let items = items.iter().enumerate();
-            Part::List(items.map(|(index, item)| parse(item, &format!("{place}[{index}]"), faults)).collect())
+            TemplateNode::List(items.map(|(index, item)| parse(item, &format!("{place}[{index}]"), faults)).collect())
         }
         Value::Object(members) => {
             let member =
                 |(key, value): (&String, &Value)| (key.clone(), parse(value, &format!("{place}.{key}"), faults));
-            Part::Object(members.iter().map(member).collect())
+            TemplateNode::Object(members.iter().map(member).collect())
         }
-        fixed => Part::Fixed(fixed.clone()),
+        fixed => TemplateNode::Fixed(fixed.clone()),
     }
 }
 
-fn gather<'t>(part: &'t Part, leaves: &mut Vec<Leaf<'t>>) {
+fn gather<'t>(part: &'t TemplateNode, leaves: &mut Vec<Leaf<'t>>) {
     match part {
-        Part::Fixed(_) => {}
-        Part::Text(place, template) => leaves.push(Leaf { place, template }),
-        Part::List(items) => items.iter().for_each(|item| gather(item, leaves)),
-        Part::Object(members) => members.iter().for_each(|(_, value)| gather(value, leaves)),
+        TemplateNode::Fixed(_) => {}
+        TemplateNode::Text(place, template) => leaves.push(Leaf { place, template }),
+        TemplateNode::List(items) => items.iter().for_each(|item| gather(item, leaves)),
+        TemplateNode::Object(members) => members.iter().for_each(|(_, value)| gather(value, leaves)),
     }
 }
 
-fn render(part: &Part, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
+fn render(part: &TemplateNode, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
     match part {
-        Part::Fixed(value) => Ok(value.clone()),
-        Part::Text(_, template) => {
+        TemplateNode::Fixed(value) => Ok(value.clone()),
+        TemplateNode::Text(_, template) => {
             if let Some(expr) = template.single() {
                 return eval::value_within(expr, scope, left, meter);
             }
@@ -117,10 +117,10 @@ fn render(part: &Part, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Re
             *left -= text.len();
             Ok(Value::Str(text))
         }
-        Part::List(items) => {
+        TemplateNode::List(items) => {
             items.iter().map(|item| render(item, scope, left, meter)).collect::<Result<_, _>>().map(Value::List)
         }
-        Part::Object(members) => members
+        TemplateNode::Object(members) => members
             .iter()
             .map(|(key, value)| Ok((key.clone(), render(value, scope, left, meter)?)))
             .collect::<Result<_, _>>()

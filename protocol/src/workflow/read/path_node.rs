@@ -8,13 +8,13 @@ use crate::workflow::source_map;
 
 /// A node with its path in the [`SourceMap`](crate::workflow::SourceMap).
 #[derive(Debug, Clone)]
-pub(super) struct Part<'n> {
+pub(super) struct PathNode<'n> {
     pub path: String,
     pub key: Option<&'n Key>,
     pub node: &'n Node,
 }
 
-impl<'n> Part<'n> {
+impl<'n> PathNode<'n> {
     pub fn root(node: &'n Node) -> Self {
         Self { path: String::new(), key: None, node }
     }
@@ -61,31 +61,31 @@ impl<'n> Part<'n> {
 }
 
 /// The entries of a map whose keys are known.
-pub(super) struct Fields<'n>(Vec<Part<'n>>);
+pub(super) struct Fields<'n>(Vec<PathNode<'n>>);
 
 impl<'n> Fields<'n> {
-    pub fn get(&self, name: &str) -> Option<&Part<'n>> {
+    pub fn get(&self, name: &str) -> Option<&PathNode<'n>> {
         self.0.iter().find(|part| part.name() == name)
     }
 }
 
 impl Reader<'_> {
     /// The entries of a map with these keys; reports missing required ones.
-    pub(super) fn fields<'n>(&mut self, part: &Part<'n>, keys: &[KeySpec]) -> Option<Fields<'n>> {
+    pub(super) fn fields<'n>(&mut self, part: &PathNode<'n>, keys: &[KeySpec]) -> Option<Fields<'n>> {
         self.fields_if(part, keys, |_| false)
     }
 
     /// The same, with additional allowed keys.
     pub(super) fn fields_if<'n>(
         &mut self,
-        part: &Part<'n>,
+        part: &PathNode<'n>,
         keys: &[KeySpec],
         more: impl Fn(&str) -> bool,
     ) -> Option<Fields<'n>> {
         let known: Vec<&str> = keys.iter().map(|key| key.name).collect();
         let allowed = |name: &str| known.contains(&name) || more(name);
         let entries = self.entries(part)?;
-        let unknown = |entry: &&Part<'_>| !allowed(entry.name());
+        let unknown = |entry: &&PathNode<'_>| !allowed(entry.name());
         let meant = |name: &str| {
             let near = known_key(name, &known).or_else(|| nearest(name, known.iter().copied()));
             near.or_else(|| same_elsewhere(name, &known))
@@ -118,7 +118,7 @@ impl Reader<'_> {
     }
 
     /// Whether the part has a value; reports it if not.
-    pub(super) fn is_given(&mut self, part: &Part<'_>) -> bool {
+    pub(super) fn is_given(&mut self, part: &PathNode<'_>) -> bool {
         let given = part.node.kind != Kind::Null;
         if !given {
             let what = part.key.map_or("an entry is empty".to_owned(), |key| format!("`{}` has no value", key.name));
@@ -129,13 +129,13 @@ impl Reader<'_> {
     }
 
     /// The entries of a map whose keys are names. Empty values are allowed.
-    pub(super) fn entries<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
+    pub(super) fn entries<'n>(&mut self, part: &PathNode<'n>) -> Option<Vec<PathNode<'n>>> {
         let Kind::Map(entries) = &part.node.kind else {
             return self.wrong_type(part, "a map", None);
         };
         let parts: Vec<_> = entries
             .iter()
-            .map(|(key, node)| Part { path: source_map::key(&part.path, &key.name), key: Some(key), node })
+            .map(|(key, node)| PathNode { path: source_map::key(&part.path, &key.name), key: Some(key), node })
             .collect();
         for part in &parts {
             self.place(part);
@@ -144,14 +144,14 @@ impl Reader<'_> {
     }
 
     /// The entries of a list. Empty ones are reported and left out.
-    pub(super) fn items<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
+    pub(super) fn items<'n>(&mut self, part: &PathNode<'n>) -> Option<Vec<PathNode<'n>>> {
         let Kind::List(items) = &part.node.kind else {
             return self.wrong_type(part, "a list", None);
         };
         let parts: Vec<_> = items
             .iter()
             .enumerate()
-            .map(|(position, node)| Part { path: source_map::item(&part.path, position), key: None, node })
+            .map(|(position, node)| PathNode { path: source_map::item(&part.path, position), key: None, node })
             .collect();
         for part in &parts {
             self.place(part);
@@ -159,12 +159,12 @@ impl Reader<'_> {
         Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
     }
 
-    pub(super) fn place(&mut self, part: &Part<'_>) {
+    pub(super) fn place(&mut self, part: &PathNode<'_>) {
         self.places.put(&part.path, part.key.map(|key| key.span), part.node.span, part.holds());
     }
 
     /// Reports what was expected instead of the part.
-    pub(super) fn wrong_type<T>(&mut self, part: &Part<'_>, expected: &str, hint: Option<&str>) -> Option<T> {
+    pub(super) fn wrong_type<T>(&mut self, part: &PathNode<'_>, expected: &str, hint: Option<&str>) -> Option<T> {
         let subject = if part.key.is_some() {
             format!("`{}` wants {expected}", excerpt(part.name()))
         } else {
@@ -180,7 +180,7 @@ impl Reader<'_> {
 }
 
 /// The name in a map such as `{input.topic}`, which has no value: it was meant as a template.
-pub(super) fn braced_name<'n>(part: &Part<'n>) -> Option<&'n str> {
+pub(super) fn braced_name<'n>(part: &PathNode<'n>) -> Option<&'n str> {
     match &part.node.kind {
         Kind::Map(entries) => match entries.as_slice() {
             [(key, node)] if node.kind == Kind::Null => Some(&key.name),
@@ -191,13 +191,13 @@ pub(super) fn braced_name<'n>(part: &Part<'n>) -> Option<&'n str> {
 }
 
 /// The mend of a template without quotes and with single braces, which YAML reads as a map.
-fn template_in_braces(part: &Part<'_>, expected: &str) -> Option<String> {
+fn template_in_braces(part: &PathNode<'_>, expected: &str) -> Option<String> {
     let name = braced_name(part).filter(|_| expected.starts_with("a text"))?;
     Some(format!("for what `{0}` holds, write `\"{{{{ {0} }}}}\"`", excerpt(name)))
 }
 
 /// The mend of a text in place of a list or a map whose first line lacks the blank that would make it one.
-fn lost_blank(part: &Part<'_>, expected: &str) -> Option<String> {
+fn lost_blank(part: &PathNode<'_>, expected: &str) -> Option<String> {
     let text = part.as_str()?;
     match expected {
         "a list" => {
