@@ -208,7 +208,8 @@ pub enum What {
         /// Its effect: `pure`, `reads`, `writes`, `external`.
         effect: String,
         /// The path, the command or the query in its arguments, cut; empty if they say nothing.
-        gist: String,
+        #[serde(rename = "gist")]
+        argument_preview: String,
     },
     /// A tool call has ended.
     ToolFinished {
@@ -361,8 +362,8 @@ pub enum What {
     },
     /// A compaction or a rebind was synced. Its JSON is that of a step, with `null` for what it lacks.
     #[serde(untagged)]
-    EpochOpened(EpochOpened),
     #[strum(serialize = "step_committed")]
+    EpochOpened(EpochOpened),
 }
 
 impl What {

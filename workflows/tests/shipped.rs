@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::answer::Contract;
-use rondo_agent_kit::model::script::{Part, Roles, Script};
+use rondo_agent_kit::model::script::{Script, ScriptRole, ScriptRoles};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::source::Source;
@@ -105,12 +105,12 @@ fn the_example_of_the_readme_reads_without_a_warning() {
 }
 
 /// The roles that a script answers for, those of child workflows as `section/drafter`.
-fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut Roles) {
+fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut ScriptRoles) {
     for (role, part) in &workflow.roles {
         let key = format!("{within}{role}");
         let format = match &part.kind {
             RoleKind::Tool(_) => {
-                roles.insert(key, Part::Tool);
+                roles.insert(key, ScriptRole::Tool);
                 continue;
             }
             // A rule needs no answer.
@@ -123,7 +123,7 @@ fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut Roles) {
             kind => kind.model().unwrap_or_else(|| panic!("{name}: {} is not known", kind.name())).format,
         };
         let contract = Contract::new(format, &part.output).expect("the contract compiles");
-        roles.insert(key, Part::Model(contract));
+        roles.insert(key, ScriptRole::Model(contract));
     }
 }
 
@@ -131,13 +131,13 @@ fn add_roles(name: &str, within: &str, workflow: &Workflow, roles: &mut Roles) {
 fn every_script_answers_for_each_role_by_its_contract() {
     for name in SHIPPED {
         let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
-        let mut resolved_roles = Roles::default();
+        let mut resolved_roles = ScriptRoles::default();
         add_roles(name, "", &workflow, &mut resolved_roles);
         let file = Source::new("script.yaml", text(&shipped(name).join("script.yaml")));
         let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
         assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
         // A tool role that the script does not answer for runs its tool.
-        for (key, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, Part::Tool)) {
+        for (key, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, ScriptRole::Tool)) {
             let role = key.rsplit('/').next().unwrap_or_default();
             let within = key.strip_suffix(role).unwrap_or_default();
             let role = RoleName::new(role).expect("a key ends with a role");

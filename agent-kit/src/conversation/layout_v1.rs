@@ -66,13 +66,13 @@ pub fn result_text(result: &str) -> String {
 }
 
 /// The text of the message that opens a visit.
-pub(super) fn user_text(prompt: &str, told: &str) -> String {
+pub(super) fn user_text(prompt: &str, summary: &str) -> String {
     let prompt = escaped(prompt);
-    match (prompt.is_empty(), told.is_empty()) {
+    match (prompt.is_empty(), summary.is_empty()) {
         (true, true) => EMPTY_LINE.to_owned(),
         (false, true) => prompt.into_owned(),
-        (true, false) => told.to_owned(),
-        (false, false) => format!("{}\n\n{told}", prompt.trim_end_matches('\n')),
+        (true, false) => summary.to_owned(),
+        (false, false) => format!("{}\n\n{summary}", prompt.trim_end_matches('\n')),
     }
 }
 

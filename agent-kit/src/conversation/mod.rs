@@ -16,7 +16,7 @@ mod escape;
 mod layout_v1;
 mod place;
 mod rounds;
-mod told;
+mod summary;
 mod walk;
 
 use std::borrow::Borrow;
@@ -34,7 +34,7 @@ pub use layout_v1::{
 };
 pub use place::{Position, Round, StepLocation};
 pub use rounds::Rounds;
-pub use told::Summary;
+pub use summary::Summary;
 pub use walk::{Past, PastStep, Walk};
 
 /// A step as history sees it. The body is derived from the answer by its contract.
@@ -114,20 +114,20 @@ pub fn history(
     }
     let mut builder = Builder::new(history_policy.clone());
     let mut since = 0;
-    let told = |builder: &Builder, since: usize, end: usize| {
+    let summary_of = |builder: &Builder, since: usize, end: usize| {
         let news = episodes.get(since..end).unwrap_or_default();
         summary(&history_policy.context, builder.last().is_none(), news.iter().rev().map(Arc::as_ref))
     };
     for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role) {
         if history_policy.history != History::None {
-            let told = told(&builder, since, at);
-            builder.open(&own.prompt, &told);
+            let summary = summary_of(&builder, since, at);
+            builder.open(&own.prompt, &summary);
         }
         builder.close(own.place(), &own.answer, own.transcript.as_deref());
         since = at + 1;
     }
-    let told = told(&builder, since, episodes.len());
-    Ok(builder.open(prompt, &told))
+    let summary = summary_of(&builder, since, episodes.len());
+    Ok(builder.open(prompt, &summary))
 }
 
 /// Summarizes what happened since a role's last visit (or `before_first`) from the steps that are news to it, **newest
@@ -147,8 +147,8 @@ pub fn tells_of(context: &Context, other: &RoleName) -> bool {
 }
 
 /// The message that opens a visit: the prompt and the summary.
-pub fn opening(prompt: &str, told: &str) -> Message {
-    Message::user(layout_v1::user_text(prompt, told))
+pub fn opening(prompt: &str, summary: &str) -> Message {
+    Message::user(layout_v1::user_text(prompt, summary))
 }
 
 /// The messages that close a visit: its answer, or with `exact` its whole transcript, so that the next request extends

@@ -8,7 +8,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply};
 
-use super::script::{Attempt, Roles, Said, Script, ToolRequest};
+use super::script::{Attempt, Said, Script, ScriptRoles, ToolRequest};
 use super::{Completion, Deltas, Model};
 
 const PARTS: usize = 4;
@@ -17,14 +17,13 @@ const PARTS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Scripted {
     script: Arc<Script>,
-    roles: Arc<Roles>,
+    roles: Arc<ScriptRoles>,
     /// The prefix of role names in the script: empty, or `section/` within a child workflow.
     within: String,
 }
 
 impl Scripted {
-    /// Plays `script` for these roles.
-    pub fn new(script: Arc<Script>, roles: Arc<Roles>) -> Self {
+    pub fn new(script: Arc<Script>, roles: Arc<ScriptRoles>) -> Self {
         Self { script, roles, within: String::new() }
     }
 

@@ -24,7 +24,7 @@ const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;
 const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
 
 /// The maximum number of names in the read set of one turn; with more, the turn reports no read set.
-const SIGHTS_MAX: usize = 20_000;
+const READS_MAX: usize = 20_000;
 
 /// How many characters of an unknown finish reason an error shows.
 const FINISH_SHOWN_CHARS: usize = 40;
@@ -205,7 +205,7 @@ impl<'a> Turn<'a> {
     /// Records the result of a tool call.
     pub(super) fn used(&mut self, planned: Planned, mut reply: ToolReply) {
         let Planned { tool, plan } = planned;
-        self.seen = self.seen.take().and_then(|seen| with_sights(seen, &plan, &mut reply));
+        self.seen = self.seen.take().and_then(|seen| with_reads(seen, &plan, &mut reply));
         self.uses.went(&plan, reply.failed);
         let mut text = reply.text;
         if self.stored_bytes.saturating_add(text.len()) > STORED_IN_ALL_MAX_BYTES {
@@ -249,7 +249,7 @@ impl<'a> Turn<'a> {
 /// Adds the read set of one more call. `None` = the read set of the turn is unknown: the call did more than read,
 /// failed, was answered by the loop, which knows the earlier calls, or reports no read set, or something changed
 /// between two calls.
-fn with_sights(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Option<ReadEntries> {
+fn with_reads(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Option<ReadEntries> {
     let Plan::Call { effect, .. } = plan else { return None };
     if reply.failed {
         return None;
@@ -260,7 +260,7 @@ fn with_sights(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Opt
         Effect::Writes(_) | Effect::External => return None,
     };
     for read_entry in looked_at.read_entries {
-        if !seen.add(read_entry) || seen.len() > SIGHTS_MAX {
+        if !seen.add(read_entry) || seen.len() > READS_MAX {
             return None;
         }
     }

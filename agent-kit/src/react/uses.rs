@@ -133,8 +133,8 @@ fn plan(tool: &ToolUse, toolbox: &Toolbox) -> Result<Plan, Fault> {
         Err(error) => return Ok(Plan::answer(&error)),
     };
     let name = offer.tool.spec().name.clone();
-    let key = Digest::sha256(format!("{name}\n{}", arguments.value().to_text()).as_bytes());
-    Ok(Plan::Call { effect: offer.tool.effect(arguments.value()), name, key })
+    let key = Digest::sha256(format!("{name}\n{}", arguments.to_text()).as_bytes());
+    Ok(Plan::Call { effect: offer.tool.effect(&arguments), name, key })
 }
 
 fn repeated(name: &str) -> Error {

@@ -9,7 +9,7 @@ use super::files::{FileCall, Patience, Room, reads_below};
 use super::tree::Tree;
 use crate::bound::grouped;
 use crate::redact::Redactor;
-use crate::sandbox::files::{Entry, Folder, Kind, Opened, Workspace, escaped};
+use crate::sandbox::files::{Folder, FolderEntry, Kind, Opened, Workspace, escaped};
 
 const ENTRIES_MAX: u64 = 2_000;
 const SHOWN_MAX_BYTES: usize = 512 << 10;
@@ -76,7 +76,7 @@ fn list(workspace: &Workspace, arguments: &ListFiles, patience: &Patience) -> Re
     Ok(shown)
 }
 
-fn show(shown: &mut String, folder: &Folder<'_>, entry: &Entry) {
+fn show(shown: &mut String, folder: &Folder<'_>, entry: &FolderEntry) {
     let path = folder.path_of(&entry.name);
     // Writing to a string cannot fail.
     let _ = match entry.stamp.kind {

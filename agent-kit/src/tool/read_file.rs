@@ -61,14 +61,14 @@ fn read(workspace: &Workspace, arguments: &ReadFile, redactor: Redactor, patienc
     }
     let file = workspace.file(&arguments.path)?;
     let (path, size_bytes) = (file.path().to_owned(), file.stamp().size_bytes);
-    let mut part = Part { redactor, path, size_bytes, from, to, ..Part::default() };
+    let mut part = RequestedLines { redactor, path, size_bytes, from, to, ..RequestedLines::default() };
     part.read(file, patience)?;
     part.shown()
 }
 
 /// The requested lines of a file, as far as they fit.
 #[derive(Default)]
-struct Part {
+struct RequestedLines {
     /// For a line that is cut.
     redactor: Redactor,
     path: String,
@@ -93,7 +93,7 @@ struct Part {
     has_more: bool,
 }
 
-impl Part {
+impl RequestedLines {
     fn read(&mut self, file: OpenFile, patience: &Patience) -> Result<(), Error> {
         let mut reader = BufReader::with_capacity(64 << 10, file);
         let mut is_first = true;

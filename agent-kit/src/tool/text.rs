@@ -69,28 +69,28 @@ pub(super) fn binary(path: &str, size_bytes: u64) -> Error {
 /// The reasons why a result is incomplete. The first few are listed, the others counted.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    told: Vec<String>,
+    listed: Vec<String>,
     more: usize,
 }
 
 impl Marks {
     pub(super) fn push(&mut self, mark: String) {
-        if self.told.len() < MARKS_MAX {
-            self.told.push(mark);
+        if self.listed.len() < MARKS_MAX {
+            self.listed.push(mark);
         } else {
             self.more += 1;
         }
     }
 
     pub(super) fn append(&mut self, other: Self) {
-        other.told.into_iter().for_each(|mark| self.push(mark));
+        other.listed.into_iter().for_each(|mark| self.push(mark));
         self.more += other.more;
     }
 
     /// Appends them to a result, one per line.
     pub(super) fn show(&self, shown: &mut String) {
         // Writing to a string cannot fail.
-        for mark in &self.told {
+        for mark in &self.listed {
             let _ = writeln!(shown, "[{mark}]");
         }
         if self.more > 0 {

@@ -10,7 +10,7 @@ use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Digest, Value, canonical};
 
-use super::{Arguments, Error, Tool};
+use super::{Error, Tool, arguments};
 
 /// The maximum length of a tool name at providers (<https://platform.openai.com/docs/api-reference/chat/create>).
 const WIRE_NAME_MAX: usize = 64;
@@ -125,13 +125,9 @@ impl Offer {
         Self { tool, denied, schema: OnceLock::new() }
     }
 
-    /// Parses the arguments of a call.
-    ///
-    /// # Errors
-    /// What is wrong with them.
-    pub fn read(&self, arguments: &str) -> Result<Arguments, Error> {
+    pub fn read(&self, text: &str) -> Result<Value, Error> {
         let schema = self.schema.get_or_init(|| validator(&*self.tool).ok());
-        Arguments::read(arguments, schema.as_ref())
+        arguments::read(text, schema.as_ref())
     }
 }
 

@@ -12,7 +12,7 @@ use rondo_protocol::diagnostic::Code;
 use super::Error;
 use super::files::Patience;
 use super::text::Marks;
-use crate::sandbox::files::{self, Entry, Folder, Kind, Listing, Opened, Workspace};
+use crate::sandbox::files::{self, Folder, FolderEntry, Kind, Listing, Opened, Workspace};
 
 /// The maximum depth of a walk. Each level holds a handle.
 const DEPTH_MAX: usize = 64;
@@ -46,7 +46,7 @@ struct Rules {
 }
 
 /// Called for each entry; `false` ends the walk.
-pub(super) type Visit<'v> = dyn FnMut(&Folder<'_>, &Entry) -> Result<bool, Error> + 'v;
+pub(super) type OnEntry<'v> = dyn FnMut(&Folder<'_>, &FolderEntry) -> Result<bool, Error> + 'v;
 
 impl<'w> Tree<'w> {
     pub(super) fn new(
@@ -73,11 +73,11 @@ impl<'w> Tree<'w> {
     }
 
     /// Walks a folder. A folder's entry comes before its contents.
-    pub(super) fn walk(&mut self, folder: &Folder<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+    pub(super) fn walk(&mut self, folder: &Folder<'_>, visit: &mut OnEntry<'_>) -> Result<(), Error> {
         self.walk_at(folder, 1, visit).map(drop)
     }
 
-    fn walk_at(&mut self, folder: &Folder<'_>, depth: usize, visit: &mut Visit<'_>) -> Result<bool, Error> {
+    fn walk_at(&mut self, folder: &Folder<'_>, depth: usize, visit: &mut OnEntry<'_>) -> Result<bool, Error> {
         let listing = folder.list()?;
         if listing.is_cut {
             self.marks.push(format!("{} holds more names than are looked at", folder.path()));
@@ -111,9 +111,9 @@ impl<'w> Tree<'w> {
     fn visit(
         &mut self,
         folder: &Folder<'_>,
-        entry: &Entry,
+        entry: &FolderEntry,
         depth: usize,
-        visit: &mut Visit<'_>,
+        visit: &mut OnEntry<'_>,
     ) -> Result<bool, Error> {
         let path = folder.real().join(&entry.name);
         let is_folder = entry.stamp.kind == Kind::Folder;
@@ -204,9 +204,9 @@ impl<'w> Tree<'w> {
 
 /// The memory of a folder's names.
 fn held_bytes(listing: &Listing) -> usize {
-    let of = |entry: &Entry| {
+    let of = |entry: &FolderEntry| {
         let target = entry.target.as_ref().map_or(0, |target| target.as_os_str().len());
-        size_of::<Entry>() + entry.name.len() + target
+        size_of::<FolderEntry>() + entry.name.len() + target
     };
     listing.entries.iter().map(of).sum()
 }

@@ -7,7 +7,7 @@ use rondo::protocol::Value;
 use rondo::protocol::event::Durability;
 use rondo::settings::keys::{masked_address, masked_words};
 use rondo::settings::layers::ignored;
-use rondo::settings::{KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced, list_price};
+use rondo::settings::{Origin, PROMPT_CACHE, PROMPT_CACHE_RETENTION, RESPONSE_FORMAT, Settings, Sourced, list_price};
 use rondo::store;
 use rondo::store::folder::{self, FolderState};
 use rondo::tell::one_line;
@@ -135,13 +135,13 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         }
         let format = &provider.response_format;
         findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
-        let keep = &provider.keep_prefix;
+        let keep = &provider.prompt_cache;
         let base_url = &provider.base_url.value;
         let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(base_url));
-        findings.push(Finding::sourced(about(KEEP_PREFIX), shown, &keep.from));
-        findings.extend(provider.keep_for.as_ref().map(|time| {
+        findings.push(Finding::sourced(about(PROMPT_CACHE), shown, &keep.from));
+        findings.extend(provider.prompt_cache_retention.as_ref().map(|time| {
             let unsent = if keep.value.sends(time.value, base_url) { "" } else { ": this server is not sent it" };
-            Finding::sourced(about(KEEP_FOR), format!("{}{unsent}", time.value.word()), &time.from)
+            Finding::sourced(about(PROMPT_CACHE_RETENTION), format!("{}{unsent}", time.value.word()), &time.from)
         }));
     }
     for (name, model) in &settings.models {

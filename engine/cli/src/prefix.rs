@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rondo::agent_kit::prefix::tokens;
-use rondo::author::prefix::{self, PrefixBreak, RoleSum, Visit, VisitPair};
+use rondo::author::prefix::{self, PrefixBreak, RoleSum, VisitPair, VisitPrefix};
 use rondo::core::conversation::rebuild;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -108,7 +108,7 @@ impl Report<'_> {
     }
 
     /// Prints what a visit shares. Returns whether the output is still open.
-    fn visit(&mut self, visit: &Visit, has_visit: bool) -> bool {
+    fn visit(&mut self, visit: &VisitPrefix, has_visit: bool) -> bool {
         self.outcome = if self.output.is_json() {
             let against = self.against.map(|thread| AgainstLine { thread, has_visit });
             self.output.line(&visit_line(visit, against))
@@ -119,7 +119,7 @@ impl Report<'_> {
         self.outcome.is_ok() && !self.output.is_closed()
     }
 
-    fn row(&mut self, visit: &Visit, has_visit: bool) -> Result<(), Failure> {
+    fn row(&mut self, visit: &VisitPrefix, has_visit: bool) -> Result<(), Failure> {
         if let Some(broke) = &visit.broke {
             if self.broken.len() < SHOWN_BROKEN {
                 self.broken.push(broke_text(visit, broke));
@@ -165,7 +165,7 @@ fn heading(columns: usize) -> String {
     )
 }
 
-fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
+fn row_text(visit: &VisitPrefix, has_visit: bool, columns: usize) -> String {
     let name = cut(&who(&visit.role, &visit.lane), columns);
     let bytes = visit.shared.request_bytes;
     let share = match (visit.shared.share(), has_visit) {
@@ -195,7 +195,7 @@ fn percent_of(column: usize) -> f64 {
     (f64::from(column) + 0.5) * 10.0
 }
 
-fn broke_text(visit: &Visit, broke: &PrefixBreak) -> String {
+fn broke_text(visit: &VisitPrefix, broke: &PrefixBreak) -> String {
     let at = &broke.at;
     let mut text = format!(
         "  {}, visit {}: {}, byte {}: {}\n",

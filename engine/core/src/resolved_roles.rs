@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::conversation::{HistoryPolicy, choices_text, system_text};
-use rondo_agent_kit::model::script::{self, Part};
+use rondo_agent_kit::model::script::{ScriptRole, ScriptRoles};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::{Agent, REPAIRS, SELECTOR_REPAIRS};
 use rondo_agent_kit::tool::{ToolSet, Toolbox};
@@ -169,14 +169,14 @@ fn answer_format(kind: &RoleKind) -> Option<AnswerFormat> {
 ///
 /// # Errors
 /// [`Error::Unfit`] if a field's schema cannot be compiled.
-pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
-    let mut parts = script::Roles::new();
+pub fn script_roles(workflow: &Workflow) -> Result<ScriptRoles, Error> {
+    let mut parts = ScriptRoles::new();
     for (path, workflow) in workflow.tree() {
         let models = contracts(workflow)?.into_iter();
-        parts.extend(models.map(|(role, contract)| (format!("{path}{role}"), Part::Model(contract))));
+        parts.extend(models.map(|(role, contract)| (format!("{path}{role}"), ScriptRole::Model(contract))));
         let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
         let tools = workflow.roles.iter().filter(is_tool);
-        parts.extend(tools.map(|(name, _)| (format!("{path}{name}"), Part::Tool)));
+        parts.extend(tools.map(|(name, _)| (format!("{path}{name}"), ScriptRole::Tool)));
     }
     Ok(parts)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
+use rondo_agent_kit::model::openai::{CacheRetention, PromptCache, ResponseFormat};
 use rondo_core::grant::{Ceilings, Rule};
 use rondo_core::models;
 use rondo_protocol::Value;
@@ -29,9 +29,9 @@ pub const FILE_NAME: &str = "rondo.toml";
 /// The name of the user's file, in `rondo/` of the settings folder.
 pub const USER_FILE_NAME: &str = "config.toml";
 
-pub const KEEP_PREFIX: &str = "prompt_cache";
+pub const PROMPT_CACHE: &str = "prompt_cache";
 
-pub const KEEP_FOR: &str = "prompt_cache_retention";
+pub const PROMPT_CACHE_RETENTION: &str = "prompt_cache_retention";
 
 pub const RESPONSE_FORMAT: &str = "response_format";
 
@@ -64,8 +64,8 @@ pub struct StatedProvider {
     pub connect_timeout_ms: Option<Sourced<u64>>,
     pub idle_timeout_ms: Option<Sourced<u64>>,
     pub total_timeout_ms: Option<Sourced<u64>>,
-    pub keep_prefix: Option<Sourced<KeepPrefix>>,
-    pub keep_for: Option<Sourced<KeepFor>>,
+    pub prompt_cache: Option<Sourced<PromptCache>>,
+    pub prompt_cache_retention: Option<Sourced<CacheRetention>>,
     pub response_format: Option<Sourced<ResponseFormat>>,
     pub headers: BTreeMap<String, String>,
     pub headers_env: BTreeMap<String, String>,
@@ -232,11 +232,12 @@ impl<'a> Section<'a> {
             connect_timeout_ms: self.sourced("connect_timeout", Section::duration),
             idle_timeout_ms: self.sourced("idle_timeout", Section::duration),
             total_timeout_ms: self.sourced("total_timeout", Section::duration),
-            keep_prefix: self.sourced(KEEP_PREFIX, |section, key| {
-                section.one_of(key, &KeepPrefix::ALL.map(|keep| (keep.word(), keep)))
+            prompt_cache: self.sourced(PROMPT_CACHE, |section, key| {
+                section.one_of(key, &PromptCache::ALL.map(|keep| (keep.word(), keep)))
             }),
-            keep_for: self
-                .sourced(KEEP_FOR, |section, key| section.one_of(key, &KeepFor::ALL.map(|time| (time.word(), time)))),
+            prompt_cache_retention: self.sourced(PROMPT_CACHE_RETENTION, |section, key| {
+                section.one_of(key, &CacheRetention::ALL.map(|time| (time.word(), time)))
+            }),
             response_format: self.sourced(RESPONSE_FORMAT, |section, key| {
                 section.one_of(key, &ResponseFormat::ALL.map(|format| (format.word(), format)))
             }),
@@ -248,13 +249,13 @@ impl<'a> Section<'a> {
             let message = format!("`key_env` and `key_command` both say where the key is, in {}", self.name);
             self.file.fault(Code::SettingsContradiction, &second.span(), message);
         }
-        if let (Some(keep), Some(time)) = (&provider.keep_prefix, &provider.keep_for)
+        if let (Some(keep), Some(time)) = (&provider.prompt_cache, &provider.prompt_cache_retention)
             && !keep.value.takes(time.value)
         {
             let (keep, time) = (keep.value.word(), time.value.word());
-            let message = format!("`{KEEP_FOR}`: {time:?} is not sent with `{KEEP_PREFIX} = {keep:?}`");
+            let message = format!("`{PROMPT_CACHE_RETENTION}`: {time:?} is not sent with `{PROMPT_CACHE} = {keep:?}`");
             let hint = "keys take in_memory and 24h, blocks take 5m and 1h".to_owned();
-            self.file.fault_with_hint(Code::SettingsContradiction, &self.span(KEEP_FOR), message, hint);
+            self.file.fault_with_hint(Code::SettingsContradiction, &self.span(PROMPT_CACHE_RETENTION), message, hint);
         }
         provider
     }

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
+use rondo_agent_kit::model::openai::{CacheRetention, PromptCache, ResponseFormat};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use serde::Serialize;
@@ -36,7 +36,9 @@ use rondo_core::models;
 
 pub use rondo_agent_kit::redact::Secret;
 
-pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
+pub use file::{
+    FILE_NAME, PROMPT_CACHE, PROMPT_CACHE_RETENTION, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read,
+};
 pub use list_prices::list_price;
 pub(crate) use resolve::parse_duration_ms;
 pub use resolve::{
@@ -167,9 +169,9 @@ pub struct Provider {
     /// Milliseconds for a call with all its retries, if set.
     pub total_timeout_ms: Option<Sourced<u64>>,
     /// How it is asked to cache the prefix of a request.
-    pub keep_prefix: Sourced<KeepPrefix>,
+    pub prompt_cache: Sourced<PromptCache>,
     /// For how long, if the operator sets it.
-    pub keep_for: Option<Sourced<KeepFor>>,
+    pub prompt_cache_retention: Option<Sourced<CacheRetention>>,
     /// How it is asked to constrain the format of an answer: the operator's setting, else the default for its address.
     pub response_format: Sourced<ResponseFormat>,
     /// Headers of its requests, by name.

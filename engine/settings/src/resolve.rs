@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::model::openai::{KeepPrefix, ResponseFormat};
+use rondo_agent_kit::model::openai::{PromptCache, ResponseFormat};
 use rondo_agent_kit::redact::bare_key;
 use rondo_core::models;
 use rondo_protocol::event::Durability;
@@ -371,8 +371,8 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         idle_timeout_ms: timeout(environment, "RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)
             .unwrap_or_else(|| by_default(DEFAULT_IDLE_TIMEOUT_MS)),
         total_timeout_ms: timeout(environment, "RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
-        keep_prefix: stated.keep_prefix.unwrap_or(Sourced { value: KeepPrefix::default(), from: Origin::Default }),
-        keep_for: stated.keep_for,
+        prompt_cache: stated.prompt_cache.unwrap_or(Sourced { value: PromptCache::default(), from: Origin::Default }),
+        prompt_cache_retention: stated.prompt_cache_retention,
         response_format,
         header_keys: stated
             .headers_env

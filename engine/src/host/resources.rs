@@ -140,7 +140,14 @@ impl Resources {
 
 fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<OpenAi, Failure> {
     let Provider {
-        base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, keep_prefix, keep_for, ..
+        base_url,
+        key,
+        connect_timeout_ms,
+        idle_timeout_ms,
+        total_timeout_ms,
+        prompt_cache,
+        prompt_cache_retention,
+        ..
     } = provider;
     let is_lacking = |(header, _): &(&String, &String)| !provider.header_keys.contains_key(*header);
     if let Some((header, variable)) = provider.headers_env.iter().find(is_lacking) {
@@ -164,8 +171,8 @@ fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<O
         connect_timeout: Duration::from_millis(connect_timeout_ms.value),
         idle_timeout: Duration::from_millis(idle_timeout_ms.value),
         total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
-        keep_prefix: keep_prefix.value,
-        keep_for: keep_for.as_ref().map(|time| time.value),
+        prompt_cache: prompt_cache.value,
+        prompt_cache_retention: prompt_cache_retention.as_ref().map(|time| time.value),
         ..OpenAiSettings::default()
     })
     .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
-use rondo_agent_kit::model::script::{Roles as ScriptRoles, Script};
+use rondo_agent_kit::model::script::{Script, ScriptRoles};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
@@ -78,7 +78,7 @@ const PROVIDED: &str = "provided";
 
 /// The roles of a workflow that a script can answer for.
 pub(crate) fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
-    resolved_roles::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+    resolved_roles::script_roles(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
 /// The configuration of a run, and notices to print, one sentence each.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use rondo_agent_kit::tool::InDoubt;
-use rondo_author::prefix::{self, RoleSum, Visit};
+use rondo_author::prefix::{self, RoleSum, VisitPrefix};
 use rondo_core::conversation::rebuild::{self, Request};
 use rondo_core::local::{Answerer, Edited, FilledForm, ForkPlan, ForkRequest, PersonSaid, Subscription, plan_fork};
 use rondo_core::store::{Read, Row, rows_after};
@@ -82,7 +82,7 @@ pub struct Diff {
 #[non_exhaustive]
 pub struct Prefixes {
     /// In the order of the steps.
-    pub visits: Vec<Visit>,
+    pub visits: Vec<VisitPrefix>,
     /// The sums of each role.
     pub roles: Vec<RoleSum>,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::event;
 
-use rondo_author::prefix::{Cost, RoleSum, Shared, Visit};
+use rondo_author::prefix::{Cost, RoleSum, Shared, VisitPrefix};
 
 /// The line of a visit.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -86,7 +86,7 @@ pub struct StrategyLine<'a> {
     cost_usd: Option<f64>,
 }
 
-pub fn visit_line<'a>(visit: &'a Visit, against: Option<AgainstLine<'a>>) -> VisitLine<'a> {
+pub fn visit_line<'a>(visit: &'a VisitPrefix, against: Option<AgainstLine<'a>>) -> VisitLine<'a> {
     let broke = visit.broke.as_ref().map(|broke| BrokeLine {
         byte: broke.at.byte,
         block: broke.at.block.to_string(),
@@ -95,7 +95,7 @@ pub fn visit_line<'a>(visit: &'a Visit, against: Option<AgainstLine<'a>>) -> Vis
         lost_tokens: broke.lost_tokens,
         lost_usd: broke.lost_usd,
     });
-    let Visit { role, lane, visit: number, seq, shared, usage, cost, .. } = visit;
+    let VisitPrefix { role, lane, visit: number, seq, shared, usage, cost, .. } = visit;
     let figures = Figures::of(*shared, *usage, *cost);
     VisitLine { role, lane, visit: *number, seq: *seq, figures, broke, against }
 }

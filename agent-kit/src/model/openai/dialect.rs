@@ -1,7 +1,7 @@
 //! The servers that speak the chat completions API in a way of their own, recognized by address: a row each. Every other
 //! server is taken to speak it as OpenAI documents it.
 
-use super::keep_prefix::AutoPrefix;
+use super::prompt_cache::AutoPrefix;
 use super::response_format::ResponseFormat;
 
 /// How a server differs.

@@ -20,7 +20,7 @@ mod attached;
 mod dialect;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod keep_prefix;
+mod prompt_cache;
 mod refusal;
 mod reply;
 mod request;
@@ -47,11 +47,11 @@ use super::{Completion, Deltas, Model};
 use crate::redact::{Redactor, Secret, bare_key};
 use crate::web;
 use dialect::Dialect;
-use keep_prefix::CacheRequest;
+use prompt_cache::CacheRequest;
 use reply::{Assembly, too_large, unreadable};
 use request::Receiver;
 
-pub use keep_prefix::{KeepFor, KeepPrefix};
+pub use prompt_cache::{CacheRetention, PromptCache};
 pub use request::request_body;
 pub use response_format::ResponseFormat;
 
@@ -98,9 +98,9 @@ pub struct OpenAiSettings {
     /// The maximum bytes of a reply: its text, reasoning and tool calls, without the surrounding JSON.
     pub max_reply_bytes: usize,
     /// How the provider is asked to cache the prefix of a request.
-    pub keep_prefix: KeepPrefix,
+    pub prompt_cache: PromptCache,
     /// How long the provider is asked to keep it; `None` = its default.
-    pub keep_for: Option<KeepFor>,
+    pub prompt_cache_retention: Option<CacheRetention>,
 }
 
 impl Default for OpenAiSettings {
@@ -115,8 +115,8 @@ impl Default for OpenAiSettings {
             idle_timeout: Duration::from_mins(1),
             total_timeout: None,
             max_reply_bytes: 8 << 20,
-            keep_prefix: KeepPrefix::default(),
-            keep_for: None,
+            prompt_cache: PromptCache::default(),
+            prompt_cache_retention: None,
         }
     }
 }
@@ -220,9 +220,9 @@ impl OpenAi {
     }
 
     fn body(&self, call: &ModelCall, dialect: &Dialect) -> Result<Vec<u8>, Fault> {
-        let OpenAiSettings { name, keep_prefix, keep_for, .. } = &self.settings;
-        let keeping = CacheRequest::of(call, dialect, *keep_prefix, *keep_for);
-        request::body_keeping(call, &keeping, Receiver { dialect, provider: name })
+        let OpenAiSettings { name, prompt_cache, prompt_cache_retention, .. } = &self.settings;
+        let cache = CacheRequest::of(call, dialect, *prompt_cache, *prompt_cache_retention);
+        request::body_with_cache(call, &cache, Receiver { dialect, provider: name })
     }
 
     /// Reads a stream of events until its end or `[DONE]`.

@@ -63,7 +63,7 @@ fn said(error: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(faults) => faults.iter().map(said).collect::<Vec<_>>().join("; "),
         Value::Object(members) => {
-            let told = parts.into_iter().filter_map(|key| members.get(key)).find(|told| !is_nothing(told));
+            let message = parts.into_iter().filter_map(|key| members.get(key)).find(|message| !is_nothing(message));
             let place =
                 members.get("loc").or(members.get("param")).filter(|place| !is_nothing(place)).map(
                     |place| match place {
@@ -71,10 +71,10 @@ fn said(error: &Value) -> String {
                         place => said(place),
                     },
                 );
-            let told = told.or(members.get("code")).map(said);
-            match (place, told) {
-                (Some(place), Some(told)) if !told.contains(&place) => format!("{place}: {told}"),
-                (_, Some(told)) => told,
+            let message = message.or(members.get("code")).map(said);
+            match (place, message) {
+                (Some(place), Some(message)) if !message.contains(&place) => format!("{place}: {message}"),
+                (_, Some(message)) => message,
                 (..) if members.is_empty() => String::new(),
                 (..) => error.to_string(),
             }
@@ -111,9 +111,9 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);
     }
     // A stream has no status, but some servers put one into the object.
-    let told = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
-    let told = told.and_then(|told| u16::try_from(told).ok()).filter(|told| (400..600).contains(told));
-    let status = status.or(told).unwrap_or(match (code, kind) {
+    let in_object = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
+    let in_object = in_object.and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
+    let status = status.or(in_object).unwrap_or(match (code, kind) {
         ("rate_limit_exceeded", _) | (_, "rate_limit_error" | "rate_limit_exceeded" | "requests" | "tokens") => 429,
         ("invalid_api_key", _) | (_, "authentication_error") => 401,
         (_, "permission_error" | "permission_denied") => 403,

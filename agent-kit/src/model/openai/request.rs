@@ -8,7 +8,7 @@
 //! ([`super::attached`]). Two messages of a user, or two of an assistant, are sent as one: chat templates that want turns
 //! to alternate refuse anything else.
 //!
-//! Law: asking a provider to cache a prefix ([`super::keep_prefix`]) changes no content. A request with a key equals
+//! Law: asking a provider to cache a prefix ([`super::prompt_cache`]) changes no content. A request with a key equals
 //! the request without one plus two fields at its end; a request with marks wraps at most three texts in content parts.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Message, Part as MessagePart, ToolUse};
+use rondo_protocol::message::{Message, Part, ToolUse};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
@@ -25,7 +25,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::attached::{self, Attached, Members};
 use super::dialect::{CallIds, Dialect};
-use super::keep_prefix::{CacheControl, CacheRequest, KeepFor};
+use super::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
 
@@ -39,7 +39,7 @@ use crate::answer::is_strict;
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
 pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
-    body_keeping(call, &CacheRequest::default(), Receiver { dialect: &Dialect::at(""), provider: "" })
+    body_with_cache(call, &CacheRequest::default(), Receiver { dialect: &Dialect::at(""), provider: "" })
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ pub(super) struct Receiver<'a> {
 }
 
 /// The bytes sent for `call`, with the fields that ask its provider to cache the prefix.
-pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest, to: Receiver<'_>) -> Result<Vec<u8>, Fault> {
+pub(super) fn body_with_cache(call: &ModelCall, cache: &CacheRequest, to: Receiver<'_>) -> Result<Vec<u8>, Fault> {
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
     tools.sort_by_key(|tool| tool.function.name);
@@ -71,7 +71,7 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest, to: Receive
             _ => messages.push(message),
         }
     }
-    if let Some(mark) = keeping.mark {
+    if let Some(mark) = cache.mark {
         mark_blocks(&mut messages, mark);
     }
     let body = Body {
@@ -82,8 +82,8 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest, to: Receive
         parameters: Parameters { given: &head.parameters.0, dialect: to.dialect },
         stream: true,
         stream_options: to.dialect.takes_stream_options.then_some(StreamOptions { include_usage: true }),
-        prompt_cache_key: keeping.key.as_deref(),
-        prompt_cache_retention: keeping.retention.map(KeepFor::word),
+        prompt_cache_key: cache.key.as_deref(),
+        prompt_cache_retention: cache.retention.map(CacheRetention::word),
     };
     serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
 }
@@ -106,7 +106,7 @@ fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
         // An empty block cannot be marked.
         message.content = match message.content.take() {
             Some(Content::Text(text)) if !text.is_empty() => {
-                Some(Content::Marked([Part { r#type: "text", text, cache_control: mark }]))
+                Some(Content::Marked([ContentPart { r#type: "text", text, cache_control: mark }]))
             }
             other => other,
         };
@@ -187,10 +187,10 @@ impl<'a> WireMessage<'a> {
         let mut of_call = Members::new();
         for part in message.parts() {
             match part {
-                MessagePart::File { .. } => {
+                Part::File { .. } => {
                     return Err(refused("a message holds a file, which this provider is not sent".to_owned()));
                 }
-                MessagePart::Reasoning { opaque, text } => match Attached::of(opaque.as_ref(), origin) {
+                Part::Reasoning { opaque, text } => match Attached::of(opaque.as_ref(), origin) {
                     Some(Attached::Text(member)) => {
                         attached.insert(member, to_raw_value(text).map_err(|error| refused(error.to_string()))?);
                     }
@@ -198,7 +198,7 @@ impl<'a> WireMessage<'a> {
                     Some(Attached::Call(members)) => of_call = members,
                     None => {}
                 },
-                MessagePart::ToolCall(tool) => {
+                Part::ToolCall(tool) => {
                     let own = std::mem::take(&mut of_call);
                     // Of the calls of one message only the first has a signature.
                     let foreign = dialect.foreign_call.filter(|_| own.is_empty() && tool_calls.is_empty());
@@ -206,7 +206,7 @@ impl<'a> WireMessage<'a> {
                     let attached = foreign.map(|extra| [("extra_content".to_owned(), extra)].into()).unwrap_or(own);
                     tool_calls.push(WireToolUse::new(tool, attached, dialect.call_ids));
                 }
-                MessagePart::Text { .. } | MessagePart::ToolResult { .. } => {}
+                Part::Text { .. } | Part::ToolResult { .. } => {}
             }
         }
         let text = message.text();
@@ -258,11 +258,11 @@ const NINE: usize = 9;
 #[serde(untagged)]
 enum Content<'a> {
     Text(Cow<'a, str>),
-    Marked([Part<'a>; 1]),
+    Marked([ContentPart<'a>; 1]),
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct ContentPart<'a> {
     r#type: &'static str,
     text: Cow<'a, str>,
     cache_control: CacheControl,

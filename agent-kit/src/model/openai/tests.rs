@@ -169,13 +169,13 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
 async fn a_key_is_sent_where_the_operator_says_so_and_not_to_a_server_that_may_refuse_it() {
     let answer = || Act::text(format!("{EVENTS}{}", chunk(r#"{"content":"One"}"#, "\"stop\"")));
     let plain = request_body(&test_call()).unwrap();
-    let asked = ask_with(answer(), |settings| settings.keep_prefix = KeepPrefix::Key).await;
+    let asked = ask_with(answer(), |settings| settings.prompt_cache = PromptCache::Key).await;
     let (_, body) = asked.request.split_once("\r\n\r\n").unwrap();
     assert!(
         body.as_bytes().starts_with(&plain[..plain.len() - 1]) && body.contains(r#","prompt_cache_key":""#),
         "{body}"
     );
-    let asked = ask_with(answer(), |settings| settings.keep_for = Some(KeepFor::Day)).await;
+    let asked = ask_with(answer(), |settings| settings.prompt_cache_retention = Some(CacheRetention::Day)).await;
     assert_eq!(asked.request.split_once("\r\n\r\n").unwrap().1.as_bytes(), plain);
 }
 

@@ -26,14 +26,14 @@ pub(super) fn read(json: &str) -> Option<Usage> {
         return None;
     }
     let usage: Value = serde_json::from_str(json).ok()?;
-    let told = |name: &str| usage.get(name).and_then(tokens);
+    let count = |name: &str| usage.get(name).and_then(tokens);
     let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name).and_then(tokens);
-    let cached = || ["prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"].into_iter().find_map(told);
-    let written = || told("cache_creation_input_tokens");
-    let (prompt_tokens, completion_tokens) = (told("prompt_tokens")?, told("completion_tokens")?);
+    let cached = || ["prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"].into_iter().find_map(count);
+    let written = || count("cache_creation_input_tokens");
+    let (prompt_tokens, completion_tokens) = (count("prompt_tokens")?, count("completion_tokens")?);
     let reasoning = usage.get("completion_tokens_details").and_then(|details| details.get("reasoning_tokens"));
     let reasoning = reasoning.and_then(tokens).unwrap_or(0);
-    let is_beside = told("total_tokens") == Some(prompt_tokens + completion_tokens + reasoning);
+    let is_beside = count("total_tokens") == Some(prompt_tokens + completion_tokens + reasoning);
     let cached_tokens = detail("cached_tokens").or_else(cached).unwrap_or(0).min(prompt_tokens);
     let written = detail("cache_write_tokens").or_else(written).unwrap_or(0);
     Some(Usage {

@@ -78,7 +78,7 @@ impl Cassette {
         self.digest
     }
 
-    /// The number of attempts, including failed ones.
+    /// Failed ones count too.
     pub fn attempts(&self) -> usize {
         self.takes.len()
     }

@@ -3,13 +3,13 @@
 use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
 use rondo_protocol::source::Source;
 
-use super::{Attempt, Part, Roles, Said, Script, role_of};
+use super::{Attempt, Said, Script, ScriptRole, ScriptRoles, role_of};
 
 impl Script {
     /// Reports everything that the roles of `roles` could not answer, in file order: lists for unknown roles, and
     /// structured answers that break a contract. Intentionally broken answers belong in `raw`. `file` is the script's
     /// source.
-    pub fn check(&self, file: &Source, roles: &Roles) -> Vec<Diagnostic> {
+    pub fn check(&self, file: &Source, roles: &ScriptRoles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
         for (key, list) in &self.lists {
             let role = role_of(key);
@@ -33,7 +33,7 @@ impl Script {
     }
 }
 
-impl Part {
+impl ScriptRole {
     fn allows(&self, attempt: &Attempt) -> Result<(), (Code, String)> {
         let shape = |words: &str| Err((Code::ScriptShape, words.to_owned()));
         match (self, &attempt.said) {

@@ -162,7 +162,7 @@ fn class_of(code: Code) -> FaultClass {
 
 /// How a role of the workflow uses a script's entries.
 #[derive(Debug, Clone)]
-pub enum Part {
+pub enum ScriptRole {
     /// A model: an entry is a reply in the contract's format.
     Model(Contract),
     /// A person: an entry is a completed form, as canonical JSON of status, fields and body.
@@ -172,9 +172,9 @@ pub enum Part {
 }
 
 /// Every role that a script may answer for, by its name in scripts: `writer`, `section/writer`.
-pub type Roles = BTreeMap<String, Part>;
+pub type ScriptRoles = BTreeMap<String, ScriptRole>;
 
-impl Part {
+impl ScriptRole {
     /// The text of a structured answer of this part.
     pub(super) fn text(&self, status: Option<&str>, fields: &Value, body: &str) -> String {
         match self {

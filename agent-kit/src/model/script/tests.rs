@@ -34,14 +34,14 @@ fn contract(format: AnswerFormat, statuses: &[(&str, &[&str])]) -> Contract {
     Contract::new(format, &output).unwrap()
 }
 
-fn roles() -> Roles {
+fn roles() -> ScriptRoles {
     let reviewer: &[(&str, &[&str])] = &[("ok", &[]), ("bad", &[])];
     [
-        ("writer", Part::Model(contract(AnswerFormat::Frontmatter, &[("drafted", &["title"])]))),
-        ("reviewer", Part::Model(contract(AnswerFormat::Json, reviewer))),
-        ("section/writer", Part::Model(contract(AnswerFormat::Frontmatter, reviewer))),
-        ("person", Part::Human(contract(AnswerFormat::Json, &[("yes_please", &["why"]), ("no_thanks", &[])]))),
-        ("lint", Part::Tool),
+        ("writer", ScriptRole::Model(contract(AnswerFormat::Frontmatter, &[("drafted", &["title"])]))),
+        ("reviewer", ScriptRole::Model(contract(AnswerFormat::Json, reviewer))),
+        ("section/writer", ScriptRole::Model(contract(AnswerFormat::Frontmatter, reviewer))),
+        ("person", ScriptRole::Human(contract(AnswerFormat::Json, &[("yes_please", &["why"]), ("no_thanks", &[])]))),
+        ("lint", ScriptRole::Tool),
     ]
     .map(|(name, part)| (name.to_owned(), part))
     .into()

@@ -52,19 +52,11 @@ pub enum Error {
     #[error("{0:?} goes through too many links or names")]
     Endless(String),
     #[error("{path:?} has {size_bytes} bytes, more than the {max_bytes} that can be changed at once")]
-    TooLarge {
-        path: String,
-        /// Its size.
-        size_bytes: u64,
-        /// The limit.
-        max_bytes: u64,
-    },
-    /// Another process changed it between the check and the write.
+    TooLarge { path: String, size_bytes: u64, max_bytes: u64 },
     #[error("{0:?} was changed by another process meanwhile and was left as it is; read it again")]
     Changed(String),
     #[error("cannot {doing} {path:?}: {source}")]
     System {
-        /// The path.
         path: String,
         /// What was tried.
         doing: &'static str,

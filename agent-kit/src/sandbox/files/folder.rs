@@ -27,15 +27,14 @@ pub struct Folder<'a> {
 #[derive(Debug)]
 pub struct Listing {
     /// Sorted by the bytes of their names, without inaccessible ones.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FolderEntry>,
     /// Whether there are more.
     pub is_cut: bool,
 }
 
 /// One name in a folder.
 #[derive(Debug)]
-pub struct Entry {
-    /// The name.
+pub struct FolderEntry {
     pub name: OsString,
     pub stamp: Stamp,
     /// The target of a link, if readable.
@@ -46,7 +45,7 @@ impl Listing {
     /// The digest of names, kinds, file sizes and link targets.
     pub(super) fn digest(&self) -> Digest {
         let mut hasher = Hasher::default();
-        for Entry { name, stamp, target } in &self.entries {
+        for FolderEntry { name, stamp, target } in &self.entries {
             // The size of a folder is not defined.
             let size_bytes = if stamp.kind == Kind::File { stamp.size_bytes } else { 0 };
             // Names and targets contain no NUL, so the encoding is unambiguous.
@@ -112,7 +111,7 @@ impl<'a> Folder<'a> {
             let Ok(stamp) = step::look(&self.dir, &name) else { continue };
             if !self.hidden.hold(&stamp) {
                 let target = if stamp.kind == Kind::Link { self.dir.read_link_contents(&name).ok() } else { None };
-                listing.entries.push(Entry { name, stamp, target });
+                listing.entries.push(FolderEntry { name, stamp, target });
             }
         }
         listing.entries.sort_by(|left, right| left.name.cmp(&right.name));

@@ -49,7 +49,7 @@ use cap_std::fs::Dir;
 
 pub use error::Error;
 pub use file::OpenFile;
-pub use folder::{Entry, Folder, Listing};
+pub use folder::{Folder, FolderEntry, Listing};
 pub use name::escaped;
 pub use passage::Opened;
 pub(crate) use read_entries::ReadEntries;

@@ -19,10 +19,7 @@ pub enum ReadSetValidity {
     /// All of it does.
     Holds,
     /// This entry changed, or may no longer be read.
-    Changed {
-        /// The path of the read entry.
-        path: String,
-    },
+    Changed { path: String },
     /// The time was up before everything was checked.
     TooLate,
 }

@@ -15,7 +15,7 @@ use super::rules::Identities;
 use super::{Error, OpenFile, Opened, Workspace, escaped};
 
 /// The maximum number of names to record for one call. With more, repeating the call is cheaper than checking.
-const SIGHTS_MAX: usize = 10_000;
+const READS_MAX: usize = 10_000;
 /// Within this age a file's times do not reveal every change: file systems have a resolution of up to two seconds.
 const YOUNG_SECONDS: i64 = 2;
 
@@ -85,7 +85,7 @@ impl State {
 
     fn note(&mut self, read_entry: ReadEntry) {
         if self.phase == WatchState::Noting
-            && (!self.read_entries.add(read_entry) || self.read_entries.len() > SIGHTS_MAX)
+            && (!self.read_entries.add(read_entry) || self.read_entries.len() > READS_MAX)
         {
             self.give_up();
         }
@@ -273,10 +273,10 @@ mod tests {
     fn more_than_can_be_noted_is_given_up() {
         let watch = Watch::default();
         watch.begin();
-        (0..SIGHTS_MAX).for_each(|number| watch.note(read_entry(number)));
+        (0..READS_MAX).for_each(|number| watch.note(read_entry(number)));
         watch.note(read_entry(0));
-        assert_eq!(watch.state().read_entries.len(), SIGHTS_MAX);
-        watch.note(read_entry(SIGHTS_MAX));
+        assert_eq!(watch.state().read_entries.len(), READS_MAX);
+        watch.note(read_entry(READS_MAX));
         assert_eq!(watch.state().read_entries.len(), 0);
         assert_eq!(watch.take(), None);
     }

@@ -43,10 +43,10 @@ pub enum Granted {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Hosts(Vec<Entry>);
+pub struct Hosts(Vec<GrantedHost>);
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct GrantedHost {
     pattern: Pattern,
     /// `None` = the default port of the scheme.
     port: Option<u16>,
@@ -65,7 +65,7 @@ impl Hosts {
     /// # Errors
     /// The first that is none of these.
     pub fn new(entries: &[String]) -> Result<Self, HostError> {
-        entries.iter().map(|entry| Entry::read(entry)).collect::<Result<_, _>>().map(Self)
+        entries.iter().map(|entry| GrantedHost::read(entry)).collect::<Result<_, _>>().map(Self)
     }
 
     /// What is granted for `url`; `None` = nothing.
@@ -74,7 +74,7 @@ impl Hosts {
     }
 }
 
-impl Entry {
+impl GrantedHost {
     fn read(text: &str) -> Result<Self, HostError> {
         let refuse = |why| Err(HostError { entry: text.to_owned(), why });
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || "/\\@?#%".contains(c)) {

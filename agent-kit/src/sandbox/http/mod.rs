@@ -77,7 +77,7 @@ pub struct Response {
     /// The status line, such as `404 Not Found`.
     pub status_line: String,
     pub content_type: Option<String>,
-    /// The content encoding, if given. Nothing is decoded here.
+    /// Nothing is decoded here.
     pub content_encoding: Option<String>,
     /// The body, or its beginning.
     pub body: Vec<u8>,

@@ -81,19 +81,19 @@ pub(super) async fn run(
         }
     };
     let collect = async {
-        let (mut said, mut told) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+        let (mut stdout_buffer, mut stderr_buffer) = (vec![0; 64 << 10], vec![0; 64 << 10]);
         let (mut is_open, mut has_errors) = (true, true);
         while (is_open || has_errors) && !kept.is_full(most) {
             let (stream, part) = tokio::select! {
-                read = output.read(&mut said), if is_open => {
+                read = output.read(&mut stdout_buffer), if is_open => {
                     let count = read.unwrap_or_default();
                     is_open = count > 0;
-                    (Stream::Stdout, said.get(..count).unwrap_or_default())
+                    (Stream::Stdout, stdout_buffer.get(..count).unwrap_or_default())
                 }
-                read = errors.read(&mut told), if has_errors => {
+                read = errors.read(&mut stderr_buffer), if has_errors => {
                     let count = read.unwrap_or_default();
                     has_errors = count > 0;
-                    (Stream::Stderr, told.get(..count).unwrap_or_default())
+                    (Stream::Stderr, stderr_buffer.get(..count).unwrap_or_default())
                 }
             };
             kept.take(stream, part);

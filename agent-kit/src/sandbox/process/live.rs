@@ -23,19 +23,19 @@ pub struct Live {
 /// The handle that ends a running program.
 #[derive(Debug)]
 pub struct Running {
-    told: CancellationToken,
+    stop: CancellationToken,
     ended: watch::Receiver<Option<Result<Exit, Error>>>,
 }
 
 impl Running {
-    /// `told` ends the program; `ended` reports that it has ended.
-    pub(super) fn new(told: CancellationToken, ended: watch::Receiver<Option<Result<Exit, Error>>>) -> Self {
-        Self { told, ended }
+    /// `stop` ends the program; `ended` reports that it has ended.
+    pub(super) fn new(stop: CancellationToken, ended: watch::Receiver<Option<Result<Exit, Error>>>) -> Self {
+        Self { stop, ended }
     }
 
     /// Ends the program: closes its input, and kills the whole process tree if it is still alive after half a second.
     pub fn end(&self) {
-        self.told.cancel();
+        self.stop.cancel();
     }
 
     /// Waits until every process of it is dead and returns how it ended. The future does not borrow this handle.
@@ -53,6 +53,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.told.cancel();
+        self.stop.cancel();
     }
 }

@@ -181,14 +181,14 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
     }
     let (stdout, to_stdout) = duplex(WAITING_MAX_BYTES);
     let (stderr, to_stderr) = duplex(WAITING_MAX_BYTES);
-    let (told, (over, ended)) = (CancellationToken::new(), watch::channel(None));
-    let running = Running::new(told.clone(), ended);
+    let (stop, (over, ended)) = (CancellationToken::new(), watch::channel(None));
+    let running = Running::new(stop.clone(), ended);
     tokio::spawn(async move {
         let mut passing = std::pin::pin!(pass_on(frames, gate.map(Proxy::new), to_stdout, to_stderr));
         tokio::select! {
             () = &mut passing => {}
             // A caller that ends it has dropped its input.
-            () = told.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
+            () = stop.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
         }
         let reports = Report::read_all(&launched.end(CLEARING).await);
         let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));

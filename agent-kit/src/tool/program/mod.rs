@@ -86,19 +86,9 @@ pub enum InvalidProgram {
     #[error("the program itself, the first element of argv, is a template; name the program")]
     ProgramFromArgument,
     #[error("{text:?} has a brace without its counterpart; a brace as such is doubled: {{{{ or }}}}")]
-    Braces {
-        /// The element.
-        text: String,
-    },
-    /// A template names an argument that the schema does not have.
+    Braces { text: String },
     #[error("{text:?} names the argument {name:?}, which the schema does not have")]
-    UnknownArgument {
-        /// The element.
-        text: String,
-        /// The argument.
-        name: String,
-    },
-    /// The schema is invalid, or not one of an object.
+    UnknownArgument { text: String, name: String },
     #[error("the schema cannot be used: {0}")]
     Schema(String),
 }

@@ -6,10 +6,10 @@ use super::InvalidProgram;
 
 /// Text with placeholders for arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template(Vec<Part>);
+pub(super) struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Argument(String),
 }
@@ -35,33 +35,33 @@ impl Template {
                     return Err(InvalidProgram::UnknownArgument { text: text.to_owned(), name: name.to_owned() });
                 }
                 if !plain.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                    parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
                 }
-                parts.push(Part::Argument(name.to_owned()));
+                parts.push(TemplatePart::Argument(name.to_owned()));
                 rest = after;
             }
         }
         plain.push_str(rest);
         if !plain.is_empty() || parts.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(TemplatePart::Text(plain));
         }
         Ok(Self(parts))
     }
 
     /// Whether the result does not depend on the arguments.
     pub fn is_fixed(&self) -> bool {
-        matches!(self.0.as_slice(), [Part::Text(_)])
+        matches!(self.0.as_slice(), [TemplatePart::Text(_)])
     }
 
     pub fn is_argument(&self) -> bool {
-        matches!(self.0.first(), Some(Part::Argument(_)))
+        matches!(self.0.first(), Some(TemplatePart::Argument(_)))
     }
 
     /// Fills in the arguments. Returns one element; one per item if the whole template is a list argument; none when an
     /// argument is missing.
     pub fn fill(&self, arguments: &Value) -> Vec<String> {
         let given = |name: &str| arguments.get(name).filter(|value| !matches!(value, Value::Null));
-        if let [Part::Argument(name)] = self.0.as_slice() {
+        if let [TemplatePart::Argument(name)] = self.0.as_slice() {
             return match given(name) {
                 Some(Value::List(items)) => items.iter().map(text).collect(),
                 value => value.map(text).into_iter().collect(),
@@ -70,8 +70,8 @@ impl Template {
         let mut filled = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(plain) => filled.push_str(plain),
-                Part::Argument(name) => match given(name) {
+                TemplatePart::Text(plain) => filled.push_str(plain),
+                TemplatePart::Argument(name) => match given(name) {
                     Some(value) => filled.push_str(&text(value)),
                     None => return Vec::new(),
                 },

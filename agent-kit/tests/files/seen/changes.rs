@@ -203,7 +203,7 @@ fn what_lies_elsewhere_is_told_too() {
 }
 
 #[test]
-fn time_that_is_up_and_sights_that_nobody_noted_are_no_hold() {
+fn time_that_is_up_and_reads_that_nobody_noted_are_no_hold() {
     let scene = project();
     let (_, whole) = seen(&scene, "search_files", &json!({ "pattern": "alpha" }));
     let before = Instant::now();

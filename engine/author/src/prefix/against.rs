@@ -14,7 +14,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
-use super::{PrefixBreak, Prices, Shared, Visit, extend};
+use super::{PrefixBreak, Prices, Shared, VisitPrefix, extend};
 
 /// How many messages after the first difference are searched for the cause.
 const LOOKED_AT: usize = 64;
@@ -22,7 +22,7 @@ const LOOKED_AT: usize = 64;
 /// A visit and its counterpart in the other thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisitPair {
-    pub visit: Visit,
+    pub visit: VisitPrefix,
     pub has_counterpart: bool,
 }
 
@@ -70,7 +70,7 @@ pub fn against(
         }
         RebuildEvent::Visit(visited) => {
             let (shared, broke, has_counterpart) = first.take().unwrap_or_default();
-            each(VisitPair { visit: Visit::of(&visited, shared, broke), has_counterpart })
+            each(VisitPair { visit: VisitPrefix::of(&visited, shared, broke), has_counterpart })
         }
     })
 }

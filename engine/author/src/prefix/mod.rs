@@ -37,7 +37,7 @@ pub use strategy::Cost;
 
 /// What a visit's requests share with earlier ones.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Visit {
+pub struct VisitPrefix {
     pub seq: u64,
     pub role: RoleName,
     pub lane: LanePath,
@@ -51,7 +51,7 @@ pub struct Visit {
     pub broke: Option<PrefixBreak>,
 }
 
-impl Visit {
+impl VisitPrefix {
     fn of(visited: &RebuiltVisit<'_>, shared: Shared, broke: Option<PrefixBreak>) -> Self {
         let (stored, note) = (visited.stored, visited.note);
         let (role, lane) = (stored.step.role.clone(), stored.step.lane.clone());
@@ -140,7 +140,7 @@ impl RoleSum {
         }
     }
 
-    fn add(&mut self, visit: &Visit) {
+    fn add(&mut self, visit: &VisitPrefix) {
         self.visits += 1;
         self.shared += visit.shared;
         if let Some(usage) = visit.usage {
@@ -171,7 +171,7 @@ pub fn visits(
     thread: &ThreadId,
     row: &Row,
     prices: &Prices,
-    each: &mut dyn FnMut(Visit) -> bool,
+    each: &mut dyn FnMut(VisitPrefix) -> bool,
 ) -> Result<Vec<RoleSum>, rebuild::Error> {
     let workflow = rebuild::beginning(store, row)?.workflow;
     let requests = |(name, _, role): (&RoleName, _, &rondo_protocol::workflow::ModelRole)| {

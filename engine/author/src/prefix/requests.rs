@@ -14,7 +14,7 @@ use rondo_protocol::object::{Head, Usage};
 use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
-use super::{PrefixBreak, RoleSum, Shared, Visit, extend};
+use super::{PrefixBreak, RoleSum, Shared, VisitPrefix, extend};
 
 /// What a role has sent so far, as needed to compare its next request.
 pub(super) struct RoleRequests {
@@ -208,10 +208,9 @@ impl RoleRequests {
         self.lanes.insert(path.clone(), lane);
     }
 
-    /// Adds the end of a visit.
-    pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> Visit {
+    pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> VisitPrefix {
         self.strategies.visit(visited);
-        let visit = Visit::of(visited, std::mem::take(&mut self.shared), self.broke.take());
+        let visit = VisitPrefix::of(visited, std::mem::take(&mut self.shared), self.broke.take());
         self.sum.add(&visit);
         visit
     }

@@ -101,7 +101,7 @@ impl Strategy {
     }
 
     /// The conversation of a lane so far: its own, or initially that of the enclosing lane.
-    fn told(&self, lane: &LanePath) -> LaneState {
+    fn lane_state(&self, lane: &LanePath) -> LaneState {
         lane.outward().find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
 
@@ -110,9 +110,9 @@ impl Strategy {
             History::None => LanePath::trunk(),
             _ => visited.stored.step.lane.clone(),
         };
-        let mut told = self.told(&lane);
+        let mut state = self.lane_state(&lane);
         let opening = bytes_of_message(visited.opening);
-        let opened = told.length.saturating_add(opening);
+        let opened = state.length.saturating_add(opening);
         let mut request = opened;
         let mut sent: Option<u64> = None;
         let mut said = Vec::new();
@@ -121,7 +121,7 @@ impl Strategy {
             if let Entry::Model { .. } = entry {
                 let shared = match sent {
                     Some(before) => head.saturating_add(before),
-                    None => self.shared_by_first(&told, visited.opening, head, changed_head),
+                    None => self.shared_by_first(&state, visited.opening, head, changed_head),
                 };
                 self.shared += Shared::one(head.saturating_add(request), shared);
                 sent = Some(request);
@@ -136,51 +136,51 @@ impl Strategy {
         let closed = closing.iter().map(bytes_of_message).sum::<u64>();
         if let Some(sent) = sent {
             said.truncate(said_in_request);
-            told.tail.clear();
-            told.closing.clear();
+            state.tail.clear();
+            state.closing.clear();
             match self.history {
-                History::Exact => told.served = sent,
+                History::Exact => state.served = sent,
                 History::Condensed => {
-                    told.served = opened;
+                    state.served = opened;
                     if !said.is_empty() {
-                        told.tail = said;
-                        told.closing = closing;
+                        state.tail = said;
+                        state.closing = closing;
                     }
                 }
                 History::None => {
-                    told.served = 0;
-                    told.tail.push(visited.opening.clone());
-                    told.tail.append(&mut said);
+                    state.served = 0;
+                    state.tail.push(visited.opening.clone());
+                    state.tail.append(&mut said);
                 }
             }
-            if told.length == 0 {
+            if state.length == 0 {
                 self.first = Some(visited.opening.clone());
             }
         }
-        told.length = if self.history == History::None { 0 } else { opened.saturating_add(closed) };
-        self.lanes.insert(lane, told);
+        state.length = if self.history == History::None { 0 } else { opened.saturating_add(closed) };
+        self.lanes.insert(lane, state);
     }
 
     /// What the first request of a visit shares with the previous request.
-    fn shared_by_first(&self, told: &LaneState, opening: &Message, head: u64, changed_head: Option<u64>) -> u64 {
+    fn shared_by_first(&self, state: &LaneState, opening: &Message, head: u64, changed_head: Option<u64>) -> u64 {
         if self.shared.requests == 0 {
             return 0;
         }
         if let Some(shared) = changed_head {
             return shared;
         }
-        let known = prefix::Shared { messages: 0, bytes: head.saturating_add(told.served) };
-        if told.tail.is_empty() {
+        let known = prefix::Shared { messages: 0, bytes: head.saturating_add(state.served) };
+        if state.tail.is_empty() {
             // A lane without a history shares the beginning of its first message with another one.
             let first = self.first.as_slice();
-            let is_first = told.length == 0 && !first.is_empty();
+            let is_first = state.length == 0 && !first.is_empty();
             return if is_first {
                 compare_beyond(known, first, std::slice::from_ref(opening)).shared_bytes
             } else {
                 known.bytes
             };
         }
-        let after = [told.closing.as_slice(), std::slice::from_ref(opening)].concat();
-        compare_beyond(known, &told.tail, &after).shared_bytes
+        let after = [state.closing.as_slice(), std::slice::from_ref(opening)].concat();
+        compare_beyond(known, &state.tail, &after).shared_bytes
     }
 }

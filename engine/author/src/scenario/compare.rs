@@ -13,7 +13,7 @@ use similar::{ChangeTag, TextDiff};
 use super::definition::Definition;
 use super::explain::{At, Explainer};
 use super::play::REPAIR;
-use super::report::{Change, Lines, Part};
+use super::report::{Change, DefinitionPart, Lines};
 use super::scenario::Scenario;
 use super::snapshot::{Request, Requests, RunTrace};
 
@@ -100,10 +100,10 @@ impl Comparer<'_> {
     }
 
     /// A part with its place, in the workflow or in the scenario.
-    fn part(&self, path: &str) -> Part {
+    fn part(&self, path: &str) -> DefinitionPart {
         let Some(key) = path.strip_prefix("scenario.") else { return self.definition.part(path) };
         let place = self.scenario.location(key.split('.').next().unwrap_or(key));
-        Part { path: path.to_owned(), file: self.file.to_owned(), line: place.line, column: place.column }
+        DefinitionPart { path: path.to_owned(), file: self.file.to_owned(), line: place.line, column: place.column }
     }
 }
 

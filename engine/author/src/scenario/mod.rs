@@ -31,5 +31,7 @@ mod tools;
 mod workspace;
 
 pub use definition::Definition;
-pub use report::{Change, Failure, Lines, Part, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
+pub use report::{
+    Change, DefinitionPart, Failure, Lines, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict,
+};
 pub use suite::{FOLDER, Options, Suite, Unreadable};

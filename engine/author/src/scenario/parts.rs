@@ -16,11 +16,10 @@ use super::definition::Definition;
 use super::snapshot::short;
 
 /// Parts by name, each with the beginning of its digest.
-pub type Parts = BTreeMap<String, String>;
+pub type PartDigests = BTreeMap<String, String>;
 
-/// Every part of a definition.
-pub fn of(definition: &Definition) -> Parts {
-    let mut parts = Parts::new();
+pub fn of(definition: &Definition) -> PartDigests {
+    let mut parts = PartDigests::new();
     let Workflow { graph, hooks, input, models, result, roles, .. } = &definition.checked.workflow;
     for (name, field) in input {
         put(&mut parts, &key("input", name.as_str()), field);
@@ -73,11 +72,11 @@ pub fn digest<T: Serialize + ?Sized>(value: &T) -> String {
     short(Digest::sha256(&canonical::to_bytes(value).unwrap_or_default()))
 }
 
-fn put<T: Serialize + ?Sized>(parts: &mut Parts, path: &str, value: &T) {
+fn put<T: Serialize + ?Sized>(parts: &mut PartDigests, path: &str, value: &T) {
     parts.insert(path.to_owned(), digest(value));
 }
 
-fn put_role(parts: &mut Parts, path: &str, role: &Role) {
+fn put_role(parts: &mut PartDigests, path: &str, role: &Role) {
     let names: Vec<&str> = role.output.iter().map(|(status, _)| status.as_str()).collect();
     put(parts, &key(path, "output"), &names);
     for (status, fields) in &role.output {
@@ -94,14 +93,14 @@ fn put_role(parts: &mut Parts, path: &str, role: &Role) {
     }
 }
 
-fn put_members<T: Serialize>(parts: &mut Parts, path: &str, value: &T) {
+fn put_members<T: Serialize>(parts: &mut PartDigests, path: &str, value: &T) {
     if let Ok(Value::Object(members)) = Value::from_serialize(value) {
         let given = members.iter().filter(|(_, member)| !member.is_null());
         given.for_each(|(name, member)| put(parts, &key(path, name), member));
     }
 }
 
-fn put_edges(parts: &mut Parts, path: &str, edges: &[Edge]) {
+fn put_edges(parts: &mut PartDigests, path: &str, edges: &[Edge]) {
     for (at, edge) in edges.iter().enumerate() {
         let (mut path, mut next) = (item(path, at), Some(edge));
         while let Some(edge) = next {
@@ -113,7 +112,12 @@ fn put_edges(parts: &mut Parts, path: &str, edges: &[Edge]) {
 
 /// The parts that a run reached: those of the roles it visited, of their models, and of every place where it chose an
 /// edge, including the edges it did not choose.
-pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<String>, workflow: &Workflow) -> Parts {
+pub fn reached(
+    parts: &PartDigests,
+    visited: &BTreeSet<RoleName>,
+    left: &BTreeSet<String>,
+    workflow: &Workflow,
+) -> PartDigests {
     let models: BTreeSet<&str> =
         visited.iter().filter_map(|role| Some(workflow.role(role.as_str())?.kind.model()?.model.as_str())).collect();
     let is_reached = |path: &str| {
@@ -137,7 +141,7 @@ pub fn is_within(path: &str, holder: &str) -> bool {
 
 /// The parts that differ between two definitions, as far as the run behind `accepted` reached them: those with a
 /// changed digest, removed ones, and new ones where the run passed.
-pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
+pub fn changed(accepted: &PartDigests, all: &PartDigests) -> BTreeSet<String> {
     let differs = accepted.iter().filter(|(path, digest)| all.get(*path) != Some(digest)).map(|(path, _)| path.clone());
     let groups: BTreeSet<String> = accepted.keys().map(|path| group(path).to_owned()).collect();
     // A run always passes the parts that apply to the whole workflow, even if there were none before.
@@ -180,7 +184,7 @@ graph:
   reader: { done: { to: end } }
 "#;
 
-    fn parts_of(text: &str) -> Parts {
+    fn parts_of(text: &str) -> PartDigests {
         of(&Definition::read("w.yaml", text, &BTreeMap::new()).unwrap())
     }
 

@@ -89,7 +89,7 @@ impl RunSetup {
         let workflow = &definition.checked.workflow;
         let script = match &scenario.answers {
             AnswerSource::Script(script) => {
-                Some(Arc::new(Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()))))
+                Some(Arc::new(Scripted::new(Arc::new(script.clone()), Arc::new(definition.script_roles.clone()))))
             }
             AnswerSource::Recorded(_) => None,
         };
@@ -298,7 +298,7 @@ impl Committed<'_> {
         let mut machine = Machine::new(definition, self.row.version);
         let Self { tool_calls, cost, .. } = self;
         let mut unread = None;
-        let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
+        let mut positioned: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredRecord, note: Note| {
             let known = match past.keep(&stored, &note) {
                 Ok(known) => known,
@@ -338,7 +338,7 @@ impl Committed<'_> {
                 answer: step.answer.clone(),
                 edge: step.edge.clone(),
             };
-            told.push((turn, step, place));
+            positioned.push((turn, step, place));
             true
         };
         if self.row.seq > 0 {
@@ -349,8 +349,8 @@ impl Committed<'_> {
         if let Some(error) = unread {
             return Err(error);
         }
-        told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        (self.steps, self.route) = told.into_iter().map(|(_, step, place)| (step, place)).unzip();
+        positioned.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        (self.steps, self.route) = positioned.into_iter().map(|(_, step, place)| (step, place)).unzip();
         self.end = machine.end().map(ToString::to_string);
         Ok(())
     }
@@ -369,17 +369,18 @@ impl Committed<'_> {
             }
             let sent = by_role.entry(request.role.clone()).or_default();
             let before = sent.iter().rev().map(|(_, before)| before).find(|before| before.lane == request.lane);
-            let told = labels.tell(&request);
+            let message_labels = labels.tell(&request);
             let head = match before.filter(|before| *before.head == request.head) {
                 Some(before) => Arc::clone(&before.head),
                 None => Arc::new(request.head),
             };
             let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
-            let messages = request.messages.into_iter().zip(told).enumerate().map(|(at, (message, label))| {
-                // A message that a request continues with is held once.
-                let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
-                (shared.unwrap_or_else(|| Arc::new(message)), label)
-            });
+            let messages =
+                request.messages.into_iter().zip(message_labels).enumerate().map(|(at, (message, label))| {
+                    // A message that a request continues with is held once.
+                    let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
+                    (shared.unwrap_or_else(|| Arc::new(message)), label)
+                });
             let place = places.get(&request.seq).copied().unwrap_or(usize::MAX);
             let (lane, visit) = (request.lane, request.visit);
             let request = Request { lane, visit, head, messages: messages.collect() };
@@ -493,13 +494,13 @@ impl RunResult {
         }
         let role = |(role, all): (String, Vec<Value>)| {
             let visits = u64::try_from(all.len()).unwrap_or(u64::MAX);
-            let mut told = match all.last() {
+            let mut members = match all.last() {
                 Some(Value::Object(latest)) => latest.clone(),
                 _ => BTreeMap::new(),
             };
-            told.insert("visits".to_owned(), visits.into());
-            told.insert("all".to_owned(), Value::List(all));
-            (role, Value::Object(told))
+            members.insert("visits".to_owned(), visits.into());
+            members.insert("all".to_owned(), Value::List(all));
+            (role, Value::Object(members))
         };
         roles.into_iter().map(role).collect()
     }

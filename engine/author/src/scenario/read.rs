@@ -231,11 +231,11 @@ impl Reader<'_> {
                     let value = found.and_then(|(_, node)| node.at(&fault.pointer)).filter(|_| fault.wants_text);
                     let hint = value.and_then(|value| value.quoting_hint(self.file.text())).or(fault.hint);
                     let span = value.map(|value| value.span).or(found.map(|(span, _)| *span)).unwrap_or(whole);
-                    let told = self.file.diagnostic(fault.code, span, fault.message);
+                    let diagnostic = self.file.diagnostic(fault.code, span, fault.message);
                     // The original hint is about a command line.
                     self.faults.push(match fault.code {
-                        Code::MissingInput => told.with_hint("give it under `input`"),
-                        _ => Diagnostic { hint, ..told },
+                        Code::MissingInput => diagnostic.with_hint("give it under `input`"),
+                        _ => Diagnostic { hint, ..diagnostic },
                     });
                 }
             }
@@ -268,7 +268,7 @@ impl Reader<'_> {
     fn spoken(&mut self, read: Result<Script, Vec<Diagnostic>>, source: &Source, root: &Node) {
         match read {
             Ok(script) => {
-                self.faults.extend(script.check(source, &self.definition.resolved_roles));
+                self.faults.extend(script.check(source, &self.definition.script_roles));
                 self.scenario.parts.insert("scenario.script".to_owned(), digest(&root.to_value()));
                 self.scenario.answers = AnswerSource::Script(script.without_pauses());
             }

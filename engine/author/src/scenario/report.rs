@@ -111,7 +111,7 @@ pub struct Change {
     pub detail: String,
     /// The part of the workflow or of the scenario that caused it; `None` if neither explains it.
     #[serde(skip)]
-    pub part: Option<Part>,
+    pub part: Option<DefinitionPart>,
     /// The accepted lines around the first difference, and the new ones.
     #[serde(skip)]
     pub lines: Lines,
@@ -132,7 +132,7 @@ pub struct Lines {
 
 /// A part of the workflow or of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct DefinitionPart {
     /// Its path, such as `roles.writer.system` or `graph.editor.revise[0].prompt`.
     pub path: String,
     pub file: String,

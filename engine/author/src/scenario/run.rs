@@ -14,7 +14,7 @@ use super::compare::Comparer;
 use super::definition::Definition;
 use super::expect::{self, Location};
 use super::explain::Explainer;
-use super::parts::{self, Parts};
+use super::parts::{self, PartDigests};
 use super::play::{RunResult, RunSetup};
 use super::read;
 use super::report::{Change, Failure, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
@@ -90,8 +90,7 @@ fn unwritten<'n>(
 struct ScenarioTest<'a> {
     suite: &'a Suite,
     definition: &'a Definition,
-    /// Every part of the definition.
-    all: &'a Parts,
+    all: &'a PartDigests,
     written: &'a ScenarioFile,
 }
 
@@ -156,7 +155,7 @@ impl ScenarioTest<'_> {
             tested.faults.extend(accepted.faults);
             return;
         }
-        let parts: Parts = [self.all, &stage.fixtures.parts, &scenario.parts]
+        let parts: PartDigests = [self.all, &stage.fixtures.parts, &scenario.parts]
             .into_iter()
             .flatten()
             .map(|(k, v)| (k.clone(), v.clone()))
@@ -179,7 +178,7 @@ impl ScenarioTest<'_> {
         tested: &mut ScenarioResult,
         scenario: &Scenario,
         mut played: RunResult,
-        parts: &Parts,
+        parts: &PartDigests,
         accepted: Accepted,
     ) {
         let (visited, left) = played.reached();
@@ -253,7 +252,7 @@ impl ScenarioTest<'_> {
     /// Differences known without a run.
     fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
-        let parts: Parts =
+        let parts: PartDigests =
             [self.all, &stage.fixtures.parts].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut changed = parts::changed(&trace.parts, &parts);
         // Unreadable parts of the scenario have no digest.

@@ -8,7 +8,7 @@ use rondo_agent_kit::model::script::Script;
 use rondo_protocol::Value;
 
 use super::expect::{Expectations, Location};
-use super::parts::Parts;
+use super::parts::PartDigests;
 
 /// A scenario. If its file has faults, the readable parts.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Scenario {
     pub tools: BTreeMap<String, Canned>,
     pub expect: Expectations,
     /// The digests' beginnings of those of its parts that affect requests.
-    pub parts: Parts,
+    pub parts: PartDigests,
     pub locations: BTreeMap<String, Location>,
 }
 

@@ -18,7 +18,7 @@ use rondo_settings::files::FolderFiles;
 use rondo_settings::{ToolSchema, program};
 
 use super::definition::Definition;
-use super::parts::{Parts, digest};
+use super::parts::{PartDigests, digest};
 use super::read::tools_of;
 use super::scenario::{CannedResult, Scenario};
 use super::workspace::WorkspaceCopy;
@@ -35,7 +35,7 @@ pub struct ToolFixtures {
     /// The files that they see; `None` if no role has a tool.
     pub files: Option<Arc<Workspace>>,
     /// For each tool that a role has, the beginning of the digest of its description.
-    pub parts: Parts,
+    pub parts: PartDigests,
     canned: Vec<Arc<CannedTool>>,
     /// Keeps their folder alive.
     copy: Option<WorkspaceCopy>,
@@ -45,7 +45,7 @@ impl ToolFixtures {
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
         let mut fixtures =
-            Self { set: ToolSet::default(), files: None, parts: Parts::new(), canned: Vec::new(), copy: None };
+            Self { set: ToolSet::default(), files: None, parts: PartDigests::new(), canned: Vec::new(), copy: None };
         if named.is_empty() {
             return Ok(fixtures);
         }
@@ -75,11 +75,11 @@ impl ToolFixtures {
         }
         fixtures.parts.insert("scenario.workspace".to_owned(), digest(&copy.digest));
         let offered = fixtures.set.iter().filter(|(name, _)| named.iter().any(|pattern| means(pattern, name)));
-        let told = offered.map(|(name, tool)| {
+        let digests = offered.map(|(name, tool)| {
             let Spec { description, parameters, .. } = tool.spec();
             (format!("tools.{name}"), digest(&[description, parameters]))
         });
-        fixtures.parts.extend(told.collect::<Vec<_>>());
+        fixtures.parts.extend(digests.collect::<Vec<_>>());
         (fixtures.files, fixtures.copy) = (Some(workspace), Some(copy));
         Ok(fixtures)
     }

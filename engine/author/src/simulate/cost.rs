@@ -122,7 +122,7 @@ impl<'a> CostEstimator<'a> {
         if next.fault.is_some() {
             return None;
         }
-        let mut told: BTreeMap<(LanePath, RoleName), ConversationSize> = BTreeMap::new();
+        let mut conversations: BTreeMap<(LanePath, RoleName), ConversationSize> = BTreeMap::new();
         let mut episodes: Vec<Arc<Episode>> = Vec::new();
         for (state, way) in &path.ways {
             let lane = &self.space.states.get(*state)?.lane;
@@ -140,10 +140,10 @@ impl<'a> CostEstimator<'a> {
             }
             let text = answer.text();
             let request = self.model_roles.get(role).map(|runtime| {
-                let mut conversation = own(&told, lane, role);
+                let mut conversation = own(&conversations, lane, role);
                 let round = Round { lane: lane.clone(), opened_by: opened_by(&run, lane) };
                 let sent = conversation.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
-                told.insert((lane.clone(), role.clone()), conversation);
+                conversations.insert((lane.clone(), role.clone()), conversation);
                 sent
             });
             let (request, written) = request.unzip();
@@ -175,8 +175,12 @@ impl<'a> CostEstimator<'a> {
     }
 }
 
-fn own(told: &BTreeMap<(LanePath, RoleName), ConversationSize>, lane: &LanePath, role: &RoleName) -> ConversationSize {
-    lane.outward().find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
+fn own(
+    conversations: &BTreeMap<(LanePath, RoleName), ConversationSize>,
+    lane: &LanePath,
+    role: &RoleName,
+) -> ConversationSize {
+    lane.outward().find_map(|lane| conversations.get(&(lane, role.clone())).cloned()).unwrap_or_default()
 }
 
 /// For each part of a lane's path the step that opened this round.
@@ -210,8 +214,8 @@ impl ConversationSize {
         let mut news: Vec<(StepLocation, &Arc<Episode>)> = since.filter(|(place, _)| is_news(place)).collect();
         news.sort_by_key(|(place, _)| std::cmp::Reverse(place.position()));
         let news = news.into_iter().map(|(_, episode)| episode.as_ref());
-        let told = conversation::summary(&history_policy.context, self.last.is_none(), news);
-        let opening = conversation::opening(prompt, &told).text().len();
+        let summary = conversation::summary(&history_policy.context, self.last.is_none(), news);
+        let opening = conversation::opening(prompt, &summary).text().len();
         let request = head_bytes + self.bytes + opening;
         if history_policy.history != History::None {
             let closing = conversation::closing(history_policy.history, answer, None);

@@ -84,10 +84,10 @@ fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
             let left_out = before.len().saturating_sub(SHOWN_STEPS);
             // The newest steps may contain what the template cannot handle; earlier ones only lead there.
             let bare = before.len().saturating_sub(SHOWN_FIELDS);
-            let told = |(at, (step, given)): (usize, &(Arc<str>, Value))| {
+            let step_text = |(at, (step, given)): (usize, &(Arc<str>, Value))| {
                 if at < bare { step.to_string() } else { format!("{step} {}", shown(given)) }
             };
-            let steps = before.iter().enumerate().skip(left_out).map(told);
+            let steps = before.iter().enumerate().skip(left_out).map(step_text);
             let steps: Vec<String> = (left_out > 0).then(|| "..".to_owned()).into_iter().chain(steps).collect();
             let behind = if steps.is_empty() { String::new() } else { format!(", after {}", steps.join(" -> ")) };
             write!(message, ", when {last} comes with {}{behind}", shown(given))

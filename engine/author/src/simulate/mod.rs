@@ -151,14 +151,14 @@ pub struct Coverage {
     pub is_whole: bool,
 }
 
-/// Simulates a workflow. `told` is called from time to time with the progress.
-pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, resolved_roles::Error> {
+/// Simulates a workflow. `on_progress` is called from time to time with the progress.
+pub fn simulate(subject: &Subject<'_>, on_progress: &mut dyn FnMut(Progress)) -> Result<Report, resolved_roles::Error> {
     let Subject { checked, graph, .. } = subject;
     let workflow = &checked.workflow;
     let reads = Reads::of(graph);
     let answer_set = AnswerSet::new(workflow, graph, &reads)?;
     let Inputs { values: inputs, unmade, cut } = Inputs::of(subject, &reads);
-    let mut explorer = Explorer::new(graph, &answer_set, &reads, told);
+    let mut explorer = Explorer::new(graph, &answer_set, &reads, on_progress);
     let variants = answer_set.widest(&reads.steps).min(MAX_VARIANTS);
     let orders = orders(graph);
     for (order, round) in (0..orders).flat_map(|order| (0..variants.max(inputs.len())).map(move |round| (order, round)))

@@ -143,7 +143,7 @@ pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, State
     let mut partial_paths: Vec<PartialPath> = Vec::new();
     let mut queue = BinaryHeap::new();
     let mut found = Shortest::default();
-    let mut told = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let mut step_count = 0;
     for (place, state) in roots {
         if let Some(fewest) = ahead.at(*state).and_then(|reach| reach.fewest) {
@@ -158,7 +158,7 @@ pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, State
             Target::End(end) => {
                 let path = Path { place: partial.place, ways: behind(&partial_paths, number), end };
                 step_count += path.ways.len();
-                if told.insert((steps(space, &path), end)) {
+                if seen.insert((steps(space, &path), end)) {
                     if found.paths.len() == count {
                         return found;
                     }

@@ -53,7 +53,7 @@ pub struct Explorer<'a> {
     limits: &'a Limits,
     roles: Vec<&'a RoleName>,
     bounded: Vec<&'a Arc<Edge>>,
-    told: &'a mut dyn FnMut(Progress),
+    on_progress: &'a mut dyn FnMut(Progress),
     /// Whether a join continues before all of its lanes have ended, so that the number of ended lanes matters.
     counts_lanes: bool,
     /// Tried answers; those in states of many lanes count more than once.
@@ -160,12 +160,12 @@ impl Walk {
 }
 
 impl<'a> Explorer<'a> {
-    /// An explorer before its first walk. `told` is called now and then, for progress.
+    /// An explorer before its first walk. `on_progress` is called now and then, for progress.
     pub fn new(
         graph: &'a Arc<Graph>,
         answer_set: &'a AnswerSet,
         reads: &'a Reads,
-        told: &'a mut dyn FnMut(Progress),
+        on_progress: &'a mut dyn FnMut(Progress),
     ) -> Self {
         let bounded = graph.edges().into_values().filter(|edge| edge.bound.is_some());
         Self {
@@ -175,7 +175,7 @@ impl<'a> Explorer<'a> {
             limits: &graph.policy().limits,
             roles: graph.roles().map(|(name, _)| name).collect(),
             bounded: bounded.collect(),
-            told,
+            on_progress,
             counts_lanes: super::orders(graph) > 1,
             work: 0,
             exploration: Exploration::default(),
@@ -328,7 +328,7 @@ impl<'a> Explorer<'a> {
         self.exploration.progress.tried += 1;
         self.work += 1;
         if self.exploration.progress.tried.is_multiple_of(1_000) {
-            (self.told)(Progress { states: self.exploration.space.states.len(), ..self.exploration.progress });
+            (self.on_progress)(Progress { states: self.exploration.space.states.len(), ..self.exploration.progress });
         }
         self.exploration.taken.extend(&next.edges);
         let Some(fault) = &next.fault else { return true };

@@ -54,7 +54,7 @@ pub fn pairs(
     Ok(())
 }
 
-/// Passes the steps within `seqs` that only the second thread has; returns whether to go on.
+/// Passes the steps within `seqs` that only the second thread has; returns whether to continue.
 fn only_b(
     store: &dyn Read,
     a: Side<'_>,

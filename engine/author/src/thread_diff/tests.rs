@@ -33,7 +33,7 @@ impl<'s> Built<'s> {
         Self { store, thread, base: None, version: 0, seq: 0, head: None, visits }
     }
 
-    /// A thread that goes on from where `self` stands.
+    /// A thread that continues from where `self` stands.
     fn fork(&self, number: u8) -> Self {
         let base = Some(Base { thread: self.thread.clone(), seq: self.seq });
         let (thread, visits) = (thread(number), self.visits.clone());

@@ -11,7 +11,7 @@ pub const MAX_TOKENS: usize = 2_000;
 
 /// A part of two texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum DiffPart {
     /// In both.
     Same(String),
     /// In place of each other; one of them may be empty.
@@ -23,8 +23,8 @@ pub enum Part {
     },
 }
 
-pub fn words(old: &str, new: &str) -> Vec<Part> {
-    let mut parts = Parts::default();
+pub fn words(old: &str, new: &str) -> Vec<DiffPart> {
+    let mut parts = DiffParts::default();
     parts.texts(&tokens(old), &tokens(new), Unit::Line);
     parts.0
 }
@@ -71,9 +71,9 @@ impl Kind {
 }
 
 #[derive(Debug, Default)]
-struct Parts(Vec<Part>);
+struct DiffParts(Vec<DiffPart>);
 
-impl Parts {
+impl DiffParts {
     fn texts(&mut self, old: &[&str], new: &[&str], coarser: Unit) {
         let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
         let (begin, old) = old.split_at(before);
@@ -121,8 +121,8 @@ impl Parts {
         }
         let text = tokens.concat();
         match self.0.last_mut() {
-            Some(Part::Same(before)) => before.push_str(&text),
-            _ => self.0.push(Part::Same(text)),
+            Some(DiffPart::Same(before)) => before.push_str(&text),
+            _ => self.0.push(DiffPart::Same(text)),
         }
     }
 
@@ -133,11 +133,13 @@ impl Parts {
             return;
         }
         let between = match self.0.as_slice() {
-            [.., Part::Changed { .. }, Part::Same(text)] if !text.contains(char::is_alphanumeric) => self.0.pop(),
+            [.., DiffPart::Changed { .. }, DiffPart::Same(text)] if !text.contains(char::is_alphanumeric) => {
+                self.0.pop()
+            }
             _ => None,
         };
-        if let Some(Part::Changed { removed: before, added: before_added }) = self.0.last_mut() {
-            if let Some(Part::Same(text)) = between {
+        if let Some(DiffPart::Changed { removed: before, added: before_added }) = self.0.last_mut() {
+            if let Some(DiffPart::Same(text)) = between {
                 before.push_str(&text);
                 before_added.push_str(&text);
             }
@@ -145,7 +147,7 @@ impl Parts {
             before_added.push_str(added);
             return;
         }
-        self.0.push(Part::Changed { removed: removed.to_owned(), added: added.to_owned() });
+        self.0.push(DiffPart::Changed { removed: removed.to_owned(), added: added.to_owned() });
     }
 }
 
@@ -155,24 +157,24 @@ mod tests {
 
     use super::*;
 
-    fn same(text: &str) -> Part {
-        Part::Same(text.to_owned())
+    fn same(text: &str) -> DiffPart {
+        DiffPart::Same(text.to_owned())
     }
 
-    fn changed(removed: &str, added: &str) -> Part {
-        Part::Changed { removed: removed.to_owned(), added: added.to_owned() }
+    fn changed(removed: &str, added: &str) -> DiffPart {
+        DiffPart::Changed { removed: removed.to_owned(), added: added.to_owned() }
     }
 
     /// Both texts, from their parts.
-    fn joined(parts: &[Part]) -> (String, String) {
+    fn joined(parts: &[DiffPart]) -> (String, String) {
         let (mut old, mut new) = (String::new(), String::new());
         for part in parts {
             match part {
-                Part::Same(text) => {
+                DiffPart::Same(text) => {
                     old.push_str(text);
                     new.push_str(text);
                 }
-                Part::Changed { removed, added } => {
+                DiffPart::Changed { removed, added } => {
                     old.push_str(removed);
                     new.push_str(added);
                 }
@@ -208,7 +210,7 @@ mod tests {
         let old: String = (0..1000).map(line).collect();
         let new = old.replace("Line 3 of", "Line three of").replace("Line 900 of", "Line 900 out of");
         let parts = words(&old, &new);
-        let changes: Vec<&Part> = parts.iter().filter(|part| matches!(part, Part::Changed { .. })).collect();
+        let changes: Vec<&DiffPart> = parts.iter().filter(|part| matches!(part, DiffPart::Changed { .. })).collect();
         assert_eq!(changes, [&changed("3", "three"), &changed("", " out")]);
         assert_eq!(joined(&parts), (old, new));
     }
@@ -227,7 +229,7 @@ mod tests {
             let parts = words(&old, &new);
             prop_assert_eq!(joined(&parts), (old, new));
             for pair in parts.windows(2) {
-                let kind = |part: &Part| matches!(part, Part::Same(_));
+                let kind = |part: &DiffPart| matches!(part, DiffPart::Same(_));
                 prop_assert_ne!(kind(&pair[0]), kind(&pair[1]));
             }
         }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use rondo::author::thread_diff::words::{Part, words};
+use rondo::author::thread_diff::words::{DiffPart, words};
 use rondo::protocol::Value;
 use rondo::store::StoredStep;
 use rondo::tell::{one_line, plural, printable, word};
@@ -141,14 +141,14 @@ impl DiffText {
         block(text, label, &self.parts(&words(&printable(old), &printable(new))));
     }
 
-    fn parts(&self, parts: &[Part]) -> String {
+    fn parts(&self, parts: &[DiffPart]) -> String {
         let mut text = String::new();
         let last = parts.len().saturating_sub(1);
         for (at, part) in parts.iter().enumerate().take(MAX_PARTS) {
             match part {
-                Part::Same(same) if parts.len() > 1 => text.push_str(&context(same, at == 0, at == last)),
-                Part::Same(same) => text.push_str(same),
-                Part::Changed { removed, added } => {
+                DiffPart::Same(same) if parts.len() > 1 => text.push_str(&context(same, at == 0, at == last)),
+                DiffPart::Same(same) => text.push_str(same),
+                DiffPart::Changed { removed, added } => {
                     self.paint(&mut text, ("[-", "-]"), RED, removed);
                     self.paint(&mut text, ("{+", "+}"), GREEN, added);
                 }

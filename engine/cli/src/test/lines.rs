@@ -1,6 +1,6 @@
 //! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
-use rondo::author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
+use rondo::author::scenario::{Change, DefinitionPart, Report, ScenarioResult, SnapshotState, Stale, Verdict};
 use rondo::failure::Failure;
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use serde::Serialize;
@@ -122,7 +122,7 @@ fn change(change: &Change) -> ChangeLine<'_> {
         change,
         part: part.map(|part| part.path.as_str()),
         file: part.map(|part| part.file.as_str()),
-        line: part.map(|Part { line, .. }| *line),
-        column: part.map(|Part { column, .. }| *column),
+        line: part.map(|DefinitionPart { line, .. }| *line),
+        column: part.map(|DefinitionPart { column, .. }| *column),
     }
 }

@@ -65,7 +65,7 @@ impl Conversations {
             Some(builder) => builder,
             None => recollect(opening, history_policy, steps)?,
         };
-        let told = builder.told(opening.prev, opening.before, steps)?;
+        let told = builder.summary(opening.prev, opening.before, steps)?;
         let conversation = Arc::new(builder.open(opening.prompt, &told));
         let told = (history_policy.history != History::None).then_some(told);
         self.kept.insert(key, builder);
@@ -132,7 +132,7 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
             let history = builder.history_policy().history;
             let told = match note.told {
                 Some(told) => told,
-                None => builder.told(&step.prev, seq, steps)?,
+                None => builder.summary(&step.prev, seq, steps)?,
             };
             builder.open(&step.edge.prompt, &told);
             let transcript = match step.transcript.filter(|_| history == History::Exact) {

@@ -406,7 +406,7 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
     }
     let Ok(offer) = tooling.toolbox.find(&call.name)? else { return Ok(call) };
     let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };
-    let effect = offer.tool.effect(arguments.value());
+    let effect = offer.tool.effect(&arguments);
     if asked.effect.is_repeatable() && !effect.is_repeatable() {
         // The journal has no intent for it.
         return refused(format!("a hook made of a call that changes nothing one that does ({})", call.name));
@@ -422,7 +422,7 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         Ok((offer, arguments)) => {
             let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(tooling.redactor);
             let invocation = invocation.by(call.site.role.as_str());
-            let said = offer.tool.run(arguments.into_value(), &invocation).await;
+            let said = offer.tool.run(arguments, &invocation).await;
             said.map(|text| ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) })
         }
         Err(error) => Err(error),
@@ -446,7 +446,7 @@ fn started(call: &ToolCall) -> What {
         tool: call.name.clone(),
         call: call.id.clone(),
         effect: call.effect.name().to_owned(),
-        gist: tool::gist(&call.arguments),
+        argument_preview: tool::argument_preview(&call.arguments),
     }
 }
 

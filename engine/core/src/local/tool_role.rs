@@ -66,7 +66,7 @@ async fn perform(
         id: CALL_ID.to_owned(),
         name: offer.tool.spec().name.clone(),
         arguments: arguments.to_owned(),
-        effect: offer.tool.effect(read.value()),
+        effect: offer.tool.effect(&read),
         idempotency_key: idempotency_key(&site),
         site,
     };

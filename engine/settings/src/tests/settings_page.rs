@@ -115,7 +115,7 @@ fn the_defaults_are_those_of_the_program() {
     let values = |settings: &Settings| {
         let provider = &settings.providers["openai"];
         let times = (provider.connect_timeout_ms.value, provider.idle_timeout_ms.value);
-        (provider.base_url.value.clone(), provider.key_env.value.clone(), times, provider.keep_prefix.value)
+        (provider.base_url.value.clone(), provider.key_env.value.clone(), times, provider.prompt_cache.value)
     };
     assert_eq!(values(&stated), values(&without));
     assert!(stated.providers["openai"].connect_timeout_ms.from != Origin::Default);

@@ -8,7 +8,7 @@ use rondo_protocol::workflow::{AnswerFormat, Field};
 
 use super::*;
 use crate::answer::Contract;
-use crate::model::openai::{KeepPrefix, ResponseFormat};
+use crate::model::openai::{PromptCache, ResponseFormat};
 use crate::model::test_call;
 
 fn call() -> ModelCall {
@@ -30,7 +30,7 @@ fn call() -> ModelCall {
     };
     let opaque = Some(Opaque { data: "signed".to_owned(), provider: "another".to_owned() });
     let tool = ToolUse { arguments: "{\"x\":".to_owned(), id: "call_1".to_owned(), name: "a".to_owned() };
-    let parts = [MessagePart::Reasoning { opaque, text: "hm".to_owned() }, MessagePart::ToolCall(tool)];
+    let parts = [Part::Reasoning { opaque, text: "hm".to_owned() }, Part::ToolCall(tool)];
     let asked = Message::from(parts.into_iter().collect::<Parts>());
     let messages = [
         Message::user("Write é."),
@@ -133,28 +133,28 @@ fn to(dialect: &Dialect) -> Receiver<'_> {
     Receiver { dialect, provider: "p" }
 }
 
-fn keeping(host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> String {
+fn keeping(host: &str, keep: PromptCache, time: Option<CacheRetention>) -> String {
     let dialect = Dialect::of_host(host);
-    let body = body_keeping(&call(), &CacheRequest::of(&call(), &dialect, keep, time), to(&dialect));
+    let body = body_with_cache(&call(), &CacheRequest::of(&call(), &dialect, keep, time), to(&dialect));
     String::from_utf8(body.unwrap()).unwrap()
 }
 
 #[test]
 fn a_key_stands_behind_the_bytes_that_are_sent_without_one() {
     let plain = String::from_utf8(request_body(&call()).unwrap()).unwrap();
-    let keyed = keeping("api.openai.com", KeepPrefix::Auto, Some(KeepFor::Day));
+    let keyed = keeping("api.openai.com", PromptCache::Auto, Some(CacheRetention::Day));
     let added = keyed.strip_prefix(plain.strip_suffix('}').unwrap()).unwrap();
     insta::assert_snapshot!(
         added,
         @r#","prompt_cache_key":"00000000010000000000000002-a756bd7c59c3de7c0b36c8cbffb4ad1f","prompt_cache_retention":"24h"}"#
     );
-    assert_eq!(keeping("127.0.0.1", KeepPrefix::Auto, Some(KeepFor::Day)), plain);
-    assert_eq!(keeping("api.openai.com", KeepPrefix::Off, None), plain);
+    assert_eq!(keeping("127.0.0.1", PromptCache::Auto, Some(CacheRetention::Day)), plain);
+    assert_eq!(keeping("api.openai.com", PromptCache::Off, None), plain);
 }
 
 #[test]
 fn the_bytes_of_a_request_with_marked_blocks_are_fixed() {
-    insta::assert_snapshot!(keeping("127.0.0.1", KeepPrefix::Blocks, Some(KeepFor::Hour)));
+    insta::assert_snapshot!(keeping("127.0.0.1", PromptCache::Blocks, Some(CacheRetention::Hour)));
 }
 
 /// The numbers of the marked messages of a conversation; 0 is the system text.
@@ -163,8 +163,8 @@ fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
     Arc::make_mut(&mut call.head).system = system.to_owned();
     call.conversation = Arc::new(messages.iter().cloned().collect());
     let dialect = Dialect::of_host("127.0.0.1");
-    let keeping = CacheRequest::of(&call, &dialect, KeepPrefix::Blocks, None);
-    let body = body_keeping(&call, &keeping, to(&dialect)).unwrap();
+    let keeping = CacheRequest::of(&call, &dialect, PromptCache::Blocks, None);
+    let body = body_with_cache(&call, &keeping, to(&dialect)).unwrap();
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     let first = usize::from(system.is_empty());
     let sent = body["messages"].as_array().unwrap().iter().zip(first..);
@@ -210,8 +210,8 @@ proptest::proptest! {
     fn what_asks_to_keep_a_prefix_changes_no_content(
         system in "[a-z]{0,3}",
         messages in proptest::collection::vec((0..4_u8, "[a-z\"\\\\ é]{0,6}"), 0..12),
-        keep in proptest::sample::select(&KeepPrefix::ALL[..]),
-        time in proptest::option::of(proptest::sample::select(&KeepFor::ALL[..])),
+        keep in proptest::sample::select(&PromptCache::ALL[..]),
+        time in proptest::option::of(proptest::sample::select(&CacheRetention::ALL[..])),
     ) {
         let message = |(kind, text): (u8, String)| match kind {
             0 => Message::user(text),
@@ -219,7 +219,7 @@ proptest::proptest! {
             2 => Message::tool("call_1", text, false),
             _ => {
                 let asked = self::call().conversation.messages()[1].parts().to_vec();
-                asked.into_iter().chain([MessagePart::Text { text }]).collect::<Parts>().into()
+                asked.into_iter().chain([Part::Text { text }]).collect::<Parts>().into()
             }
         };
         let mut call = call();
@@ -228,7 +228,7 @@ proptest::proptest! {
         let plain = String::from_utf8(request_body(&call).unwrap()).unwrap();
         let dialect = Dialect::of_host("openrouter.ai");
         let keeping = CacheRequest::of(&call, &dialect, keep, time);
-        let kept = String::from_utf8(body_keeping(&call, &keeping, to(&dialect)).unwrap()).unwrap();
+        let kept = String::from_utf8(body_with_cache(&call, &keeping, to(&dialect)).unwrap()).unwrap();
         proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
         proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);
     }

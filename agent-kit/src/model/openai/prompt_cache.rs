@@ -17,6 +17,7 @@
 
 use rondo_protocol::call::ModelCall;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::dialect::Dialect;
 
@@ -24,9 +25,10 @@ use super::dialect::Dialect;
 const HEAD_DIGITS: usize = 32;
 
 /// How a provider is asked to cache the prefix of a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
-pub enum KeepPrefix {
+#[strum(serialize_all = "lowercase")]
+pub enum PromptCache {
     /// By the server's address: a key for OpenAI and Mistral, blocks for Anthropic's models at OpenRouter, nothing
     /// elsewhere.
     #[default]
@@ -41,7 +43,7 @@ pub enum KeepPrefix {
 
 /// How long a provider is asked to keep the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum KeepFor {
+pub enum CacheRetention {
     /// With a key: minutes without use, an hour at most. OpenAI's GPT-5.5 and later refuse it.
     #[serde(rename = "in_memory")]
     InMemory,
@@ -56,22 +58,16 @@ pub enum KeepFor {
     Hour,
 }
 
-impl KeepPrefix {
-    /// All variants.
+impl PromptCache {
     pub const ALL: [Self; 4] = [Self::Auto, Self::Key, Self::Blocks, Self::Off];
 
     /// The word in settings.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Key => "key",
-            Self::Blocks => "blocks",
-            Self::Off => "off",
-        }
+        self.into()
     }
 
     /// Whether it can be combined with a time. The result of `auto` is known only with the address.
-    pub fn takes(self, time: KeepFor) -> bool {
+    pub fn takes(self, time: CacheRetention) -> bool {
         match self {
             Self::Auto => true,
             Self::Key => time.is_for_keys(),
@@ -95,11 +91,11 @@ impl KeepPrefix {
     }
 
     /// Whether that time is sent to the server at that address.
-    pub fn sends(self, time: KeepFor, base_url: &str) -> bool {
+    pub fn sends(self, time: CacheRetention, base_url: &str) -> bool {
         self.sends_to(time, &Dialect::at(base_url))
     }
 
-    fn sends_to(self, time: KeepFor, dialect: &Dialect) -> bool {
+    fn sends_to(self, time: CacheRetention, dialect: &Dialect) -> bool {
         match (self, dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime) => time.is_for_keys(),
             (Self::Blocks, _) | (Self::Auto, AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
@@ -118,8 +114,7 @@ impl KeepPrefix {
     }
 }
 
-impl KeepFor {
-    /// All variants.
+impl CacheRetention {
     pub const ALL: [Self; 4] = [Self::InMemory, Self::Day, Self::FiveMinutes, Self::Hour];
 
     /// The word in settings and requests.
@@ -169,19 +164,19 @@ enum CacheField {
 pub(super) struct CacheRequest {
     pub key: Option<String>,
     /// For a request with a key, if the operator sets it.
-    pub retention: Option<KeepFor>,
+    pub retention: Option<CacheRetention>,
     pub mark: Option<CacheControl>,
 }
 
 impl CacheRequest {
     /// What the request of `call` asks of a server.
-    pub fn of(call: &ModelCall, dialect: &Dialect, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
+    pub fn of(call: &ModelCall, dialect: &Dialect, keep: PromptCache, time: Option<CacheRetention>) -> Self {
         let time = time.filter(|time| keep.sends_to(*time, dialect));
         match keep.field(dialect, &call.head.model) {
             None => Self::default(),
             Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
             Some(CacheField::Blocks) => {
-                let mark = CacheControl { r#type: "ephemeral", ttl: time.map(KeepFor::word) };
+                let mark = CacheControl { r#type: "ephemeral", ttl: time.map(CacheRetention::word) };
                 Self { mark: Some(mark), ..Self::default() }
             }
         }
@@ -226,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_follows_from_the_address() {
-        let at = |host: &str, model: &str| KeepPrefix::Auto.field(&Dialect::of_host(host), model);
+        let at = |host: &str, model: &str| PromptCache::Auto.field(&Dialect::of_host(host), model);
         assert_eq!(at("api.openai.com", "gpt-5"), Some(CacheField::Key));
         assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(CacheField::Key));
         assert_eq!(at("api.mistral.ai", "mistral-large"), Some(CacheField::Key));
@@ -243,9 +238,9 @@ mod tests {
         ] {
             assert_eq!(at(host, model), None, "{host} {model}");
         }
-        assert_eq!(KeepPrefix::Key.field(&Dialect::of_host("127.0.0.1"), "m"), Some(CacheField::Key));
-        assert_eq!(KeepPrefix::Blocks.field(&Dialect::of_host("gateway.example.org"), "m"), Some(CacheField::Blocks));
-        assert_eq!(KeepPrefix::Off.field(&Dialect::of_host("api.openai.com"), "gpt-5"), None);
+        assert_eq!(PromptCache::Key.field(&Dialect::of_host("127.0.0.1"), "m"), Some(CacheField::Key));
+        assert_eq!(PromptCache::Blocks.field(&Dialect::of_host("gateway.example.org"), "m"), Some(CacheField::Blocks));
+        assert_eq!(PromptCache::Off.field(&Dialect::of_host("api.openai.com"), "gpt-5"), None);
     }
 
     #[test]
@@ -271,30 +266,33 @@ mod tests {
     #[test]
     fn a_time_is_sent_only_where_it_belongs() {
         let of = |keep, time| CacheRequest::of(&test_call(), &Dialect::of_host("127.0.0.1"), keep, time);
-        assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Day)).retention, Some(KeepFor::Day));
-        assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Hour)).retention, None);
-        let ttl = |time| of(KeepPrefix::Blocks, time).mark.and_then(|mark| mark.ttl);
-        assert_eq!((ttl(None), ttl(Some(KeepFor::Hour)), ttl(Some(KeepFor::Day))), (None, Some("1h"), None));
-        assert_eq!(of(KeepPrefix::Off, Some(KeepFor::Day)), CacheRequest::default());
-        let sends = |keep: KeepPrefix, time, url| keep.sends(time, url);
-        assert!(sends(KeepPrefix::Auto, KeepFor::Day, "https://api.openai.com/v1"));
-        assert!(sends(KeepPrefix::Auto, KeepFor::Hour, "https://openrouter.ai/api/v1"));
+        assert_eq!(of(PromptCache::Key, Some(CacheRetention::Day)).retention, Some(CacheRetention::Day));
+        assert_eq!(of(PromptCache::Key, Some(CacheRetention::Hour)).retention, None);
+        let ttl = |time| of(PromptCache::Blocks, time).mark.and_then(|mark| mark.ttl);
+        assert_eq!(
+            (ttl(None), ttl(Some(CacheRetention::Hour)), ttl(Some(CacheRetention::Day))),
+            (None, Some("1h"), None)
+        );
+        assert_eq!(of(PromptCache::Off, Some(CacheRetention::Day)), CacheRequest::default());
+        let sends = |keep: PromptCache, time, url| keep.sends(time, url);
+        assert!(sends(PromptCache::Auto, CacheRetention::Day, "https://api.openai.com/v1"));
+        assert!(sends(PromptCache::Auto, CacheRetention::Hour, "https://openrouter.ai/api/v1"));
         for (time, url) in [
-            (KeepFor::Hour, "https://api.openai.com/v1"),
-            (KeepFor::Day, "https://api.mistral.ai/v1"),
-            (KeepFor::Day, "http://127.0.0.1:8080/v1"),
-            (KeepFor::Day, "not an address"),
+            (CacheRetention::Hour, "https://api.openai.com/v1"),
+            (CacheRetention::Day, "https://api.mistral.ai/v1"),
+            (CacheRetention::Day, "http://127.0.0.1:8080/v1"),
+            (CacheRetention::Day, "not an address"),
         ] {
-            assert!(!sends(KeepPrefix::Auto, time, url), "{time:?} {url}");
+            assert!(!sends(PromptCache::Auto, time, url), "{time:?} {url}");
         }
     }
 
     #[test]
     fn every_word_is_the_one_that_is_stored() {
-        for keep in KeepPrefix::ALL {
+        for keep in PromptCache::ALL {
             assert_eq!(serde_json::to_value(keep).unwrap(), keep.word());
         }
-        for time in KeepFor::ALL {
+        for time in CacheRetention::ALL {
             assert_eq!(serde_json::to_value(time).unwrap(), time.word());
         }
     }

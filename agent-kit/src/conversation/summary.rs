@@ -7,22 +7,19 @@ use super::layout_v1::{BEFORE_FIRST, EMPTY_LINE, ENTRY, LEFT_OUT, SINCE_LAST};
 /// The parts of the message that opens a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary<'a> {
-    /// The prompt of the edge.
     pub prompt: &'a str,
     /// The steps of others, as written in the message.
     pub entries: Vec<&'a str>,
-    /// Whether the oldest steps are left out.
     pub leaves_out: bool,
 }
 
 impl<'a> Summary<'a> {
-    /// Parses a text.
     pub fn within(text: &'a str) -> Self {
-        let Some((prompt, told)) = parts(text) else {
+        let Some((prompt, summary)) = parts(text) else {
             let prompt = if text == EMPTY_LINE { "" } else { text.trim_end_matches('\n') };
             return Self { prompt, entries: Vec::new(), leaves_out: false };
         };
-        let entries = told.strip_prefix(LEFT_OUT).unwrap_or(told).trim_matches('\n');
+        let entries = summary.strip_prefix(LEFT_OUT).unwrap_or(summary).trim_matches('\n');
         let mut starts: Vec<usize> = entries.match_indices(ENTRY).map(|(at, _)| at).collect();
         starts.retain(|at| *at == 0 || entries.get(..*at).is_some_and(|before| before.ends_with('\n')));
         let ends = starts.iter().skip(1).copied().chain([entries.len()]);
@@ -30,7 +27,7 @@ impl<'a> Summary<'a> {
         Self {
             prompt,
             entries: starts.iter().zip(ends).filter_map(entry).collect(),
-            leaves_out: told.starts_with(LEFT_OUT),
+            leaves_out: summary.starts_with(LEFT_OUT),
         }
     }
 
@@ -67,13 +64,13 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_text_are_told_apart() {
-        let told = "<step role=\"a\" status=\"b\">\n{\"x\":1}\n</step>\n<step role=\"c\" status=\"d\"/>";
-        let text = format!("Go.\n\n{SINCE_LAST}\n\n{LEFT_OUT}\n{told}");
+        let steps = "<step role=\"a\" status=\"b\">\n{\"x\":1}\n</step>\n<step role=\"c\" status=\"d\"/>";
+        let text = format!("Go.\n\n{SINCE_LAST}\n\n{LEFT_OUT}\n{steps}");
         let summary = Summary::within(&text);
         assert_eq!((summary.prompt, summary.leaves_out), ("Go.", true));
-        assert_eq!(summary.entries.join("\n"), told);
+        assert_eq!(summary.entries.join("\n"), steps);
         assert_eq!(summary.entries.len(), 2);
-        let alone = format!("{BEFORE_FIRST}\n\n{told}");
+        let alone = format!("{BEFORE_FIRST}\n\n{steps}");
         assert_eq!((Summary::within(&alone).prompt, Summary::within(&alone).entries.len()), ("", 2));
     }
 
