@@ -188,7 +188,6 @@ impl FieldLines<'_> {
         ))
     }
 
-    /// The value as parsed by YAML.
     fn yaml(&self, declared: &DeclaredField) -> Result<Value, String> {
         let words = |why: String| format!("`{}` must be {}: {why}", declared.name, declared.type_words());
         let source = self.source();

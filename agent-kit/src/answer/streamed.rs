@@ -26,7 +26,6 @@ pub enum AnswerPart {
     Field(String),
 }
 
-/// Reads an answer part by part.
 #[derive(Debug, Default)]
 pub struct StreamedAnswer {
     state: State,

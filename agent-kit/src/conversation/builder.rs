@@ -11,7 +11,6 @@ use rondo_protocol::workflow::History;
 use super::layout_v1::{COMPACT_PROMPT, CONTINUED, epoch_text};
 use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary, without_tools};
 
-/// Identifies a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub role: RoleName,

@@ -13,7 +13,6 @@ use super::{Episode, StepLocation};
 pub trait Past {
     type Error;
 
-    /// Returns the step with that number.
     fn step(&self, seq: u64) -> Result<PastStep, Self::Error>;
 
     /// Returns the number of the step with that digest, which a step before `before` names as its predecessor.

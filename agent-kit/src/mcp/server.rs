@@ -50,7 +50,6 @@ pub struct Shared {
 
 #[derive(Clone)]
 enum Current {
-    /// No tool was called yet.
     NotStarted,
     Started(Arc<Connection>),
     Ended,

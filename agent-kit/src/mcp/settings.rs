@@ -15,7 +15,6 @@ use crate::tool::Error;
 /// The maximum length of a server's name: together with a tool's name, it should fit a provider's limit.
 const MAX_NAME_BYTES: usize = 32;
 
-/// A server, with its timeouts and limits.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The prefix of its tools: `docs` in `docs.search`.

@@ -18,7 +18,6 @@ use rondo_protocol::canonical;
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, ToolSpec};
 
-/// A request, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The head: everything but the messages.

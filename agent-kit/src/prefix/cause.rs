@@ -23,7 +23,6 @@ pub enum Cause {
     ToolChanged,
     /// The required answer changed: the response format, or the contract at the end of the system text.
     SchemaChanged,
-    /// The role's own text changed.
     SystemTextChanged,
     /// The system text contains something that changes from run to run.
     VolatileInSystem(Volatile),

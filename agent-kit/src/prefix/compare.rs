@@ -25,7 +25,6 @@ pub struct Break {
     /// The block with that byte, or the missing block.
     pub block: Block,
     pub cause: Cause,
-    /// The details, for people.
     pub detail: String,
 }
 
@@ -37,7 +36,6 @@ pub struct Shared {
     pub bytes: u64,
 }
 
-/// Compares a request with the one before it.
 pub fn compare(before: Request<'_>, after: Request<'_>) -> Comparison {
     let request_bytes = blocks::bytes_of_request(after);
     if before.head.model != after.head.model {

@@ -14,7 +14,6 @@ use strum::IntoStaticStr;
 /// The maximum number of spans to report for one text; the search ends there.
 pub const MAX_FOUND: usize = 1_000;
 
-/// A kind of volatile text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Volatile {
@@ -38,7 +37,6 @@ impl Volatile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolatileSpan {
     pub kind: Volatile,
-    /// The range, in bytes.
     pub at: Range<usize>,
 }
 

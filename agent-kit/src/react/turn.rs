@@ -29,7 +29,6 @@ const READS_MAX: usize = 20_000;
 /// How many characters of an unknown finish reason an error shows.
 const FINISH_SHOWN_CHARS: usize = 40;
 
-/// The next action of the loop.
 pub(super) enum Next {
     /// Ask the model with these messages.
     Ask(Arc<Conversation>),

@@ -114,7 +114,6 @@ impl Redactor {
         !self.patterns.is_empty()
     }
 
-    /// The values that are not redacted.
     pub fn ignored(&self) -> &[Ignored] {
         &self.ignored
     }
@@ -205,7 +204,6 @@ impl StreamRedactor {
         self.passes.iter_mut().fold(out, |text, pass| pass.push(&text))
     }
 
-    /// The number of bytes held back.
     pub fn held_bytes(&self) -> usize {
         self.held.len() + self.passes.iter().map(Pass::held_bytes).sum::<usize>()
     }

@@ -14,7 +14,6 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::mark;
 
-/// The maximum length of a pattern.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 
 /// The maximum size of a compiled pattern. A short text can require an automaton of any size.
@@ -55,7 +54,6 @@ pub(super) struct Reach {
     beginnings: Vec<Box<[u8]>>,
 }
 
-/// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
     #[error("it is longer than {MAX_PATTERN_BYTES} bytes")]
@@ -112,7 +110,6 @@ impl Pattern {
         &self.0.text
     }
 
-    /// The mark that replaces a match.
     pub fn replacement(&self) -> &str {
         &self.0.mark
     }

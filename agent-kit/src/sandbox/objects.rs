@@ -20,7 +20,6 @@ pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// A name in its real folder.
 fn in_real_folder(path: &Path) -> PathBuf {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 pub struct Private(PathBuf);
 
 impl Private {
-    /// Makes one in `temporary`.
     pub fn make(temporary: &Path) -> io::Result<Self> {
         let owner_only = Permissions::from_mode(0o700);
         let made =

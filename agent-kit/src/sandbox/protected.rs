@@ -5,12 +5,10 @@
 //! with the rights of the user. Files that developers run deliberately (`Makefile`, `package.json`, `build.rs`) are
 //! source like any other and not listed; an operator can add them.
 
-/// The protection of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// Neither read nor written.
     Closed,
-    /// Read-only.
     ReadOnly,
 }
 

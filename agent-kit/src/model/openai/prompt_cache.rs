@@ -137,7 +137,6 @@ impl CacheRetention {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AutoPrefix {
     KeyWithTime,
-    /// By a key.
     Key,
     /// By blocks, for Anthropic's models. Gemini accepts blocks too, but needs none, and uses only the last one, which
     /// moves with every request.

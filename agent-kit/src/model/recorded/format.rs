@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::chunks::Chunks;
 
-/// The version of the format.
 pub const VERSION: u64 = 1;
 
 /// The maximum bytes of a cassette, written or read.

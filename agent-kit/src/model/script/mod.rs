@@ -102,7 +102,6 @@ pub struct Failure {
     pub retry_after_ms: Option<u64>,
 }
 
-/// The cause of a scripted failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {

@@ -60,7 +60,6 @@ pub enum Error {
         path: String,
         /// What was tried.
         doing: &'static str,
-        /// Why not.
         source: io::Error,
     },
 }

@@ -23,7 +23,6 @@ pub struct Folder<'a> {
     pub(super) hidden: Arc<Identities>,
 }
 
-/// The contents of a folder.
 #[derive(Debug)]
 pub struct Listing {
     /// Sorted by the bytes of their names, without inaccessible ones.

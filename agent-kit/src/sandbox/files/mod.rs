@@ -119,7 +119,6 @@ impl Root {
 }
 
 impl Workspace {
-    /// Opens a folder.
     pub fn open(root: &Path, access: Access) -> Result<Self, Error> {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let mut roots = vec![Root::open(&root)?];

@@ -160,7 +160,6 @@ impl<'a> Target<'a> {
         self.workspace.shown(&self.real)
     }
 
-    /// The existing file, if any.
     pub fn existing(&self) -> Option<&Stamp> {
         self.existing.as_ref()
     }

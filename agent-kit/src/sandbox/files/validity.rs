@@ -13,13 +13,13 @@ use super::{Error, Folder, OpenFile, Opened, Workspace};
 /// How much of a file is read between two checks of the time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Whether a read set is still valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadSetValidity {
-    /// All of it does.
     Holds,
     /// This entry changed, or may no longer be read.
-    Changed { path: String },
+    Changed {
+        path: String,
+    },
     /// The time was up before everything was checked.
     TooLate,
 }

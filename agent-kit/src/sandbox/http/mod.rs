@@ -47,13 +47,11 @@ const MAX_ADDRESSES: usize = 16;
 pub struct GateSettings {
     /// The hosts that the operator grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
     pub hosts: Vec<String>,
-    /// How long a connection may take to stand.
     pub connect_timeout: Duration,
     /// How long a request may take with all its redirects.
     pub total_timeout: Duration,
     /// The most bytes of a body.
     pub max_bytes: usize,
-    /// The most redirects of a request.
     pub max_redirects: usize,
     pub resolver: Arc<dyn Resolver>,
 }
@@ -81,7 +79,6 @@ pub struct Response {
     pub content_encoding: Option<String>,
     /// The body, or its beginning.
     pub body: Vec<u8>,
-    /// Whether the body was cut.
     pub cut: bool,
     pub length_bytes: Option<u64>,
     /// The final URL, after redirects.

@@ -5,13 +5,11 @@ use std::net::IpAddr;
 
 use futures_util::future::BoxFuture;
 
-/// Resolves names.
 pub trait Resolver: Send + Sync {
     /// Every address of `host`, which is a name and no address.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Resolves names by the system's resolver.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 

@@ -74,7 +74,6 @@ use plan::{Plan, Streams, Writable};
 /// The maximum number of protected names that a program finds in its folders.
 const PROTECTED_MAX: usize = 1_000;
 
-/// The settings of all programs.
 #[derive(Debug, Clone)]
 pub struct ProcessSettings {
     /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`). Empty if its does not:
@@ -127,9 +126,7 @@ pub struct Command {
     pub has_safe_imports: bool,
     /// What it may write.
     pub access: Access,
-    /// The maximum run time.
     pub timeout: Duration,
-    /// The maximum output to keep.
     pub output_max_bytes: usize,
     /// Redacts the output before it is cut.
     pub redactor: Redactor,
@@ -152,7 +149,6 @@ pub enum Access {
     Granted,
 }
 
-/// A program that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// The output of both streams in order of arrival, redacted.
@@ -165,7 +161,6 @@ pub struct Finished {
 /// A program that has ended, with separate streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// All of stdout.
     pub stdout: Vec<u8>,
     /// stderr, redacted and cut in the middle.
     pub stderr: String,

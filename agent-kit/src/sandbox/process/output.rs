@@ -128,7 +128,6 @@ impl BoundedOutput {
         self.tail.extend(rest);
     }
 
-    /// The number of bytes received.
     pub fn seen(&self) -> u64 {
         self.seen
     }

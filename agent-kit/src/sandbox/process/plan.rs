@@ -24,7 +24,6 @@ pub enum Isolation {
     /// path nor creates anything in it, and creates nothing in a folder that contains a read-only path. So nothing is
     /// created directly in a granted folder, where protected names would be.
     Landlock,
-    /// No sandbox.
     Off,
 }
 
@@ -44,7 +43,6 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// The size of a written file.
     pub file_bytes: u64,
-    /// Open files.
     pub open_files: u64,
     /// Processes and threads.
     pub processes: u64,
