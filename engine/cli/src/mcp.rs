@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rondo_web::access::Token;
-use rondo_web::{Parts, Server, mcp};
+use rondo_web::{Server, mcp};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -34,8 +34,7 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Failure> {
         let ending = signals.stop.clone();
         let token = Token::of_this_process()?;
         let durable = host.clone();
-        let parts = Parts { rondo, host, settings, token, names: Vec::new(), ending: ending.clone() };
-        let server = Server::new(parts);
+        let server = Server::new(rondo, host, settings, token, Vec::new(), ending.clone());
         let outcome = Box::pin(mcp::serve(server.clone(), args.offline, ending)).await;
         // Threads that a client has left can be resumed by the same call.
         server.close().await;

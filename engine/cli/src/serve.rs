@@ -13,7 +13,7 @@ use rondo::core::temporary_folder::temporary_folder;
 use rondo::settings::{Secret, Settings, TOKEN_FILE};
 use rondo::tell::tell;
 use rondo_web::access::Token;
-use rondo_web::{Parts, Server, listen};
+use rondo_web::{Server, listen};
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -83,7 +83,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (token, token_file) = token(&mut settings, listening.address.port())?;
         let (names, shown) = (args.names.clone(), rondo.folder().display().to_string());
         let (ending, durable) = (signals.stop.clone(), host.clone());
-        let server = Server::new(Parts { rondo, host, settings, token, names, ending: ending.clone() });
+        let server = Server::new(rondo, host, settings, token, names, ending.clone());
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {

@@ -34,9 +34,6 @@ use super::problem::Problem;
 /// Where sessions begin and end.
 const SESSION: &str = "/api/v1/session";
 
-/// The variable with a token, in place of one that is drawn.
-pub const VARIABLE: &str = TOKEN_VARIABLE;
-
 const MIN_CHARS: usize = 16;
 const MAX_CHARS: usize = 256;
 
@@ -50,7 +47,7 @@ impl Token {
     /// # Errors
     /// [`Code::TokenUnusable`] if it cannot be one.
     pub fn given() -> Result<Option<Self>, Failure> {
-        std::env::var(VARIABLE).ok().map(|text| Self::new(text.trim(), VARIABLE)).transpose()
+        std::env::var(TOKEN_VARIABLE).ok().map(|text| Self::new(text.trim(), TOKEN_VARIABLE)).transpose()
     }
 
     /// Writes it to a file that only its user can read.
@@ -108,7 +105,7 @@ pub(super) fn drawn() -> Result<String, Failure> {
 
 fn unusable(file: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(Code::TokenUnusable, format!("the server's token {}: {what}", file.display()))
-        .with_hint(format!("`{VARIABLE}` gives a token without a file"))
+        .with_hint(format!("`{TOKEN_VARIABLE}` gives a token without a file"))
 }
 
 /// Lets requests pass that name a permitted host, come from a permitted origin if they change something, and, below
@@ -221,7 +218,7 @@ pub struct SessionBegun {
     session: String,
 }
 
-/// `POST /api/v1/session`: begins a session.
+/// Begins a session.
 pub async fn begin_session(State(server): State<Server>, request: Request) -> Result<Json<SessionBegun>, Problem> {
     let now = Instant::now();
     let is_known = match body::json(request, body::MAX_OPEN_BODY_BYTES).await? {
@@ -234,7 +231,7 @@ pub async fn begin_session(State(server): State<Server>, request: Request) -> Re
     Ok(Json(SessionBegun { session: server.sessions.begin(now)? }))
 }
 
-/// `DELETE /api/v1/session`: ends the session that sends it; sent with the token, all of them.
+/// Ends the session that sends it; sent with the token, all of them.
 pub async fn end_session(State(server): State<Server>, headers: HeaderMap) -> StatusCode {
     match bearer(&headers) {
         Some(key) if !server.token.is(key) => server.sessions.end(key),

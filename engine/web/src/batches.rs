@@ -21,10 +21,9 @@ pub struct BatchList {
     batches: Vec<BatchLine>,
 }
 
-/// `GET /batches`
 pub async fn list(State(server): State<Server>) -> Result<Json<BatchList>, Problem> {
     let list = server.reading(|server, store| {
-        let driven = server.driven();
+        let driven = server.host.driven();
         let mut batches = Vec::new();
         for id in store.batches(None, usize::MAX)?.into_iter().rev() {
             // One that was deleted meanwhile is none.
@@ -53,7 +52,6 @@ pub struct BatchView {
     rows: Vec<LineView>,
 }
 
-/// `GET /batches/{batch}`
 pub async fn one(
     State(server): State<Server>,
     Path(word): Path<String>,
@@ -64,7 +62,7 @@ pub async fn one(
         return Err(invalid(format!("limit: a number from 1 to {MAX_PAGE}")));
     }
     let view = server.reading(move |server, store| {
-        let driven = server.driven();
+        let driven = server.host.driven();
         let (id, batch) = find_batch(store, &word)?;
         let rows = lines(store, &driven, (&id, query.0.after.saturating_add(1)), limit)?;
         Ok(BatchView { batch: batch_line(store, &driven, &id, batch)?, rows })

@@ -43,9 +43,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 }
 
 /// The JSON value in the body of a request, of at most `max_bytes`.
-///
-/// # Errors
-/// A problem that says what is wrong with it; 503 if too many bodies arrive at once.
 pub async fn json<T: DeserializeOwned>(request: Request, max_bytes: usize) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
     let stated = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// `POST /threads/{thread}/resume`: a child goes on with the thread above it.
+/// A child goes on with the thread above it.
 pub async fn resume(
     State(server): State<Server>,
     Path(word): Path<String>,
@@ -96,7 +96,7 @@ async fn went_on(server: &Server, run: Run) -> Result<Response, Problem> {
     started(server, thread).await
 }
 
-/// `POST /threads/{thread}/stop`: the run ends, and the thread can be resumed.
+/// The run ends, and the thread can be resumed.
 pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let thread = server.reading(move |_, store| Ok(root(store, find_thread(store, &word)?)?.0)).await?;
     if !server.host.engine().stop(&thread).await {
@@ -107,7 +107,7 @@ pub async fn stop(State(server): State<Server>, Path(word): Path<String>) -> Res
     started(&server, thread).await
 }
 
-/// `POST /threads/{thread}/cancel`: the thread ends for good.
+/// The thread ends for good.
 pub async fn cancel(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let thread = server.reading(move |_, store| Ok(find_thread(store, &word)?.0)).await?;
     // A run that is still stopping is told by the status of the thread.
@@ -132,7 +132,6 @@ pub struct AnswerRequest {
     why: String,
 }
 
-/// `POST /threads/{thread}/answer`
 pub async fn answer(
     State(server): State<Server>,
     Path(word): Path<String>,
@@ -160,7 +159,6 @@ pub struct ForkBody {
     dry_run: bool,
 }
 
-/// `POST /threads/{thread}/fork`
 pub async fn fork(
     State(server): State<Server>,
     Path(word): Path<String>,

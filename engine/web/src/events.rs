@@ -44,7 +44,7 @@ fn position(headers: &HeaderMap, query: &EventsQuery) -> Result<EventId, Problem
     text.parse().map_err(|_| invalid(format!("an event's id is SEQ.K, such as 3.2, and not {text:?}")))
 }
 
-/// `GET /threads/{thread}/events`: every durable event after the client's last one, then new ones. Ends once the
+/// Every durable event after the client's last one, then new ones. Ends once the
 /// thread has; a client that has its last event gets 204, which stops a browser from coming back.
 pub async fn of_thread(
     State(server): State<Server>,
@@ -107,7 +107,7 @@ impl Follower {
             let read = tokio::select! {
                 read = self.read() => read,
                 // Runs drain first, and their last events are sent.
-                () = server.closing() => Ok(None),
+                () = server.closed.cancelled() => Ok(None),
             };
             let event = match read {
                 Ok(event) => event?,
@@ -185,7 +185,7 @@ async fn reading<T: Send + 'static>(
     read.unwrap_or_else(|_| Err(store::Error::Poisoned { what: "the reading broke off".to_owned() }))
 }
 
-/// `GET /events`: the live events of all threads that this server runs. A client that falls behind misses some, and
+/// The live events of all threads that this server runs. A client that falls behind misses some, and
 /// can read them from the thread's own stream.
 pub async fn of_all(State(server): State<Server>) -> Response {
     let heard = (server.live.listen(), server.ending.clone());

@@ -22,6 +22,7 @@ mod params;
 mod places;
 mod problem;
 mod reports;
+mod routes;
 mod sessions;
 mod starting;
 mod steps;
@@ -36,7 +37,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use rondo::core::local::Topic;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -48,11 +49,12 @@ use tokio_util::sync::CancellationToken;
 
 use access::Token;
 use body::Json;
+use openapi::Schemas;
 use problem::Problem;
 use rondo::failure::Failure;
 use rondo::host::Host;
-use rondo::host::store_access::DrivenThreads;
 use rondo::settings::Settings;
+use routes::GROUPS;
 use sessions::Sessions;
 
 pub use openings::listen;
@@ -88,18 +90,6 @@ pub struct Inner {
     kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
 }
 
-/// What a server is made of.
-pub struct Parts {
-    pub rondo: Rondo,
-    /// Its open store.
-    pub host: Host,
-    /// The settings in force; consent for them was obtained.
-    pub settings: Settings,
-    pub token: Token,
-    pub names: Vec<String>,
-    pub ending: CancellationToken,
-}
-
 impl std::ops::Deref for Server {
     type Target = Inner;
 
@@ -109,9 +99,15 @@ impl std::ops::Deref for Server {
 }
 
 impl Server {
-    pub fn new(parts: Parts) -> Self {
-        let Parts { rondo, host, settings, token, names, ending } = parts;
-        let repeats = tokio::sync::Mutex::default();
+    /// A server over `host`, the open store of `rondo`. Consent for the settings in force was obtained.
+    pub fn new(
+        rondo: Rondo,
+        host: Host,
+        settings: Settings,
+        token: Token,
+        names: Vec<String>,
+        ending: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Inner {
             rondo,
             host,
@@ -122,7 +118,7 @@ impl Server {
             live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
-            repeats,
+            repeats: tokio::sync::Mutex::default(),
             kept: parking_lot::Mutex::default(),
         }))
     }
@@ -161,44 +157,13 @@ impl Server {
 
     /// The routes.
     pub fn router(&self) -> Router {
-        let api = Router::new()
-            .route("/session", post(access::begin_session).delete(access::end_session))
-            .route("/healthz", get(healthz))
-            .route("/openapi.json", get(openapi::document))
-            .route("/workflows", get(workflows::list))
-            .route("/workflows/{name}", get(workflows::one))
-            .route("/workflows/{name}/graph", get(workflows::graph))
-            .route("/threads", get(threads::list).post(starting::start))
-            .route("/threads/{thread}", get(threads::one))
-            .route("/threads/{thread}/steps", get(steps::list))
-            .route("/threads/{thread}/steps/{seq}", get(steps::one))
-            .route("/threads/{thread}/steps/{seq}/messages", get(steps::messages))
-            .route("/threads/{thread}/prefix", get(reports::prefix))
-            .route("/threads/{thread}/usage", get(reports::usage))
-            .route("/threads/{thread}/diff", get(reports::diff))
-            .route("/threads/{thread}/graph", get(reports::graph))
-            .route("/threads/{thread}/scenario", get(reports::scenario))
-            .route("/threads/{thread}/events", get(events::of_thread))
-            .route("/threads/{thread}/resume", post(changes::resume))
-            .route("/threads/{thread}/stop", post(changes::stop))
-            .route("/threads/{thread}/cancel", post(changes::cancel))
-            .route("/threads/{thread}/answer", post(changes::answer))
-            .route("/threads/{thread}/fork", post(changes::fork))
-            .route("/batches", get(batches::list))
-            .route("/batches/{batch}", get(batches::one))
-            .route("/usage", get(reports::usage_of_all))
-            .route("/events", get(events::of_all))
-            .fallback(no_route)
-            .method_not_allowed_fallback(no_method);
-        let model = Router::new()
-            .route("/models", get(model::models))
-            .route("/models/{model}", get(model::model))
-            .route("/chat/completions", post(model::chat::complete))
-            .fallback(no_route)
-            .method_not_allowed_fallback(no_method);
-        Router::new()
-            .nest("/api/v1", api)
-            .nest("/v1", model)
+        let (mut router, mut schemas) = (Router::new(), Schemas::new());
+        for (prefix, operations) in GROUPS {
+            let routes = operations(&mut schemas).into_iter();
+            let routes = routes.fold(Router::new(), |routes, of| routes.route(of.path, of.route));
+            router = router.nest(prefix, routes.fallback(no_route).method_not_allowed_fallback(no_method));
+        }
+        router
             .route("/errors/{code}", get(page::error))
             .route("/assets/{name}", get(page::asset))
             .fallback(get(page::index))
@@ -222,13 +187,9 @@ impl Server {
     async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Problem> {
-        match tokio::task::spawn_blocking(work).await {
-            Ok(done) => done.map_err(Problem::from),
-            Err(error) => {
-                let what = format!("the request broke off: {error}");
-                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalFault, what))
-            }
-        }
+        let done = tokio::task::spawn_blocking(work).await;
+        let broken = |error| Failure::new(Code::InternalFault, format!("the request broke off: {error}"));
+        Ok(done.map_err(broken)??)
     }
 
     /// Passes the events of a thread that runs here to those who read the events of all threads.
@@ -243,18 +204,6 @@ impl Server {
             }
             run.ended().await
         });
-    }
-}
-
-impl Inner {
-    /// Resolves once the runs here have ended, after the server was told to end.
-    async fn closing(&self) {
-        self.closed.cancelled().await;
-    }
-
-    /// The threads that run in any process.
-    fn driven(&self) -> DrivenThreads {
-        self.host.driven()
     }
 }
 

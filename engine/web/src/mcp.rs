@@ -314,7 +314,7 @@ fn is_listed(name: &str) -> bool {
     name != ANSWER && is_tool_name(name)
 }
 
-fn object(schema: &Value) -> Arc<JsonObject> {
+fn object(schema: &impl Serialize) -> Arc<JsonObject> {
     match serde_json::to_value(schema) {
         Ok(serde_json::Value::Object(members)) => Arc::new(members),
         _ => Arc::default(),
@@ -323,7 +323,7 @@ fn object(schema: &Value) -> Arc<JsonObject> {
 
 fn answer_schema() -> Arc<JsonObject> {
     let text = json!({"type": "string"});
-    let schema = json!({
+    object(&json!({
         "type": "object",
         "properties": {
             "thread": {"type": "string", "description": "The thread that waits."},
@@ -336,11 +336,7 @@ fn answer_schema() -> Arc<JsonObject> {
         },
         "required": ["thread"],
         "additionalProperties": false,
-    });
-    match schema {
-        serde_json::Value::Object(members) => Arc::new(members),
-        _ => Arc::default(),
-    }
+    }))
 }
 
 /// The result of a tool: its text, and `{thread, status, form, result}` as structured content.

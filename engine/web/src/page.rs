@@ -37,7 +37,6 @@ pub async fn index(headers: HeaderMap) -> Response {
     sent(&INDEX, &headers)
 }
 
-/// `GET /assets/{name}`
 pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     match ASSETS.iter().find(|file| file.name == name) {
         Some(file) => sent(file, &headers),
@@ -64,7 +63,7 @@ fn sent(file: &File, headers: &HeaderMap) -> Response {
     response
 }
 
-/// `GET /errors/{code}`: the page of a diagnostic's code, as text.
+/// The page of a diagnostic's code, as text.
 pub async fn error(Path(code): Path<String>) -> Response {
     match Code::find(&code) {
         Some(known) => typed(known.page(), "text/plain; charset=utf-8"),

@@ -32,7 +32,6 @@ pub struct PrefixReport {
     roles: Vec<Raw>,
 }
 
-/// `GET /threads/{thread}/prefix`
 pub async fn prefix(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<PrefixReport>, Problem> {
     let report = server.reading(move |server, store| {
         let (thread, row) = find_thread(store, &word)?;
@@ -57,7 +56,7 @@ pub struct UsageReport {
     total: UsageLine,
 }
 
-/// `GET /threads/{thread}/usage`: what the steps of its own used.
+/// What the steps of its own used.
 pub async fn usage(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<UsageReport>, Problem> {
     let report = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;
@@ -84,7 +83,7 @@ pub struct UsageQuery {
     since: Option<String>,
 }
 
-/// `GET /usage?by=workflow&since=7d`: what the steps of all threads used.
+/// What the steps of all threads used.
 pub async fn usage_of_all(
     State(server): State<Server>,
     query: Query<UsageQuery>,
@@ -112,7 +111,6 @@ pub struct DiffReport {
     totals: TotalsLine,
 }
 
-/// `GET /threads/{thread}/diff?against=OTHER`
 pub async fn diff(
     State(server): State<Server>,
     Path(word): Path<String>,
@@ -121,7 +119,7 @@ pub async fn diff(
     let report = server.reading(move |server, store| {
         let (thread, row) = find_thread(store, &word)?;
         let (other, other_row) = find_thread(store, &query.0.against)?;
-        let compared = Comparison::new(store, &server.driven(), (&thread, &row), (&other, &other_row))?;
+        let compared = Comparison::new(store, &server.host.driven(), (&thread, &row), (&other, &other_row))?;
         let mut steps = Vec::new();
         compared.pairs(&mut |pair| {
             steps.extend(pair.line().map(|line| raw(&line)).transpose()?);
@@ -132,7 +130,7 @@ pub async fn diff(
     report.await.map(Json)
 }
 
-/// `GET /threads/{thread}/graph`: the graph that the thread runs.
+/// The graph that the thread runs.
 pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let picture = server.reading(move |server, store| {
         let (_, row) = find_thread(store, &word)?;
@@ -141,7 +139,7 @@ pub async fn graph(State(server): State<Server>, Path(word): Path<String>) -> Re
     picture.await.map(|picture| typed(picture, "application/json"))
 }
 
-/// `GET /threads/{thread}/scenario`: a scenario for `rondo test` that repeats the thread's answers.
+/// A scenario for `rondo test` that repeats the thread's answers.
 pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) -> Result<Response, Problem> {
     let text = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;

@@ -46,9 +46,6 @@ struct Session {
 
 impl Sessions {
     /// A code that begins a session, once.
-    ///
-    /// # Errors
-    /// If the system provides no random bytes.
     pub fn code(&self, now: Instant) -> Result<String, Failure> {
         let code = drawn()?;
         let codes = &mut self.0.lock().codes;
@@ -70,9 +67,6 @@ impl Sessions {
     }
 
     /// Begins a session; returns its key.
-    ///
-    /// # Errors
-    /// As [`code`](Self::code).
     pub fn begin(&self, now: Instant) -> Result<String, Failure> {
         let key = drawn()?;
         let ended = CancellationToken::new();

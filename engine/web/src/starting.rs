@@ -68,7 +68,6 @@ pub fn limit_words(limits: &BTreeMap<String, Value>) -> impl Iterator<Item = (&s
     limits.iter().map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_text(), str::to_owned)))
 }
 
-/// `POST /threads`
 pub async fn start(
     State(server): State<Server>,
     headers: HeaderMap,
@@ -151,7 +150,7 @@ fn prepared(server: &Inner, request: StartRequest) -> Result<(Prepared, Value), 
 /// The response for a thread that was started: 202 with its address.
 pub async fn started(server: &Server, thread: ThreadId) -> Result<Response, Problem> {
     let address = format!("/api/v1/threads/{thread}");
-    let view = server.view(thread).await?;
+    let view = server.view(thread.to_string()).await?;
     let mut response = (StatusCode::ACCEPTED, Json(view)).into_response();
     if let Ok(address) = HeaderValue::from_str(&address) {
         response.headers_mut().insert(header::LOCATION, address);

@@ -61,7 +61,6 @@ pub fn raw<T: Serialize>(line: &T) -> Result<Raw, Failure> {
         .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))
 }
 
-/// `GET /threads/{thread}/steps`
 pub async fn list(
     State(server): State<Server>,
     Path(word): Path<String>,
@@ -124,7 +123,6 @@ fn lines<'l>(lines: impl Iterator<Item = &'l Raw>) -> Response {
     typed(text, NDJSON)
 }
 
-/// `GET /threads/{thread}/steps/{seq}`
 pub async fn one(State(server): State<Server>, Path((word, seq)): Path<(String, u64)>) -> Result<Response, Problem> {
     let step = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;
@@ -153,7 +151,6 @@ struct Shared {
     messages: usize,
 }
 
-/// `GET /threads/{thread}/steps/{seq}/messages`
 pub async fn messages(
     State(server): State<Server>,
     Path((word, seq)): Path<(String, u64)>,

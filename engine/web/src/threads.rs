@@ -137,23 +137,18 @@ impl ThreadView {
 }
 
 impl Server {
-    /// The view of a thread as it stands now.
-    pub async fn view(&self, thread: ThreadId) -> Result<ThreadView, Problem> {
+    /// The view of the thread that a word names, as it stands now.
+    pub async fn view(&self, word: String) -> Result<ThreadView, Problem> {
         self.reading(move |server, store| {
-            let found = find_thread(store, thread.as_str())?;
-            ThreadView::new(server, store, &server.driven(), (&found.0, &found.1), true)
+            let (thread, row) = find_thread(store, &word)?;
+            ThreadView::new(server, store, &server.host.driven(), (&thread, &row), true)
         })
         .await
     }
 }
 
-/// `GET /threads/{thread}`
 pub async fn one(State(server): State<Server>, Path(word): Path<String>) -> Result<Json<ThreadView>, Problem> {
-    let view = server.reading(move |server, store| {
-        let (thread, row) = find_thread(store, &word)?;
-        ThreadView::new(server, store, &server.driven(), (&thread, &row), true)
-    });
-    view.await.map(Json)
+    server.view(word).await.map(Json)
 }
 
 /// Which threads a list has.
@@ -186,52 +181,44 @@ pub struct ThreadList {
     next: Option<ThreadId>,
 }
 
-/// The checked form of a query.
+/// A query that was checked.
 struct Filter {
-    status: Option<String>,
-    workflow: Option<String>,
-    name: Option<String>,
-    tag: Option<String>,
+    query: ListQuery,
     from_ms: u64,
-    /// What the id, the name, a tag, the workflow or the input holds, in small letters.
-    search: Option<String>,
-    has_children: bool,
     limit: usize,
     before: Option<ThreadId>,
 }
 
 impl Filter {
     fn read(query: ListQuery) -> Result<Self, Problem> {
-        let ListQuery { status, workflow, name, tag, since, q, children, limit, cursor } = query;
-        let now_ms = SystemEnv::default().now_ms();
-        let since = since.map(|text| self::since(&text).map_err(|what| of_key("since", &what))).transpose()?;
-        let before = cursor.map(|text| ThreadId::new(&text).map_err(|what| of_key("cursor", &what.to_string())));
-        if let Some(status) = &status
+        let since = query.since.as_deref().map(since).transpose().map_err(|what| of_key("since", &what))?;
+        let before = query.cursor.as_deref().map(ThreadId::new).transpose();
+        if let Some(status) = &query.status
             && !Status::ALL.iter().any(|known| word(known) == *status)
         {
             let known = Status::ALL.map(|status| word(&status)).join(", ");
             return Err(of_key("status", &format!("one of {known}")));
         }
-        let limit = limit.unwrap_or(PAGE);
+        let limit = query.limit.unwrap_or(PAGE);
         if !(1..=MAX_PAGE).contains(&limit) {
             return Err(of_key("limit", &format!("a number from 1 to {MAX_PAGE}")));
         }
-        let from_ms = since.map_or(0, |since| since.start_ms(now_ms));
-        let (search, before) = (q.map(|text| text.to_lowercase()), before.transpose()?);
-        Ok(Self { status, workflow, name, tag, from_ms, search, has_children: children, limit, before })
+        let from_ms = since.map_or(0, |since| since.start_ms(SystemEnv::default().now_ms()));
+        let before = before.map_err(|what| of_key("cursor", &what.to_string()))?;
+        Ok(Self { query: ListQuery { q: query.q.map(|text| text.to_lowercase()), ..query }, from_ms, limit, before })
     }
 
     /// Whether a row is wanted, as far as it tells itself.
     fn wants_row(&self, thread: &ThreadId, row: &Row) -> bool {
-        (self.has_children || row.parent.is_none())
+        (self.query.children || row.parent.is_none())
             && thread.unix_ms() >= self.from_ms
-            && self.name.as_ref().is_none_or(|name| row.label.as_ref() == Some(name))
-            && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
+            && self.query.name.as_ref().is_none_or(|name| row.label.as_ref() == Some(name))
+            && self.query.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
     /// Whether what is searched for stands in a thread.
     fn finds(&self, store: &dyn Read, view: &ThreadView, row: &Row) -> Result<bool, Failure> {
-        let Some(search) = &self.search else { return Ok(true) };
+        let Some(search) = &self.query.q else { return Ok(true) };
         let holds = |text: &str| text.to_lowercase().contains(search);
         let ThreadLine { thread, name, label, tags, .. } = &view.line;
         let words = [Some(thread.as_str()), Some(name), label.as_deref()];
@@ -253,8 +240,8 @@ impl Filter {
     }
 
     fn wants(&self, view: &ThreadView) -> bool {
-        self.status.as_ref().is_none_or(|status| word(&view.line.status) == *status)
-            && self.workflow.as_ref().is_none_or(|workflow| *workflow == view.line.name)
+        self.query.status.as_ref().is_none_or(|status| word(&view.line.status) == *status)
+            && self.query.workflow.as_ref().is_none_or(|workflow| *workflow == view.line.name)
     }
 }
 
@@ -262,7 +249,6 @@ fn of_key(key: &str, what: &str) -> Problem {
     invalid(format!("{key}: {what}"))
 }
 
-/// `GET /threads`
 pub async fn list(State(server): State<Server>, query: Query<ListQuery>) -> Result<Json<ThreadList>, Problem> {
     let filter = Filter::read(query.0)?;
     server.reading(move |server, store| listed(server, store, &filter)).await.map(Json)
@@ -271,7 +257,7 @@ pub async fn list(State(server): State<Server>, query: Query<ListQuery>) -> Resu
 /// Rows can only be read forwards, and the newest are wanted: reads windows of time, each before the last one and twice
 /// as long.
 fn listed(server: &Inner, store: &dyn Read, filter: &Filter) -> Result<ThreadList, Failure> {
-    let driven = server.driven();
+    let driven = server.host.driven();
     let mut list = ThreadList { threads: Vec::new(), next: None };
     let (mut before, mut rows_read, mut window_ms) = (filter.before.clone(), 0, FIRST_WINDOW_MS);
     loop {

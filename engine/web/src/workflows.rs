@@ -13,7 +13,7 @@ use rondo::picture;
 use rondo::protocol::diagnostic::Diagnostic;
 use rondo::protocol::digest::Kind;
 use rondo::protocol::hint::{Operation, Verb};
-use rondo::protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo::protocol::workflow::{Policy, Workflow};
 use rondo::protocol::{Digest, Value};
 use rondo::tell;
 use rondo::workflows::shipped;
@@ -66,7 +66,6 @@ pub fn load(server: &Inner, name: &str) -> Result<Loaded, Failure> {
     workflow::read(workflow::named(name, server.rondo.folder())?.file)
 }
 
-/// `GET /workflows`
 pub async fn list(State(server): State<Server>) -> Result<Json<WorkflowList>, Problem> {
     let list = server.reading(|server, _| {
         let all = workflow::all(server.rondo.folder()).into_iter();
@@ -112,7 +111,6 @@ struct ConsentView {
     command: Option<String>,
 }
 
-/// `GET /workflows/{name}`
 pub async fn one(State(server): State<Server>, Path(name): Path<String>) -> Result<Json<WorkflowDetails>, Problem> {
     server.reading(move |server, _| details(server, &name)).await.map(Json)
 }
@@ -123,7 +121,7 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
     let Workflow { roles, .. } = &loaded.checked.workflow;
     let roles = roles.iter().map(|(name, role)| RoleView {
         name: name.to_string(),
-        kind: kind(&role.kind),
+        kind: role.kind.name(),
         model: role.kind.model().map(|model| model.model.clone()),
         statuses: role.output.iter().map(|(status, _)| status.to_string()).collect(),
     });
@@ -142,10 +140,6 @@ fn details(server: &Inner, name: &str) -> Result<WorkflowDetails, Failure> {
 pub(super) fn has_script(server: &Inner, loaded: &Loaded) -> bool {
     let script = loaded.folder().join(SCRIPT_NAME);
     shipped::text(&script).is_some() || server.rondo.folder().join(script).is_file()
-}
-
-fn kind(kind: &RoleKind) -> &'static str {
-    kind.name()
 }
 
 /// The JSON Schema of a workflow's input.
@@ -171,7 +165,6 @@ fn consent(server: &Inner, name: &str, loaded: &Loaded) -> Result<ConsentView, F
     Ok(ConsentView { is_given, command })
 }
 
-/// `GET /workflows/{name}/graph`
 pub async fn graph(State(server): State<Server>, Path(name): Path<String>) -> Result<Response, Problem> {
     let picture = server.reading(move |server, _| {
         let checked = load(server, &name)?.checked;

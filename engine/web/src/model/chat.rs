@@ -23,7 +23,7 @@ use super::super::params::invalid;
 use super::super::problem::Problem;
 use super::super::starting::{StartRequest, begin};
 use super::message::{Message, input_name};
-use super::{Heard, ModelError, OFFLINE, Rest, Tokens, client_of};
+use super::{Heard, OFFLINE, Rest, Tokens, client_of};
 
 /// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -128,18 +128,17 @@ impl Server {
     }
 }
 
-/// `POST /v1/chat/completions`
 pub async fn complete(
     State(server): State<Server>,
     headers: HeaderMap,
     Json(request): Json<ChatRequest>,
-) -> Result<Response, ModelError> {
+) -> Result<Response, Problem> {
     let Some((last, before)) = request.messages.split_last() else {
-        return Err(invalid("messages: there is none").into());
+        return Err(invalid("messages: there is none"));
     };
     let text = last.text();
     // The client sends the whole conversation; if a thread waits where it stood before this message, it goes on.
-    let stood = place(&request.model, before).map_err(Problem::from)?;
+    let stood = place(&request.model, before)?;
     let shown = server.reading(move |server, _| server.recall(stood)).await?;
     let handle = match shown {
         Some(shown) => server.answer_with(shown, text, client_of(&headers)).await?,
@@ -177,14 +176,14 @@ impl Reply {
         Completion { id, object, created: self.created, model: &self.request.model, choices, usage: None }
     }
 
-    async fn whole(self, mut heard: mpsc::Receiver<Heard>) -> Result<Response, ModelError> {
+    async fn whole(self, mut heard: mpsc::Receiver<Heard>) -> Result<Response, Problem> {
         let mut lines = String::new();
         let rest = loop {
             match heard.recv().await {
                 Some(Heard::Line(line)) => lines = lines + &line + "\n",
                 Some(Heard::Step(_) | Heard::Text(_)) => {}
                 Some(Heard::Rest(rest)) => break rest?,
-                None => return Err(invalid("the run broke off").into()),
+                None => return Err(invalid("the run broke off")),
             }
         };
         self.remember(&rest.text, &rest).await?;
@@ -218,7 +217,7 @@ impl Reply {
                     let _ = reply.remember(&told, &rest).await;
                     (reply.last(&rest), true)
                 }
-                Heard::Rest(Err(problem)) => (vec![super::error_text(problem)], true),
+                Heard::Rest(Err(problem)) => (vec![super::error_text(&problem)], true),
             };
             Some((events, (!is_last).then_some((reply, heard, told))))
         });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use rondo::Run;
 use rondo::core::conversation::rebuild;
 use rondo::core::graph::Graph;
@@ -51,9 +51,7 @@ const LINES: usize = 64;
 /// How much of the name is kept that a client gives itself.
 const MAX_NAME_CHARACTERS: usize = 80;
 
-/// An error as clients of this API expect it: `{error: {message, type, code, param}}`.
-pub struct ModelError(Problem);
-
+/// An error as clients of this API expect it.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     error: ErrorFields<'a>,
@@ -67,18 +65,17 @@ struct ErrorFields<'a> {
     param: Option<&'a str>,
 }
 
-impl From<Problem> for ModelError {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
-    }
-}
-
 /// Gives clients of the models' routes every error in the form that they read, also of a request that no handler saw.
 pub async fn errors(request: Request, next: Next) -> Response {
     let is_of_model = request.uri().path().starts_with("/v1/");
     let mut response = next.run(request).await;
     let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| is_of_model) else { return response };
-    let mut told = ModelError(problem).into_response();
+    let mut told = typed(error_text(&problem), "application/json");
+    // Clients repeat a request after 409 and 5xx, which would start a thread again.
+    *told.status_mut() = match problem.status() {
+        StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => StatusCode::UNPROCESSABLE_ENTITY,
+        other => other,
+    };
     // Such as how to get in, and what else could be asked.
     for (name, value) in response.headers() {
         if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
@@ -88,29 +85,10 @@ pub async fn errors(request: Request, next: Next) -> Response {
     told
 }
 
-/// An error as the last event of a stream.
-fn error_text(problem: Problem) -> String {
-    ModelError(problem).body()
-}
-
-impl ModelError {
-    fn body(&self) -> String {
-        let error = ErrorFields { message: self.0.text(), r#type: "rondo_error", code: self.0.code(), param: None };
-        serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
-    }
-}
-
-impl IntoResponse for ModelError {
-    fn into_response(self) -> Response {
-        // Clients repeat a request after 409 and 5xx, which would start a thread again.
-        let status = match self.0.status() {
-            StatusCode::CONFLICT | StatusCode::INTERNAL_SERVER_ERROR => StatusCode::UNPROCESSABLE_ENTITY,
-            other => other,
-        };
-        let mut response = typed(self.body(), "application/json");
-        *response.status_mut() = status;
-        response
-    }
+/// The body of an error; the last event of a stream.
+fn error_text(problem: &Problem) -> String {
+    let error = ErrorFields { message: problem.text(), r#type: "rondo_error", code: problem.code(), param: None };
+    serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -127,8 +105,8 @@ pub struct ModelList {
     data: Vec<ModelView>,
 }
 
-/// `GET /v1/models`: the workflows that can be run, and those with a script also as `NAME:offline`.
-pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, ModelError> {
+/// The workflows that can be run, and those with a script also as `NAME:offline`.
+pub async fn models(State(server): State<Server>) -> Result<Json<ModelList>, Problem> {
     let data = server.reading(|server, _| Ok(all(server)));
     Ok(Json(ModelList { object: "list", data: data.await? }))
 }
@@ -144,8 +122,8 @@ fn all(server: &Inner) -> Vec<ModelView> {
     models
 }
 
-/// `GET /v1/models/{model}`: one of them.
-pub async fn model(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<ModelView>, ModelError> {
+/// One of them.
+pub async fn model(State(server): State<Server>, Path(id): Path<String>) -> Result<Json<ModelView>, Problem> {
     let found = server.reading(move |server, _| {
         let what = || format!("there is no workflow {:?}", one_line(&id));
         all(server).into_iter().find(|model| model.id == id).ok_or_else(|| Failure::new(Code::WorkflowNotFound, what()))
