@@ -9,6 +9,7 @@ use rondo::core::{Ended, FilledForm, PersonAnswer, PersonSaid};
 use rondo::host::answering::{
     self, FormName, MeantForm, check, declared, meant_form, other_kind, role, statuses, this_person,
 };
+use rondo::host::continuing::Meant;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -18,17 +19,14 @@ use rondo::run::configured_for;
 use rondo::store;
 use rondo::store::{Read, Row};
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::files::read_text;
 use super::find_thread::{Candidates, find_thread, no_threads};
-use super::form;
-use super::output::Output;
 use super::person::is_attended;
 use super::progress::suspended;
-use super::resume::{ContinueArgs, Continued, prepare};
+use super::resume::{ContinueArgs, prepare};
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
+use super::{Exit, Failure, Output, form};
 
 const MAX_BODY_BYTES: usize = 1 << 20;
 
@@ -79,10 +77,10 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
         meant = Some(form);
         Ok((root, row))
     };
-    let Continued { thread, run_spec, writing } = prepare(&args.run, find, output)?;
+    let (thread, run_spec, writing) = prepare(&args.run, Meant::Thread, find, output)?;
     let MeantForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
-    let (is_approval, can_ask) = (open.is_approval(), is_attended() && !output.is_json());
+    let (is_approval, can_ask) = (open.is_approval(), is_attended(output));
     let said = match (&args.status, args.approve || args.refuse) {
         (Some(_), _) if is_approval => return Err(other_kind(&open, is_approval)),
         (_, true) if !is_approval => return Err(other_kind(&open, is_approval)),
@@ -108,7 +106,7 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
     let answer = answering::answer(said, digest, open, this_person());
     check(&workflow, &answer)?;
     let task: Task = Box::new(|context| Box::pin(answer_thread(context, thread, answer, run_spec)));
-    show_task(task, writing, &args.run.view(), output)
+    show_task(task, writing, &args.run.view, output)
 }
 
 async fn answer_thread(
@@ -159,7 +157,6 @@ fn find_waiting(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     })
 }
 
-/// The answer that the command line gives.
 fn given(role: &Role, status: &str, args: &AnswerArgs) -> Result<FilledForm, Failure> {
     let invalid = |message: String| Failure::new(Code::AnswerInvalid, message).with_hint(statuses(role));
     let (status, declared) = declared(role, status)?;

@@ -27,7 +27,6 @@ pub fn approvers(is_attended: bool) -> Option<Approvers> {
     is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
 }
 
-/// The person at this terminal.
 #[derive(Default)]
 pub struct AtTerminal {
     allowed: Allowed,

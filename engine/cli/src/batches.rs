@@ -4,23 +4,19 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::id::BatchId;
 use rondo::views::batches::{BatchLine, batch_line};
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::{Output, Style};
 use super::spending::cost_text;
 use super::store_access::StoreView;
 use super::stored_batch::Batch;
 use super::table::{Column, Table};
 use super::threads::age;
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, Style, json};
 
 /// List the batches of the store with what became of their lines: newest first, with --json oldest first
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct BatchesArgs {
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -42,7 +38,7 @@ pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     cells.reverse();
-    let mut table = Table::new([
+    let table = Table::new([
         Column::new("BATCH"),
         Column::new("WORKFLOW").rank(1).shrink(),
         Column::new("LINES").right(),
@@ -51,12 +47,7 @@ pub fn batches(args: &BatchesArgs, output: &mut Output) -> Result<Exit, Failure>
         Column::new("AGE").rank(3).right(),
         Column::new("TAGS").rank(4).shrink(),
     ]);
-    for cells in &cells {
-        table.measure(cells);
-    }
-    let style = Style::stdout();
-    table.fit(if style.is_terminal { style.width } else { usize::MAX });
-    output.text(&cells.iter().fold(table.titles(), |text, cells| text + &table.line(cells)))?;
+    output.text(&table.text(&cells, Style::stdout().columns()))?;
     Ok(Exit::Done)
 }
 

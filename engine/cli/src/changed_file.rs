@@ -15,7 +15,7 @@ use super::fork::plan_text;
 use super::named_command::completed;
 use super::{thread_row, workflow};
 
-/// What to tell the person who resumes a thread whose file was changed since it began: the thread goes on under the
+/// What to tell the person who resumes a thread whose file was changed since it began: the thread continues under the
 /// definition that it keeps, and what a fork under the file would do. `None` if the file is as it was, or gone. Whoever
 /// raises a limit has decided about limits, and hears nothing of those in the file.
 pub(super) fn notice(
@@ -29,10 +29,10 @@ pub(super) fn notice(
     if !Path::new(file).exists() {
         return None;
     }
-    let goes_on = format!("{file} was changed since this thread began, and the thread goes on as it was");
+    let told = format!("{file} was changed since this thread began, and the thread goes on as it was");
     let Ok(now) = workflow::read(file.into()) else {
         return Some(format!(
-            "{goes_on}; the file has faults now, which `rondo validate {}` names\n",
+            "{told}; the file has faults now, which `rondo validate {}` names\n",
             shell_argument(file)
         ));
     };
@@ -48,10 +48,10 @@ pub(super) fn notice(
     // The thread's own limits may come from `--limit`, so the file need not have changed.
     let only_limits =
         workflow == begun.workflow && Policy { limits: begun.policy.limits.clone(), ..policy.clone() } == begun.policy;
-    let goes_on = if only_limits {
+    let told = if only_limits {
         format!("{file} has other limits than this thread, which goes on with its own")
     } else {
-        goes_on
+        told
     };
     let edited = Edited { workflow, policy, input: None, file: Some(file.to_owned()) };
     let request = ForkRequest { at: None, edited: Some(edited), answer: None };
@@ -60,8 +60,8 @@ pub(super) fn notice(
     Some(match plan_fork(store, thread, &request) {
         Ok(plan) => {
             let plan = plan_text(thread, row, &plan, false).trim_end().replace('\n', "\n  ");
-            format!("{goes_on}; with {fork},\n  {plan}\n")
+            format!("{told}; with {fork},\n  {plan}\n")
         }
-        Err(error) => format!("{goes_on}; {fork} is not possible: {error}\n"),
+        Err(error) => format!("{told}; {fork} is not possible: {error}\n"),
     })
 }

@@ -3,9 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
+use super::{Exit, Failure, Output};
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]

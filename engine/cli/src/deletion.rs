@@ -1,8 +1,8 @@
 //! Deleting threads: which go together, what is deleted, and the question before it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use rondo::Rondo;
 use rondo::core::Error;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
@@ -14,15 +14,13 @@ use rondo::upkeep::Collected;
 use rondo::views::lines::thread_line;
 use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
-use super::person::{answer_to, consent_by, is_attended};
+use super::batch::Numbers;
+use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
-use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
+use super::store_access::{DrivenThreads, OwnStore, StoreView};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
-use super::{JsonArgs, StoreArgs, gc};
+use super::{Exit, Failure, Output, StoreArgs, gc, json};
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -37,11 +35,9 @@ const LARGE_SHARE: u64 = 10;
 /// A store up to this size is small.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// How many lines of a batch are read at a time.
-const LINES: usize = 256;
-
 /// How a deletion is confirmed.
 #[derive(Debug, Clone, clap::Args)]
+#[command(arg = json())]
 pub struct DeletionArgs {
     /// Show what would be deleted, and delete nothing
     #[arg(long)]
@@ -51,23 +47,6 @@ pub struct DeletionArgs {
     yes: bool,
     #[command(flatten)]
     pub(super) store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-impl DeletionArgs {
-    /// The store for writing.
-    ///
-    /// # Errors
-    /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    pub(super) fn own_store(&self, output: &Output) -> Result<(Rondo, OwnStore, Durability), Failure> {
-        let by = consent_by(false, !output.is_json() && is_attended());
-        let rondo = super::rondo(&self.store.flags(), by, None)?;
-        rondo.operator().files.refuse_unsafe()?;
-        let settings = rondo.operator().files.in_force()?;
-        let store = own_store(&settings, by)?;
-        Ok((rondo, store, settings.durability.value))
-    }
 }
 
 /// What was deleted, or would be.
@@ -87,9 +66,7 @@ impl Deleted {
     /// [`Code::StoreDamaged`] if the store is found damaged.
     pub fn give_back(self, output: &Output) -> Result<Exit, Failure> {
         let Some((store, durability)) = self.store else {
-            if !output.is_json() {
-                tell("nothing was deleted\n");
-            }
+            output.tell("nothing was deleted\n");
             return Ok(Exit::Done);
         };
         let is_worth_it = self.is_large || disk_usage(&store.folder)?.bytes <= SMALL_BYTES;
@@ -105,9 +82,7 @@ impl Deleted {
             // The threads are gone for good, which is what was asked for.
             Some(Err(failure)) => format!("deleted; `rondo gc` gives their space back, which failed now: {failure}\n"),
         };
-        if !output.is_json() {
-            tell(&told);
-        }
+        output.tell(&told);
         Ok(Exit::Done)
     }
 }
@@ -118,11 +93,9 @@ pub struct Deletion {
     pub threads: BTreeSet<ThreadId>,
     /// The threads that need others: forks and children.
     needs: BTreeMap<ThreadId, Needs>,
-    /// The steps of all threads.
     steps: u64,
 }
 
-/// What a thread needs.
 struct Needs {
     base: Option<ThreadId>,
     parent: Option<ThreadId>,
@@ -225,7 +198,7 @@ impl Deletion {
             output.text(&format!("{all}\n"))?;
         }
         if !args.dry_run && !args.yes {
-            if output.is_json() || !is_attended() {
+            if !is_attended(output) {
                 return Err(Failure::new(Code::NotConfirmed, format!("nobody confirmed to delete {all}"))
                     .with_hint("look at it with --dry-run, or add --yes to delete it"));
             }
@@ -245,13 +218,13 @@ impl Deletion {
     }
 
     fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let (rondo, store, durability) = args.own_store(output)?;
+        let (rondo, store, durability) = args.store.own(output)?;
         let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
         let chunks = self.chunks();
         drop(self);
         with_session(writing, async |Session { engine, .. }| {
             let all = chunks.iter().flatten().collect();
-            let mut lines = lines_of(&**engine.store(), &all)?;
+            let mut lines = lines_of(engine.store(), &all)?;
             for threads in chunks {
                 let lines = threads.iter().flat_map(|thread| lines.remove(thread).unwrap_or_default()).collect();
                 engine.delete(&threads, lines).await.map_err(|error| match error {
@@ -316,23 +289,19 @@ type ChangedLine = (BatchId, u32, Vec<u8>);
 /// The lines of batches whose threads are deleted, by thread. Each says so from now on: resuming the batch must not run
 /// it again.
 fn lines_of(
-    store: &dyn StepStore,
+    store: &Arc<dyn StepStore>,
     threads: &BTreeSet<&ThreadId>,
 ) -> Result<BTreeMap<ThreadId, Vec<ChangedLine>>, Failure> {
     let mut lines: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for batch in store.batches(None, usize::MAX)? {
-        let mut next = Some(1);
-        while let Some(from) = next {
-            let page = Line::page(store, &batch, from, LINES)?;
-            next = page.last().filter(|_| page.len() == LINES).and_then(|(last, _)| last.checked_add(1));
-            for (number, line) in page {
-                if let Line::Valid { thread, .. } = line
-                    && threads.contains(&thread)
-                {
-                    let message = format!("its thread {thread} was deleted");
-                    let line = Line::Invalid { code: Code::ThreadUnknown.to_string(), message };
-                    lines.entry(thread).or_default().push((batch.clone(), number, line.to_bytes()?));
-                }
+        for line in Numbers::new(Arc::clone(store), batch.clone()) {
+            let (number, line) = line?;
+            if let Line::Valid { thread, .. } = line
+                && threads.contains(&thread)
+            {
+                let message = format!("its thread {thread} was deleted");
+                let line = Line::Invalid { code: Code::ThreadUnknown.to_string(), message };
+                lines.entry(thread).or_default().push((batch.clone(), number, line.to_bytes()?));
             }
         }
     }

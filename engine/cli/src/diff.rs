@@ -2,11 +2,8 @@
 
 use rondo::views::diff::Comparison;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
-use super::output::{Output, Style};
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, Style, json};
 
 mod text;
 
@@ -14,6 +11,7 @@ use text::DiffText;
 
 /// Show where two threads part, and how their steps and costs differ after that
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct DiffArgs {
     /// A thread's id, the beginning of one, or `last`
     a: String,
@@ -21,8 +19,6 @@ pub struct DiffArgs {
     b: String,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {

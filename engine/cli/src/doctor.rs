@@ -14,23 +14,18 @@ use rondo::tell::one_line;
 use serde::Serialize;
 
 use super::consent::{ConsentRequest, is_plain_http};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{StoreView, is_own, view_store_at};
-use super::{JsonArgs, StoreArgs, tooling};
+use super::{Exit, Failure, Output, StoreArgs, json, tooling};
 
 /// Show the settings in force and where each comes from
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct DoctorArgs {
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
-/// One setting in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     event: &'static str,
@@ -291,7 +286,7 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(Some(Ok(threads))) => Finding::new("store state", format!("{threads} threads")),
         Ok(Some(Err(error))) => Finding::fault("store state", error.to_string()),
         Err(failure) => {
-            let text = super::report::text(&failure, super::output::Style::PLAIN);
+            let text = super::report::text(&failure, super::Style::PLAIN);
             Finding::fault("store state", text.trim_end())
         }
     };

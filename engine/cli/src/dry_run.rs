@@ -27,19 +27,16 @@ use rondo::store::MemoryStore;
 use rondo::tell::plural;
 use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::messages::parts;
-use super::output::Output;
 use super::run_config::{RunSpec, run_config};
 use super::simulate::walk;
+use super::{Exit, Failure, Output};
 
 /// The kind of hook that is an outside program, which a dry run does not start.
 const PROGRAM_HOOK: &str = "command";
 
 const BYTES_A_TOKEN: usize = 4;
 
-/// A request that would be sent.
 #[derive(Debug, Clone, Serialize)]
 struct FirstRequest {
     event: &'static str,
@@ -52,7 +49,6 @@ struct FirstRequest {
     messages: Vec<Message>,
 }
 
-/// The worst case of a run.
 #[derive(Debug, Clone, Serialize)]
 struct WorstCase {
     event: &'static str,
@@ -68,7 +64,6 @@ struct WorstCase {
     limits: Limits,
 }
 
-/// Shows what a run would do.
 pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut Output) -> Result<Exit, Failure> {
     let worst = worst(checked, &new, run_spec.equipment.settings())?;
     let runtime = super::runtime()?;
@@ -194,7 +189,6 @@ impl Tool for Pending {
     }
 }
 
-/// The worst case of a run on an input.
 fn worst(checked: &Checked, new: &NewThread, settings: &Settings) -> Result<WorstCase, Failure> {
     let limits = settings.limits.over(&new.policy.limits);
     let found = walk(checked, vec![new.input.clone()], 1)?.worst;

@@ -6,10 +6,9 @@ mod reference;
 
 use rondo::protocol::diagnostic::{Code, nearest};
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::{Output, Style};
 use reference::{PAGES, Row};
+
+use super::{Exit, Failure, Output, Style};
 
 /// How many names are suggested for one that is not known.
 const MAX_SUGGESTED: usize = 5;
@@ -33,7 +32,6 @@ pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The names of all pages and codes.
 fn contents() -> String {
     let pages = PAGES.iter().map(|page| format!("{}  {}\n", page.name, page.title()));
     pages.chain(Code::ALL.iter().map(|code| format!("{code}  {}\n", code.title()))).collect()
@@ -50,7 +48,7 @@ fn explained(topic: &str, style: Style) -> Result<String, Failure> {
         return Ok(laid_out(code.page()));
     }
     let rows = reference::rows();
-    let width = if style.is_terminal { style.width } else { usize::MAX };
+    let width = style.columns();
     let (fields, of_reference): (Vec<&Row>, Vec<&Row>) =
         rows.iter().filter(|row| row.is_named(topic)).partition(|row| row.is_field());
     let mut parts: Vec<String> = of_reference.iter().map(|row| row.told(width)).collect();

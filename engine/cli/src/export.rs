@@ -9,12 +9,9 @@ use rondo::settings::folder_of;
 use rondo::upkeep::{self, Chosen};
 use tempfile::NamedTempFile;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread;
-use super::output::Output;
 use super::store_access::{existing_store_at, seal_of};
-use super::{StoreArgs, settings_files};
+use super::{Exit, Failure, Output, StoreArgs, settings_files};
 
 /// How many bytes are written to stdout at a time.
 const WRITE_BYTES: usize = 64 << 10;

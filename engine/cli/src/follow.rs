@@ -11,11 +11,10 @@ use rondo::protocol::id::ThreadId;
 use rondo::store::Row;
 use tokio::runtime::Runtime;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::no_threads;
 use super::signals::Signals;
 use super::store_access::{StoreView, view_store_again};
+use super::{Exit, Failure};
 
 /// The time between two looks at the store.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -47,13 +46,15 @@ impl Follower {
     }
 
     /// Waits, and opens the store again. `None` after a signal.
-    ///
-    /// # Errors
-    /// If the store cannot be read any more, or holds no such thread.
     pub fn next(&self) -> Result<Option<(StoreView, Row)>, Failure> {
         let mut failures = 0;
         loop {
-            self.wait();
+            self.runtime.block_on(async {
+                tokio::select! {
+                    () = tokio::time::sleep(INTERVAL) => {}
+                    () = self.signals.stop.cancelled() => {}
+                }
+            });
             if self.exit().is_some() {
                 return Ok(None);
             }
@@ -67,15 +68,6 @@ impl Follower {
                 }
             }
         }
-    }
-
-    fn wait(&self) {
-        self.runtime.block_on(async {
-            tokio::select! {
-                () = tokio::time::sleep(INTERVAL) => {}
-                () = self.signals.stop.cancelled() => {}
-            }
-        });
     }
 }
 

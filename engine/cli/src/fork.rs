@@ -1,4 +1,4 @@
-//! `rondo fork`: a new thread that shares the first steps of another one and goes on from there.
+//! `rondo fork`: a new thread that shares the first steps of another one and continues from there.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,22 +10,19 @@ use rondo::protocol::diagnostic::Code;
 use rondo::protocol::digest::Kind;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::object::Start;
-use rondo::run::{begin, configured};
 use rondo::store::{Read, Row};
 use rondo::tell::plural;
 use rondo::views::fork::fork_line;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::files::{absolute, read_text};
 use super::find_thread::{find_current, no_threads};
 use super::input::changed_input;
-use super::output::Output;
-use super::resume::{ContinueArgs, Continued, prepare_for, resume_thread};
+use super::resume::{ContinueArgs, prepare, resume_thread};
+use super::run::run_thread;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, show_task};
 use super::spending::cost_text;
-use super::{workflow, working_folder};
+use super::{Exit, Failure, Output, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
@@ -57,48 +54,41 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = args.with.as_deref().map(|name| workflow::load(name, &here)).transpose()?;
     let word = args.run.thread.as_deref();
     let answer = args.answer.as_deref().map(|file| read_text(file, MAX_ANSWER_BYTES)).transpose()?;
-    let request_of = |store: &dyn Read, thread: &ThreadId, row: &Row| -> Result<ForkRequest, Failure> {
-        let at = args.at.as_deref().map(|at| step(store, thread, row, at)).transpose()?;
-        let file = loaded.as_ref().map(|loaded| absolute(&loaded.path, &here));
-        let edited = match (&loaded, args.input.is_empty()) {
+    let planned = |store: &dyn Read| -> Result<(ThreadId, Row, ForkRequest, ForkPlan), Failure> {
+        let (thread, row) = find_current(store, word)?;
+        let at = args.at.as_deref().map(|at| step(store, &thread, &row, at)).transpose()?;
+        let definition = match (&loaded, args.input.is_empty()) {
             (None, true) => None,
-            (Some(loaded), _) => {
-                let (workflow, policy) = (loaded.checked.workflow.clone(), loaded.checked.policy.clone());
-                Some((workflow, policy))
-            }
-            (None, false) => Some((rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?)),
+            (Some(loaded), _) => Some((loaded.checked.workflow.clone(), loaded.checked.policy.clone())),
+            (None, false) => Some((rebuild::beginning(store, &row)?.workflow, rebuild::policy(store, &row)?)),
         };
-        let edited = match edited {
-            None => None,
-            Some((workflow, policy)) => {
-                let input = rebuild::object::<Start>(store, Kind::Start, row.start)?.input;
-                let input = changed_input(&args.input, &workflow, input)?;
-                Some(Edited { workflow, policy, input: Some(input), file })
-            }
-        };
-        Ok(ForkRequest { at, edited, answer: answer.clone() })
+        let edited = definition.map(|(workflow, policy)| {
+            let input = rebuild::object::<Start>(store, Kind::Start, row.start)?.input;
+            let input = Some(changed_input(&args.input, &workflow, input)?);
+            let file = loaded.as_ref().map(|loaded| absolute(&loaded.path, &here));
+            Ok::<_, Failure>(Edited { workflow, policy, input, file })
+        });
+        let request = ForkRequest { at, edited: edited.transpose()?, answer: answer.clone() };
+        let plan = plan_fork(store, &thread, &request)?;
+        Ok((thread, row, request, plan))
     };
     if args.dry_run {
         let view = args.run.store.existing()?;
-        let (thread, row) = find_current(view.store.as_ref(), word)?;
-        let request = request_of(view.store.as_ref(), &thread, &row)?;
-        let plan = plan_fork(view.store.as_ref(), &thread, &request)?;
+        let (thread, row, request, plan) = planned(view.store.as_ref())?;
         output.show(&fork_line(&thread, &plan), || plan_text(&thread, &row, &plan, request.answer.is_some()))?;
         return Ok(Exit::Done);
     }
     let mut meant = None;
     let find = |store: &dyn Read| {
-        let (thread, row) = find_current(store, word)?;
-        let request = request_of(store, &thread, &row)?;
-        let plan = plan_fork(store, &thread, &request)?;
+        let (thread, row, request, plan) = planned(store)?;
         meant = Some((request, plan));
         Ok((thread, row))
     };
     let subject = Meant::Fork(loaded.as_ref());
-    let Continued { thread, run_spec, writing } = prepare_for(&args.run, subject, find, output)?;
+    let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));
-    show_task(task, writing, &args.run.view(), output)
+    show_task(task, writing, &args.run.view, output)
 }
 
 async fn fork_thread(
@@ -109,13 +99,13 @@ async fn fork_thread(
     run_spec: RunSpec,
 ) -> Result<Exit, Failure> {
     let (_, origin) = context.engine.definition(&thread)?;
-    let Some(new) = request.of_its_own(plan.at, origin) else {
-        let fork = context.engine.fork(&thread, plan.at, &request).await?;
-        return resume_thread(context, fork, run_spec).await;
-    };
-    let run_config = context.unless_stopped(configured(&context.rondo, &new.workflow, &run_spec)).await?;
-    let run = begin(&context.rondo, new, run_spec, run_config, None).await?;
-    super::answer::follow_and_ask(&context, run).await
+    match request.of_its_own(plan.at, origin) {
+        Some(new) => run_thread(context, new, run_spec).await,
+        None => {
+            let fork = context.engine.fork(&thread, plan.at, &request).await?;
+            resume_thread(context, fork, run_spec).await
+        }
+    }
 }
 
 /// The number of the step that a word names.

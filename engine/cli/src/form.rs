@@ -88,7 +88,6 @@ fn line(question: &str) -> Option<String> {
     Some(answer_to(question)).filter(|line| !line.is_empty())
 }
 
-/// The person answers later.
 struct Later;
 
 /// The value of a field; `None` if it is left out.
@@ -138,7 +137,6 @@ fn value(name: &FieldName, field: &Field) -> Result<Option<Value>, Later> {
     }
 }
 
-/// A list of texts, one a line.
 fn list(name: &FieldName) -> Value {
     let mut items = Vec::new();
     tell(&format!("{name}, one a line, an empty line ends the list\n"));

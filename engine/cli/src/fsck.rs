@@ -7,26 +7,22 @@ use rondo::store::check::{Examination, Fault};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::{self, SavedExamination};
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::threads::age;
 use super::upkeep_bar::UpkeepBar;
-use super::{JsonArgs, StoreArgs, settings_files};
+use super::{Exit, Failure, Output, StoreArgs, json, settings_files};
 
 /// How many threads a fault names in text; `--json` names all.
 const MAX_NAMED: usize = 5;
 
 /// Examine a store: read everything in it and name what is damaged
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct FsckArgs {
     /// Examine everything again, also what an interrupted examination has found whole
     #[arg(long)]
     restart: bool,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -54,9 +50,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
     for fault in &examination.faults {
         output.show(fault, || fault_text(fault, examination.whole_threads == examination.threads))?;
     }
-    if !output.is_json() {
-        output.text(&sum(&folder, &examination))?;
-    }
+    output.aside(&sum(&folder, &examination))?;
     Ok(if examination.faults.is_empty() { Exit::Done } else { Exit::Damaged })
 }
 

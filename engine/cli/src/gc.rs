@@ -6,17 +6,15 @@ use rondo::protocol::event::Durability;
 use rondo::protocol::id::ThreadId;
 use rondo::store::collect::Garbage;
 use rondo::store::folder::DiskUsage;
-use rondo::tell::{plural, size, tell};
+use rondo::tell::{plural, size};
 use rondo::upkeep::{self, Collected};
 use serde::Serialize;
 
 use super::deletion::{Deleted, DeletionArgs};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::prune::{self, PruneArgs};
 use super::store_access::OwnStore;
 use super::upkeep_bar::UpkeepBar;
+use super::{Exit, Failure, Output};
 
 /// Give back the space of what no thread needs, also while threads run
 #[derive(Debug, clap::Args)]
@@ -93,7 +91,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (store, durability) = deleted.store.map_or_else(
             || {
                 deletion.store.existing()?;
-                deletion.own_store(output).map(|(_, store, durability)| (store, durability))
+                deletion.store.own(output).map(|(_, store, durability)| (store, durability))
             },
             Ok,
         )?;
@@ -102,17 +100,15 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         GcLine { disk_bytes_after, deleted: true, ..GcLine::new(&deleted.threads, &garbage, &before) }
     };
     output.show(&line, || line.text())?;
-    if line.damaged_disk_bytes > 0 && !output.is_json() {
+    if line.damaged_disk_bytes > 0 {
         let bytes = size(line.damaged_disk_bytes);
-        tell(&format!("{bytes} of that are damaged databases that recoveries left as `damaged-<n>`; they stay\n"));
+        output
+            .tell(&format!("{bytes} of that are damaged databases that recoveries left as `damaged-<n>`; they stay\n"));
     }
     Ok(Exit::Done)
 }
 
 /// Collects the garbage of a store, with a progress bar.
-///
-/// # Errors
-/// See [`upkeep::gc`].
 pub(super) fn collect(store: OwnStore, durability: Durability) -> Result<Collected, Failure> {
     let bar = UpkeepBar::new();
     let collected = super::runtime()?.block_on(upkeep::gc(store, durability, &mut |at| bar.show(at)));

@@ -2,17 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use rondo::host::picture::draw;
-use rondo::picture;
-use rondo::protocol::diagnostic::Code;
+use rondo::picture::{Format, Hooks};
 use rondo::settings::Flags;
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::settings_files::settings;
-use super::{output_file, workflow, working_folder};
+use super::{Exit, Failure, Output, choice, output_file, workflow, working_folder};
 
 /// Draw a workflow's graph with its hooks
 #[derive(Debug, clap::Args)]
@@ -20,49 +15,18 @@ pub struct GraphArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     workflow: String,
     /// The format of the picture; without it the ending of FILE tells it, else it is `mermaid`
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice(FORMATS))]
     format: Option<Format>,
     /// Write the picture to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// `badges` names on each role the hooks that its calls pass; `full` draws them as nodes (`json` always does)
-    #[arg(long, value_enum, default_value_t = Hooks::Badges)]
+    #[arg(long, default_value = "badges", value_parser = choice([("badges", Hooks::Badges), ("full", Hooks::Full)]))]
     hooks: Hooks,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Mermaid,
-    Dot,
-    Json,
-    Svg,
-}
-
-impl From<Format> for picture::Format {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Mermaid => Self::Mermaid,
-            Format::Dot => Self::Dot,
-            Format::Json => Self::Json,
-            Format::Svg => Self::Svg,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Hooks {
-    Badges,
-    Full,
-}
-
-impl From<Hooks> for picture::Hooks {
-    fn from(hooks: Hooks) -> Self {
-        match hooks {
-            Hooks::Badges => Self::Badges,
-            Hooks::Full => Self::Full,
-        }
-    }
-}
+const FORMATS: [(&str, Format); 4] =
+    [("mermaid", Format::Mermaid), ("dot", Format::Dot), ("json", Format::Json), ("svg", Format::Svg)];
 
 /// Endings of files with pixels, which are not drawn.
 const PIXELS: [&str; 6] = ["gif", "jpeg", "jpg", "pdf", "png", "webp"];
@@ -76,12 +40,15 @@ fn of_ending(file: &Path) -> Result<Format, Failure> {
             "write `-o {}`, which browsers show and image programs convert",
             file.with_extension("svg").display()
         );
-        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(hint));
+        return Err(output_file::refused(message).with_hint(hint));
     }
     Ok(match ending {
         "mmd" => Format::Mermaid,
         "gv" => Format::Dot,
-        ending => Format::from_str(ending, true).unwrap_or(Format::Mermaid),
+        ending => {
+            let named = FORMATS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(ending));
+            named.map_or(Format::Mermaid, |(_, format)| format)
+        }
     })
 }
 
@@ -94,10 +61,9 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
     let settings = settings(&Flags::default())?;
-    let drawn = draw((&checked.workflow, &checked.policy), &settings, format.into(), args.hooks.into())?;
+    let drawn = draw((&checked.workflow, &checked.policy), &settings, format, args.hooks)?;
     match &args.output {
-        Some(file) => output_file::write(file, &drawn)
-            .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?,
+        Some(file) => output_file::write(file, &drawn)?,
         None => output.write(&drawn)?,
     }
     Ok(Exit::Done)

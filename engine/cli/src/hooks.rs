@@ -23,21 +23,17 @@ use rondo::protocol::id::ThreadId;
 use rondo::settings::Flags;
 use rondo::store::Read;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread;
-use super::output::Output;
-use super::person::{consent_by, is_attended};
+use super::person::consent_by;
 use super::recording::Recording;
 use super::run_config::{RunSpec, replaying};
 use super::runner::{Task, Writing, run_task};
 use super::store_access::{existing_store_at, own_store, secret};
-use super::{thread_row, working_folder};
+use super::{Exit, Failure, Output, thread_row, working_folder};
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";
 const STORE: &str = "store";
-const JSON: &str = "json";
 const TRUST: &str = "trust";
 
 /// The verbs that get the flags of kinds.
@@ -76,12 +72,11 @@ pub fn mount(mut command: Command, registry: &Registry) -> Command {
 /// Adds an action to a verb; an action of two kinds takes the arguments of both.
 fn with_action(mut verb: Command, action: &Action) -> Command {
     if verb.find_subcommand(action.name).is_none() {
-        let json = Arg::new(JSON).long(JSON).action(clap::ArgAction::SetTrue).help("Write JSON Lines on stdout");
         let store = Arg::new(STORE)
             .long(STORE)
             .value_name("DIR")
             .help("The folder of the store [default: .rondo beside the nearest rondo.toml, else here]");
-        let mut command = Command::new(action.name).about(action.about).arg(store).arg(json);
+        let mut command = Command::new(action.name).about(action.about).arg(store).arg(super::json());
         if action.name == LEARNING {
             let trust = Arg::new(TRUST).long(TRUST).action(clap::ArgAction::SetTrue);
             command = command.arg(trust.help("Consent, for this run, to learn from what was imported"));
@@ -123,7 +118,6 @@ pub struct Called {
     store: Option<std::path::PathBuf>,
     /// Whether everything is consented to for this run.
     trust: bool,
-    pub is_json: bool,
 }
 
 /// The called verb of a hook kind; `None` for a verb of rondo.
@@ -139,7 +133,6 @@ pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
         asked: names.filter_map(value).collect(),
         store: given.get_one::<String>(STORE).map(Into::into),
         trust: action == LEARNING && given.get_flag(TRUST),
-        is_json: given.get_flag(JSON),
     })
 }
 
@@ -174,7 +167,6 @@ pub fn learn(
             asked: [(THREAD.to_owned(), thread.to_string())].into(),
             store: Some(store.to_owned()),
             trust,
-            is_json: output.is_json(),
         };
         run(called, registry, output)?;
     }
@@ -183,7 +175,7 @@ pub fn learn(
 
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
     let trust = called.trust;
-    let by = consent_by(trust, !output.is_json() && is_attended());
+    let by = consent_by(trust, output);
     let rondo = super::rondo(&Flags { store: called.store, ..Flags::default() }, by, None)?;
     let settings = rondo.operator().files.in_force()?;
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);

@@ -8,20 +8,17 @@ use rondo::settings::files::open_plain;
 use rondo::store::import::Imported;
 use rondo::tell::plural;
 use rondo::upkeep::{self, Staged};
-use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
-use super::person::{consent_by, is_attended};
+use super::person::consent_by;
 use super::store_access::own_store;
-use super::{JsonArgs, StoreArgs, hooks, settings_files};
+use super::{Exit, Failure, Output, StoreArgs, hooks, json, line, settings_files};
 
 /// How many bytes of the file are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
 /// Take exported threads into the store: all that a file holds, verified, or nothing
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ImportArgs {
     /// A file that `rondo export` wrote, or `-` for standard input
     #[arg(value_name = "FILE")]
@@ -34,19 +31,6 @@ pub struct ImportArgs {
     trust: bool,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "import")]
-struct ImportLine {
-    threads: u64,
-    present: u64,
-    steps: u64,
-    batches: u64,
-    /// Whether a store of the user wrote the file, by its seal.
-    own: bool,
 }
 
 pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -55,11 +39,12 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = files.in_force()?;
     let staged = staged(&args.file)?;
     let folder = settings.store.value.clone();
-    let store = own_store(&settings, consent_by(args.trust, !output.is_json() && is_attended()))?;
+    let store = own_store(&settings, consent_by(args.trust, output))?;
+    // Whether a store of the user wrote the file.
     let own = staged.is_sealed_by(&store.secret);
     let Imported { threads, present, steps, batches } =
         super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
-    output.show(&ImportLine { threads, present, steps, batches, own }, || {
+    output.show(&line!("import", threads, present, steps, batches, own), || {
         let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
         let already =
             if present == 0 { String::new() } else { format!("; {} there already", plural(present, "thread")) };

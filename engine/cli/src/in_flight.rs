@@ -11,9 +11,8 @@ use rondo::views::spending::Spending;
 
 use super::spending::spending_text;
 
-use super::failure::Failure;
-use super::output::Output;
 use super::show::{beginning, block, seconds};
+use super::{Failure, Output};
 
 /// The calls, such as `3 calls, 1 refused`, and after two blanks each what they used.
 pub fn totals_text(totals: &InFlightTotals) -> String {
@@ -36,7 +35,6 @@ fn calls_text(totals: &InFlightTotals) -> String {
     format!("{}{refused}{tools}", plural(totals.model_calls, "call"))
 }
 
-/// Prints these visits.
 pub fn show<'a>(mut visits: impl Iterator<Item = &'a VisitInFlight>, output: &mut Output) -> Result<(), Failure> {
     visits.try_for_each(|visit| {
         let line = VisitLine::of(visit);

@@ -12,10 +12,7 @@ use rondo::tell::tell;
 use rondo::workflows::shipped;
 
 use super::consent::{ConsentRequest, Shown, Subject};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
-use super::{files, settings_files, workflow, working_folder};
+use super::{Exit, Failure, Output, files, output_file, settings_files, workflow, working_folder};
 
 /// Write a small workflow to start from; existing files are kept
 #[derive(Debug, clap::Args)]
@@ -64,8 +61,8 @@ fn copied(name: &str, text: &str, folder: &Path) -> String {
 fn template(name: &str, folder: &Path) -> Result<Vec<(&'static str, Cow<'static, str>)>, Failure> {
     if !shipped::names().any(|known| known == name) {
         let shown: String = name.chars().take(40).collect();
-        let failure = Failure::new(Code::WriteFailed, format!("no workflow {shown:?} ships with rondo"));
-        return Err(failure.with_exit(Exit::Invalid).with_hint(match nearest(name, shipped::names()) {
+        let failure = output_file::refused(format!("no workflow {shown:?} ships with rondo"));
+        return Err(failure.with_hint(match nearest(name, shipped::names()) {
             Some(near) => format!("did you mean {near}? `rondo init --list` lists them"),
             None => "`rondo init --list` lists them".to_owned(),
         }));
@@ -100,9 +97,7 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         files.iter().map(|(name, _)| folder.join(name)).filter_map(|file| file.parent().map(Path::to_path_buf));
     if let Some(link) = folders.chain([folder.clone()]).find(|folder| folder.is_symlink()) {
         let message = format!("{} is a link; nothing was written", link.display());
-        return Err(Failure::new(Code::WriteFailed, message)
-            .with_exit(Exit::Invalid)
-            .with_hint("name the folder itself"));
+        return Err(output_file::refused(message).with_hint("name the folder itself"));
     }
     let taken: Vec<&str> = files
         .iter()
@@ -112,9 +107,7 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         .collect();
     if !taken.is_empty() {
         let message = format!("already in {}: {}; nothing was written", args.dir.display(), taken.join(", "));
-        return Err(Failure::new(Code::WriteFailed, message)
-            .with_exit(Exit::Invalid)
-            .with_hint("give another folder, such as `rondo init demo`"));
+        return Err(output_file::refused(message).with_hint("give another folder, such as `rondo init demo`"));
     }
     let mut snapshots = 0_usize;
     for (name, text) in &files {
@@ -183,7 +176,7 @@ fn trust(folder: &Path, written: &[(&str, Cow<'_, str>)]) -> Result<(), Failure>
 
 /// Writes a new file, and creates its folder.
 pub(super) fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
+    let failed = output_file::failed(path);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }

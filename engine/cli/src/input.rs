@@ -13,8 +13,8 @@ use rondo::protocol::text::shell_argument;
 use rondo::protocol::workflow::Workflow;
 use rondo::protocol::workflow::types::{self, Field, InputFault};
 
-use super::failure::{Failure, Faulty};
 use super::files::{STDIN, read_argument};
+use super::{Failure, Faulty};
 
 /// The most bytes of one input, and of a file with inputs.
 const MAX_BYTES: usize = 64 << 20;
@@ -35,6 +35,10 @@ pub struct InputArgs {
 }
 
 impl InputArgs {
+    pub fn is_given(&self) -> bool {
+        !self.input.is_empty() || self.input_file.is_some()
+    }
+
     /// The options as they were typed, each behind a blank.
     pub fn words(&self) -> String {
         let given = self.input.iter().map(|word| format!(" -i {}", shell_argument(word)));
@@ -55,12 +59,6 @@ pub enum Format {
     Jsonl,
     /// A first line with the inputs' names, then a row for each thread
     Csv,
-}
-
-impl InputArgs {
-    pub fn is_given(&self) -> bool {
-        !self.input.is_empty() || self.input_file.is_some()
-    }
 }
 
 /// What a run is given.
@@ -86,9 +84,6 @@ pub type CheckedLine = (u32, Result<Value, Vec<Diagnostic>>);
 type CheckedLines<'a> = Box<dyn Iterator<Item = CheckedLine> + 'a>;
 
 /// The checked inputs of a run.
-///
-/// # Errors
-/// If they cannot be read. Lines of a batch are checked by [`Lines::inputs`].
 pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Inputs, Failure> {
     let given = given(&args.input, workflow)?;
     let Some(path) = &args.input_file else { return checked(given, workflow, called).map(Inputs::One) };
@@ -136,9 +131,6 @@ fn ceiling(failure: Failure) -> Failure {
 
 impl Inputs {
     /// The only input, or that of the first line of a batch.
-    ///
-    /// # Errors
-    /// If that line is invalid.
     pub fn first(&self, workflow: &Workflow) -> Result<Value, Failure> {
         match self {
             Self::One(input) => Ok(input.clone()),
@@ -150,9 +142,6 @@ impl Inputs {
     }
 
     /// Every input.
-    ///
-    /// # Errors
-    /// If a line of a batch is invalid.
     pub fn all(self, workflow: &Workflow) -> Result<Vec<Value>, Failure> {
         match self {
             Self::One(input) => Ok(vec![input]),
@@ -171,9 +160,6 @@ impl Lines {
     }
 
     /// Each line with its number in the file, from 1, and its checked input. Empty lines have none.
-    ///
-    /// # Errors
-    /// If the first line of a CSV file does not name inputs.
     pub fn inputs<'a>(&'a self, workflow: &'a Workflow) -> Result<CheckedLines<'a>, Failure> {
         if self.is_csv { self.rows(workflow) } else { Ok(Box::new(self.objects(workflow))) }
     }
@@ -190,7 +176,7 @@ impl Lines {
     fn rows<'a>(&'a self, workflow: &'a Workflow) -> Result<CheckedLines<'a>, Failure> {
         let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
         let skipped = self.text.len() - text.len();
-        let separator = csv::separator(text, |name| has_input(workflow, name));
+        let separator = csv::separator(text, |name| field(workflow, name).is_some());
         if let Some(at) = csv::unclosed_quote(text, separator) {
             let piece = Piece::at(&self.file, &self.text, skipped + at);
             return Err(self.faulty(piece.refused(Code::InputSyntax, 0, "this quote is never closed")).into());
@@ -198,7 +184,7 @@ impl Lines {
         let mut reader = csv::reader(text, separator);
         let unreadable = |error: ::csv::Error| Failure::new(Code::InputSyntax, format!("{}: {error}", self.file));
         let names: Vec<String> = reader.headers().map_err(unreadable)?.iter().map(str::to_owned).collect();
-        if let Some(name) = names.iter().find(|name| !has_input(workflow, name)) {
+        if let Some(name) = names.iter().find(|name| field(workflow, name).is_none()) {
             return Err(unknown(name, workflow, &format!("{}:1: ", self.file)));
         }
         let mut place = csv::Place::new(text);
@@ -217,8 +203,8 @@ impl Lines {
     }
 }
 
-fn has_input(workflow: &Workflow, name: &str) -> bool {
-    workflow.input.iter().any(|(known, _)| known.as_str() == name)
+fn field<'w>(workflow: &'w Workflow, name: &str) -> Option<&'w Field> {
+    workflow.input.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field)
 }
 
 /// The input of a thread with changes from the command line, checked.
@@ -228,7 +214,7 @@ pub fn changed_input(words: &[String], workflow: &Workflow, input: Value) -> Res
         _ => BTreeMap::new(),
     };
     // What another workflow does not take is left out.
-    members.retain(|key, _| workflow.input.iter().any(|(name, _)| name.as_str() == key));
+    members.retain(|key, _| field(workflow, key).is_some());
     members.extend(given(words, workflow)?);
     types::check_input(workflow, members).map_err(|faults| Failure::of_inputs(&faults))
 }
@@ -240,9 +226,7 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
             let shown: String = word.chars().take(40).collect();
             return Err(Failure::new(Code::InputSyntax, format!("-i {shown:?}: an input is written as key=value")));
         };
-        let Some((_, field)) = workflow.input.iter().find(|(name, _)| name.as_str() == key) else {
-            return Err(unknown(key, workflow, ""));
-        };
+        let field = field(workflow, key).ok_or_else(|| unknown(key, workflow, ""))?;
         let text = match value.strip_prefix('@') {
             Some(STDIN) if std::mem::replace(&mut has_read, true) => {
                 return Err(Failure::new(Code::InputSyntax, format!("-i {key}: standard input is read only once")));
@@ -339,8 +323,7 @@ impl<'a> Piece<'a> {
         }
         let mut members = BTreeMap::new();
         for (name, text) in names.iter().zip(row) {
-            let field = workflow.input.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field);
-            let Some(field) = field else { continue };
+            let Some(field) = field(workflow, name) else { continue };
             // An empty cell of anything but a text is a value that is not given.
             if text.is_empty() && !field.takes_text() {
                 continue;

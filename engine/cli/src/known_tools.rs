@@ -7,9 +7,8 @@ use rondo::protocol::diagnostic::{Code, Diagnostic, did_you_mean};
 use rondo::protocol::workflow::{RoleKind, SourceMap, Workflow};
 use rondo::settings::Settings;
 
-use super::failure::Failure;
 use super::settings_files::SettingsFiles;
-use super::tooling;
+use super::{Failure, tooling};
 
 /// The tools of rondo and of the settings in force.
 pub struct KnownTools {

@@ -4,7 +4,7 @@ use rondo::core::Labels;
 use rondo::host::labels::labels;
 use rondo::protocol::diagnostic::Code;
 
-use super::failure::Failure;
+use super::Failure;
 
 /// The options that name and tag a thread.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -18,10 +18,6 @@ pub struct LabelArgs {
 }
 
 impl LabelArgs {
-    /// The checked name and tags.
-    ///
-    /// # Errors
-    /// [`Code::LabelRefused`].
     pub fn labels(&self, is_batch: bool) -> Result<Labels, Failure> {
         if is_batch && self.name.is_some() {
             let failure = Failure::new(Code::LabelRefused, "--name names one thread, and this is a batch");

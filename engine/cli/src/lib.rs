@@ -1,7 +1,7 @@
 //! The command line, with one file per verb. It parses arguments, calls the engine's public interface, and shows the
 //! results.
 //!
-//! Laws: with `--json` stdout holds JSON Lines and nothing else; only [`exit`] makes exit codes; no panic and no
+//! Laws: with `--json` stdout holds JSON Lines and nothing else; only [`Exit`] makes exit codes; no panic and no
 //! backtrace reaches the user; the display of a run is rendered from its events alone.
 //!
 //! This module never decides where a thread goes next and never writes a store itself.
@@ -82,26 +82,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo::Rondo;
-use rondo::host::consent::ConsentSource;
-use rondo::host::run_config::Approvers;
-use rondo::protocol::diagnostic::Code;
-
-use output::Output;
-use rondo::tell::tell;
-
-use rondo::core::exit::{self, Exit};
-use rondo::failure::{self, Failure};
+use rondo::core::exit::Exit;
+use rondo::failure::{Failure, Faulty};
 use rondo::files;
+use rondo::host::consent::ConsentSource;
 use rondo::host::process::{provide_cryptography, runtime, working_folder};
-use rondo::host::store_access::{StoreView, existing_store_at, view_store_at};
+use rondo::host::run_config::Approvers;
+use rondo::host::store_access::{OwnStore, StoreView, existing_store_at, own_store, view_store_at};
 use rondo::host::{
     batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
     thread_row, tooling, workflow,
 };
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::event::Durability;
 use rondo::settings::Flags;
+use rondo::tell::tell;
+
+use output::{EventOf, Output, Style, line};
+use person::consent_by;
 
 /// The library as the command line uses it: with the settings of the working folder, and notices on stderr.
 fn rondo(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
@@ -117,43 +119,60 @@ struct CommandLine {
     verb: Verb,
 }
 
-#[derive(Debug, Subcommand)]
-enum Verb {
-    Init(init::InitArgs),
-    Validate(validate::ValidateArgs),
-    Run(Box<run::RunArgs>),
-    Record(Box<record::RecordArgs>),
-    Resume(Box<resume::ResumeArgs>),
-    Answer(Box<answer::AnswerArgs>),
-    Fork(Box<fork::ForkArgs>),
-    Cancel(cancel::CancelArgs),
-    Threads(threads::ThreadsArgs),
-    Batches(batches::BatchesArgs),
-    Rm(rm::RmArgs),
-    Prune(prune::PruneArgs),
-    Show(show::ShowArgs),
-    Messages(messages::MessagesArgs),
-    Diff(diff::DiffArgs),
-    Prefix(prefix::PrefixArgs),
-    Usage(usage::UsageArgs),
-    Graph(graph::GraphArgs),
-    Serve(serve::ServeArgs),
-    Mcp(mcp::McpArgs),
-    Simulate(simulate::SimulateArgs),
-    Verify(verify::VerifyArgs),
-    Fsck(fsck::FsckArgs),
-    Repair(repair::RepairArgs),
-    Gc(gc::GcArgs),
-    Backup(backup::BackupArgs),
-    Export(export::ExportArgs),
-    Import(import::ImportArgs),
-    Test(test::TestArgs),
-    Tools(tools::ToolsArgs),
-    Trust(trust::TrustArgs),
-    Schema(schema::SchemaArgs),
-    Explain(explain::ExplainArgs),
-    Doctor(doctor::DoctorArgs),
-    Completions(completions::CompletionsArgs),
+/// The verbs, each with its arguments and what runs it.
+macro_rules! verbs {
+    ($($verb:ident($args:ty) => $run:path,)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Verb {
+            $($verb(Box<$args>),)*
+        }
+
+        impl Verb {
+            fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+                match self {
+                    $(Self::$verb(args) => $run(&args, output),)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    Init(init::InitArgs) => init::init,
+    Validate(validate::ValidateArgs) => validate::validate,
+    Run(run::RunArgs) => run::run,
+    Record(record::RecordArgs) => record::record,
+    Resume(resume::ResumeArgs) => resume::resume,
+    Answer(answer::AnswerArgs) => answer::answer,
+    Fork(fork::ForkArgs) => fork::fork,
+    Cancel(cancel::CancelArgs) => cancel::cancel,
+    Threads(threads::ThreadsArgs) => threads::threads,
+    Batches(batches::BatchesArgs) => batches::batches,
+    Rm(rm::RmArgs) => rm::rm,
+    Prune(prune::PruneArgs) => prune::prune,
+    Show(show::ShowArgs) => show::show,
+    Messages(messages::MessagesArgs) => messages::messages,
+    Diff(diff::DiffArgs) => diff::diff,
+    Prefix(prefix::PrefixArgs) => prefix::prefix,
+    Usage(usage::UsageArgs) => usage::usage,
+    Graph(graph::GraphArgs) => graph::graph,
+    Serve(serve::ServeArgs) => serve::serve,
+    Mcp(mcp::McpArgs) => mcp::mcp,
+    Simulate(simulate::SimulateArgs) => simulate::simulate,
+    Verify(verify::VerifyArgs) => verify::verify,
+    Fsck(fsck::FsckArgs) => fsck::fsck,
+    Repair(repair::RepairArgs) => repair::repair,
+    Gc(gc::GcArgs) => gc::gc,
+    Backup(backup::BackupArgs) => backup::backup,
+    Export(export::ExportArgs) => export::export,
+    Import(import::ImportArgs) => import::import,
+    Test(test::TestArgs) => test::test,
+    Tools(tools::ToolsArgs) => tools::tools,
+    Trust(trust::TrustArgs) => trust::trust,
+    Schema(schema::SchemaArgs) => schema::schema,
+    Explain(explain::ExplainArgs) => explain::explain,
+    Doctor(doctor::DoctorArgs) => doctor::doctor,
+    Completions(completions::CompletionsArgs) => completions::completions,
 }
 
 /// Which store a verb uses.
@@ -189,14 +208,35 @@ impl StoreArgs {
     fn existing(&self) -> Result<StoreView, Failure> {
         existing_store_at(&self.folder()?)
     }
+
+    /// The store for writing.
+    ///
+    /// # Errors
+    /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
+    fn own(&self, output: &Output) -> Result<(Rondo, OwnStore, Durability), Failure> {
+        let by = consent_by(false, output);
+        let rondo = rondo(&self.flags(), by, None)?;
+        rondo.operator().files.refuse_unsafe()?;
+        let settings = rondo.operator().files.in_force()?;
+        let store = own_store(&settings, by)?;
+        Ok((rondo, store, settings.durability.value))
+    }
 }
 
-/// The output format of a verb.
-#[derive(Debug, Clone, Copy, Default, Args)]
-struct JsonArgs {
-    /// Write JSON Lines on stdout
-    #[arg(long)]
-    json: bool,
+/// The option of a verb that can write JSON Lines.
+fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Write JSON Lines on stdout")
+}
+
+/// Reads a word as the value that it stands for.
+fn choice<T: Clone + Send + Sync + 'static, const COUNT: usize>(
+    choices: [(&'static str, T); COUNT],
+) -> impl TypedValueParser<Value = T> {
+    let words = choices.each_ref().map(|(word, _)| *word);
+    PossibleValuesParser::new(words).try_map(move |word| {
+        let found = choices.iter().find(|(known, _)| *known == word);
+        found.map(|(_, value)| value.clone()).ok_or("no such word")
+    })
 }
 
 /// Whether a verb has the option `--store DIR`.
@@ -253,21 +293,22 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     let mounted = hooks::mount(CommandLine::command(), &registry);
     let verbs = mounted.clone();
     let words: Vec<_> = words.into_iter().collect();
-    let is_json = words.iter().any(|word| word == "--json");
+    let has_json = words.iter().any(|word| word == "--json");
     let parsed = mounted.try_get_matches_from(words).and_then(|matches| {
+        let is_json = is_json(&matches);
         if let Some(called) = hooks::called(&matches, &registry) {
-            return Ok(Err(called));
+            return Ok((is_json, Err(called)));
         }
         named_command::keep(&matches);
         let mut line = CommandLine::from_arg_matches(&matches)?;
         line.verb.give(hooks::flags(&matches, &registry));
-        Ok(Ok(line))
+        Ok((is_json, Ok(line.verb)))
     });
-    let line = match parsed {
-        Ok(line) => line,
+    let (is_json, called) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
             let failure = unknown_verb::failure(&error, &verbs);
-            report::failure(&failure, &mut Output::stdout(is_json));
+            report::failure(&failure, &mut Output::stdout(has_json));
             return failure.exit().code();
         }
         Err(error) => {
@@ -276,20 +317,22 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(Exit::Invalid.code());
         }
     };
-    let is_json = line.as_ref().map_or_else(|called| called.is_json, |line| line.verb.is_json());
     let mut output = Output::stdout(is_json);
-    let result = match line {
-        Ok(line) => line.verb.run(&mut output),
+    let result = match called {
+        Ok(verb) => verb.run(&mut output),
         Err(called) => hooks::run(called, &registry, &mut output),
     };
-    let exit = match result {
-        Ok(exit) => exit,
-        Err(failure) => {
-            report::failure(&failure, &mut output);
-            failure.exit()
-        }
-    };
+    let exit = result.unwrap_or_else(|failure| {
+        report::failure(&failure, &mut output);
+        failure.exit()
+    });
     exit.code()
+}
+
+/// Whether the verb that was called was given `--json`.
+fn is_json(matches: &ArgMatches) -> bool {
+    let is_given = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|is_given| *is_given);
+    is_given || matches.subcommand().is_some_and(|(_, given)| is_json(given))
 }
 
 impl Verb {
@@ -302,86 +345,6 @@ impl Verb {
             Self::Answer(args) => args.run.flags = flags,
             Self::Fork(args) => args.run.flags = flags,
             _ => {}
-        }
-    }
-
-    fn is_json(&self) -> bool {
-        match self {
-            Self::Validate(args) => args.json.json,
-            Self::Run(args) => args.json.json,
-            Self::Record(args) => args.run.json.json,
-            Self::Resume(args) => args.run.json.json,
-            Self::Answer(args) => args.run.json.json,
-            Self::Fork(args) => args.run.json.json,
-            Self::Cancel(args) => args.json.json,
-            Self::Threads(args) => args.json.json,
-            Self::Batches(args) => args.json.json,
-            Self::Rm(args) => args.deletion.json.json,
-            Self::Prune(args) => args.deletion.json.json,
-            Self::Show(args) => args.json.json,
-            Self::Messages(args) => args.json.json,
-            Self::Diff(args) => args.json.json,
-            Self::Prefix(args) => args.json.json,
-            Self::Usage(args) => args.json.json,
-            Self::Serve(args) => args.json.json,
-            Self::Simulate(args) => args.json.json,
-            Self::Verify(args) => args.json.json,
-            Self::Fsck(args) => args.json.json,
-            Self::Repair(args) => args.json.json,
-            Self::Gc(args) => args.deletion.json.json,
-            Self::Backup(args) => args.json.json,
-            Self::Import(args) => args.json.json,
-            Self::Test(args) => args.json.json,
-            Self::Tools(args) => args.json.json,
-            Self::Trust(args) => args.json.json,
-            Self::Doctor(args) => args.json.json,
-            Self::Init(_)
-            | Self::Export(_)
-            | Self::Graph(_)
-            | Self::Mcp(_)
-            | Self::Schema(_)
-            | Self::Explain(_)
-            | Self::Completions(_) => false,
-        }
-    }
-
-    fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        match self {
-            Self::Init(args) => init::init(&args, output),
-            Self::Validate(args) => validate::validate(&args, output),
-            Self::Run(args) => run::run(&args, output),
-            Self::Record(args) => record::record(&args, output),
-            Self::Resume(args) => resume::resume(&args, output),
-            Self::Answer(args) => answer::answer(&args, output),
-            Self::Fork(args) => fork::fork(&args, output),
-            Self::Cancel(args) => cancel::cancel(&args, output),
-            Self::Threads(args) => threads::threads(&args, output),
-            Self::Batches(args) => batches::batches(&args, output),
-            Self::Rm(args) => rm::rm(&args, output),
-            Self::Prune(args) => prune::prune(&args, output),
-            Self::Show(args) => show::show(&args, output),
-            Self::Messages(args) => messages::messages(&args, output),
-            Self::Diff(args) => diff::diff(&args, output),
-            Self::Prefix(args) => prefix::prefix(&args, output),
-            Self::Usage(args) => usage::usage(&args, output),
-            Self::Graph(args) => graph::graph(&args, output),
-            Self::Serve(args) => serve::serve(&args, output),
-            Self::Mcp(args) => mcp::mcp(&args),
-            Self::Simulate(args) => simulate::simulate(&args, output),
-            Self::Verify(args) => verify::verify(&args, output),
-            Self::Fsck(args) => fsck::fsck(&args, output),
-            Self::Repair(args) => repair::repair(&args, output),
-            Self::Gc(args) => gc::gc(&args, output),
-            Self::Backup(args) => backup::backup(&args, output),
-            Self::Export(args) => export::export(&args, output),
-            Self::Import(args) => import::import(&args, output),
-            Self::Test(args) => test::test(&args, output),
-            Self::Tools(args) => tools::tools(&args, output),
-            Self::Trust(args) => trust::trust(&args, output),
-            Self::Schema(args) => schema::schema(&args, output),
-            Self::Explain(args) => explain::explain(&args, output),
-            Self::Doctor(args) => doctor::doctor(&args, output),
-            Self::Completions(args) => completions::completions(&args, output),
         }
     }
 }

@@ -1,15 +1,11 @@
 //! `rondo mcp`: workflows as the tools of an MCP server on standard input and output.
 
-use std::time::Duration;
-
 use rondo_web::access::Token;
 use rondo_web::{Server, mcp};
 
-use super::exit::Exit;
-use super::failure::Failure;
+use super::runner::{Session, Writing, with_session};
 use super::serve::rondo_for;
-use super::signals::Signals;
-use super::{StoreArgs, runtime};
+use super::{Exit, Failure, Output, StoreArgs};
 
 /// Offer workflows as tools to an MCP client, on standard input and output
 #[derive(Debug, clap::Args)]
@@ -24,23 +20,15 @@ pub struct McpArgs {
     store: StoreArgs,
 }
 
-pub fn mcp(args: &McpArgs) -> Result<Exit, Failure> {
+pub fn mcp(args: &McpArgs, _output: &mut Output) -> Result<Exit, Failure> {
     let (rondo, settings) = rondo_for(&args.store, args.trust)?;
     let to_open = rondo.store_to_open(&settings)?;
-    let runtime = runtime()?;
-    let served = runtime.block_on(async {
-        let signals = Signals::listen()?;
-        let host = rondo.open_store(to_open).await?.clone();
-        let ending = signals.stop.clone();
+    with_session(Writing { rondo, to_open }, async |Session { rondo, host, signals, .. }| {
         let token = Token::of_this_process()?;
-        let durable = host.clone();
-        let server = Server::new(rondo, host, settings, token, Vec::new(), ending.clone());
-        let outcome = Box::pin(mcp::serve(server.clone(), args.offline, ending)).await;
+        let server = Server::new(rondo, host, settings, token, Vec::new(), signals.stop.clone());
+        let outcome = Box::pin(mcp::serve(server.clone(), args.offline, signals.stop)).await;
         // Threads that a client has left can be resumed by the same call.
         server.close().await;
-        durable.leave().await;
-        outcome
-    });
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    served.map(|()| Exit::Done)
+        outcome.map(|()| Exit::Done)
+    })
 }

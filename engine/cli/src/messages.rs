@@ -13,19 +13,17 @@ use rondo::views::in_flight::visits as uncommitted_visits;
 use rondo::views::lines::who;
 use rondo::views::request::RequestLine;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::in_flight;
-use super::output::Output;
 use super::step_filter::{FilterArgs, known_role};
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, in_flight};
+use super::{StoreArgs, json};
 
 /// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
 
 /// Show requests as they were sent, rebuilt from the store
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct MessagesArgs {
     /// A thread's id, the beginning of one, or `last`
     #[arg(default_value = "last")]
@@ -42,8 +40,6 @@ pub struct MessagesArgs {
     visit: Option<u64>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -103,7 +99,7 @@ fn tell_requests(
     let row = Row { seq: last.min(row.seq), ..row.clone() };
     rebuild::requests(store, thread, &row, wants, &mut |request| {
         has_any = true;
-        outcome = tell(&request, output);
+        outcome = output.show(&RequestLine::of(&request), || text(&request));
         outcome.is_ok() && !output.is_closed()
     })?;
     outcome.map(|()| has_any)
@@ -176,11 +172,7 @@ fn names(found: &[(LanePath, u64)]) -> String {
     }
 }
 
-fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
-    output.show(&RequestLine::of(request), || text(request))
-}
-
-pub(super) fn text(request: &Request) -> String {
+fn text(request: &Request) -> String {
     let Request { seq, role, lane, visit, recorded, head, .. } = request;
     let mut text = format!("{seq:>3}. {}, visit {visit}\nrequest {recorded}  model {}\n", who(role, lane), head.model);
     text.push_str(&parts(head, &request.messages));

@@ -1,5 +1,5 @@
 //! Commands that are named in what people are told, completed so that they can be pasted: they mean the same store, and
-//! what goes on with a run writes its result to the same file.
+//! what continues a run writes its result to the same file.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use rondo::tell;
 /// What the command line of this process gave for commands that are named.
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
-/// The verbs that write the result of a run, and of these those that go on with one.
+/// The verbs that write the result of a run, and of these those that continue one.
 const WITH_RESULT: [&str; 5] = ["run", "record", "resume", "answer", "fork"];
-const GOING_ON: [&str; 2] = ["resume", "answer"];
+const CONTINUING: [&str; 2] = ["resume", "answer"];
 
 #[derive(Debug, Default)]
 struct Given {
     /// ` --store DIR`, for the verbs that take it.
     store: String,
-    /// ` -o FILE`, for the verbs that go on with a run.
+    /// ` -o FILE`, for the verbs that continue a run.
     output: String,
 }
 
@@ -67,9 +67,9 @@ impl Given {
     fn lacking(&self, words: &str) -> String {
         let verb = words.split(' ').next().unwrap_or_default();
         let takes_store = !words.contains("--store") && super::takes_store(verb);
-        let goes_on = GOING_ON.contains(&verb) && !words.contains(" -o ");
+        let continues = CONTINUING.contains(&verb) && !words.contains(" -o ");
         let part = |part: &str, is_lacking: bool| if is_lacking { part.to_owned() } else { String::new() };
-        part(&self.store, takes_store) + &part(&self.output, goes_on)
+        part(&self.store, takes_store) + &part(&self.output, continues)
     }
 }
 

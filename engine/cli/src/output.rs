@@ -3,16 +3,41 @@
 //! A closed stdout (`rondo show | head`) is not a fault: later output is dropped, and a verb may stop early when
 //! [`Output::is_closed`]. Text for people never carries control characters of a model or a file.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use rondo::core::hook::SubcommandOutput;
 use rondo::protocol::diagnostic::Code;
-use rondo::tell::printable;
+use rondo::tell::{printable, tell};
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::Failure;
 
-/// The output of a verb.
+/// A line of `--json`: an object of the event and these members, in this order.
+macro_rules! line {
+    ($event:literal, $($member:ident $(: $value:expr)?),+ $(,)?) => {{
+        #[expect(non_camel_case_types, reason = "the type of each member is a parameter with its name")]
+        mod of {
+            #[derive(serde::Serialize)]
+            pub struct Line<$($member),+> {
+                pub event: &'static str,
+                $(pub $member: $member),+
+            }
+        }
+        of::Line { event: $event, $($member $(: $value)?),+ }
+    }};
+}
+
+pub(super) use line;
+
+/// A line of `--json` with the members of another value.
+#[derive(Debug, Serialize)]
+pub struct EventOf<'a, T> {
+    pub event: &'static str,
+    #[serde(flatten)]
+    pub of: &'a T,
+}
+
 pub struct Output {
     out: Box<dyn Write + Send>,
     is_json: bool,
@@ -47,6 +72,18 @@ impl Output {
     /// Writes a JSON line, or text for people.
     pub fn show<T: Serialize + ?Sized>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.is_json { self.line(line) } else { self.text(&text()) }
+    }
+
+    /// Writes text for people, unless JSON Lines are wanted.
+    pub fn aside(&mut self, text: &str) -> Result<(), Failure> {
+        if self.is_json { Ok(()) } else { self.text(text) }
+    }
+
+    /// The same on stderr.
+    pub fn tell(&self, text: &str) {
+        if !self.is_json {
+            tell(text);
+        }
     }
 
     /// Writes text for people; control characters that affect a terminal are replaced.
@@ -97,6 +134,19 @@ impl Style {
         Self::of(io::stdout().is_terminal())
     }
 
+    /// How many columns a line may have.
+    pub fn columns(self) -> usize {
+        if self.is_terminal { self.width } else { usize::MAX }
+    }
+
+    /// `text` with the parameters `code` of the terminal's "select graphic rendition", where colours are wanted.
+    pub fn paint<'t>(self, code: &str, text: &'t str) -> Cow<'t, str> {
+        if self.has_colour && !code.is_empty() && !text.is_empty() {
+            return Cow::Owned(format!("\u{1b}[{code}m{text}\u{1b}[0m"));
+        }
+        Cow::Borrowed(text)
+    }
+
     /// Honours `NO_COLOR` (<https://no-color.org>) and `TERM=dumb`.
     fn of(is_terminal: bool) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -138,6 +188,6 @@ mod tests {
     fn a_full_disk_is_a_fault() {
         let mut output = Output::to(Box::new(Gone(io::ErrorKind::StorageFull)), true);
         let failure = output.text("x").unwrap_err();
-        assert_eq!(failure.exit(), super::super::exit::Exit::InputOutput);
+        assert_eq!(failure.exit(), crate::Exit::InputOutput);
     }
 }

@@ -1,20 +1,34 @@
-//! A file that a verb writes for its user.
+//! Files that a verb writes for its user.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
+use rondo::protocol::diagnostic::Code;
+use rondo::settings::folder_of;
+
+use super::{Exit, Failure};
+
+/// The failure to write a file.
+pub fn failed(file: &Path) -> impl Fn(io::Error) -> Failure + Copy + '_ {
+    move |error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()))
+}
+
+/// Nothing is written, because of what stands there.
+pub fn refused(why: impl Into<String>) -> Failure {
+    Failure::new(Code::WriteFailed, why).with_exit(Exit::Invalid)
+}
+
 /// Writes a file as a whole or not at all.
-pub fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = failed(file);
     // A pipe or a device, such as /dev/stderr, cannot be replaced.
     if std::fs::metadata(file).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(file, bytes);
+        return std::fs::write(file, bytes).map_err(failed);
     }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::Builder::new().permissions(permissions(file)).tempfile_in(folder)?;
-    part.write_all(bytes)?;
-    part.as_file().sync_all()?;
-    part.persist(file).map_err(|error| error.error)?;
-    Ok(())
+    let mut part =
+        tempfile::Builder::new().permissions(permissions(file)).tempfile_in(folder_of(file)).map_err(failed)?;
+    part.write_all(bytes).and_then(|()| part.as_file().sync_all()).map_err(failed)?;
+    part.persist(file).map(drop).map_err(|error| failed(error.error))
 }
 
 /// Those of the file that is replaced, else the usual ones, of which the system takes away what the user's mask says.

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use rondo::tell::tell;
 
+use super::Output;
 use super::consent::{Answer, ConsentSource};
 
 const MAX_LINE_BYTES: usize = 4096;
@@ -26,8 +27,9 @@ pub fn answer_to(question: &str) -> String {
     String::from_utf8_lossy(&line).trim().to_owned()
 }
 
-pub fn is_attended() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+/// Whether a person is there who can be asked.
+pub fn is_attended(output: &Output) -> bool {
+    !output.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Asks the person at the terminal. Anything but a clear yes counts as no.
@@ -41,8 +43,8 @@ pub fn ask(question: &str) -> Answer {
 }
 
 /// Who agrees to what a run asks for: everybody did with `--trust`, else the person at the terminal if there is one.
-pub fn consent_by(trust: bool, is_attended: bool) -> ConsentSource {
-    match (trust, is_attended) {
+pub fn consent_by(trust: bool, output: &Output) -> ConsentSource {
+    match (trust, is_attended(output)) {
         (true, _) => ConsentSource::Flag,
         (false, true) => ConsentSource::Person(ask),
         (false, false) => ConsentSource::Nobody,

@@ -12,14 +12,11 @@ use rondo::tell::{plural, word};
 use rondo::views::lines::who;
 use rondo::views::prefix::{AgainstLine, role_line, strategy_line, visit_line};
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::{find_thread, find_thread_in};
-use super::output::Output;
 use super::settings_files::settings;
 use super::spending::cost_cell;
 use super::store_access::existing_store_at;
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, json};
 
 /// How many broken prefixes are listed below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;
@@ -34,6 +31,7 @@ const LANE_COLUMNS: usize = 24;
 
 /// Show what each visit shares with the one before, and where and at what cost a prefix broke
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct PrefixArgs {
     /// A thread's id, the beginning of one, or `last`
     #[arg(default_value = "last")]
@@ -46,11 +44,8 @@ pub struct PrefixArgs {
     histories: bool,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
-/// Compares the requests of a thread.
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&args.store.flags())?;
     let (view, id, row) = find_thread_in(existing_store_at(&settings.store.value)?, &args.thread)?;
@@ -68,13 +63,13 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
         outcome: Ok(()),
     };
     let Some(other) = &args.against else {
-        report.heading(&format!("{id}  {}\n", workflow.name))?;
+        report.output.aside(&format!("{id}  {}\n", workflow.name))?;
         let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
         return report.end(&sums?);
     };
     let (other, other_row) = find_thread(store, other)?;
     report.against = Some(&other);
-    report.heading(&format!("{id}  {}  against {other}\n", workflow.name))?;
+    report.output.aside(&format!("{id}  {}  against {other}\n", workflow.name))?;
     let mut has_met = false;
     prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |VisitPair { visit, has_counterpart }| {
         has_met |= has_counterpart;
@@ -103,10 +98,6 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn heading(&mut self, text: &str) -> Result<(), Failure> {
-        if self.output.is_json() { Ok(()) } else { self.output.text(text) }
-    }
-
     /// Prints what a visit shares. Returns whether the output is still open.
     fn visit(&mut self, visit: &VisitPrefix, has_visit: bool) -> bool {
         self.outcome = if self.output.is_json() {

@@ -13,7 +13,8 @@ use rondo::protocol::event::Event;
 use rondo::tell::tell_styled;
 
 use self::state::{ProgressState, Speaker};
-use super::output::Style;
+
+use super::Style;
 
 /// How often the live line is redrawn while nothing happens.
 pub(super) const TICK: Duration = Duration::from_millis(120);
@@ -54,10 +55,9 @@ pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Shows the progress of a run.
 pub struct Progress {
     mode: Mode,
-    has_colour: bool,
+    style: Style,
     live: Option<Live>,
     state: ProgressState,
 }
@@ -66,14 +66,14 @@ impl Progress {
     /// Shows a run on stderr. With `is_verbose` its answers are shown in full.
     pub fn new(mode: Mode, style: Style, is_verbose: bool) -> Self {
         let live = (mode == Mode::Live).then(Live::new);
-        Self { mode, has_colour: style.has_colour, live, state: ProgressState::new(is_verbose) }
+        Self { mode, style, live, state: ProgressState::new(is_verbose) }
     }
 
     pub fn event(&mut self, event: &Event) {
         if self.mode == Mode::Silent {
             return;
         }
-        let told: String = self.state.event(event).iter().map(|line| line.text(self.has_colour)).collect();
+        let told: String = self.state.event(event).iter().map(|line| line.text(self.style)).collect();
         if !told.is_empty() {
             self.suspend(|| tell_styled(&told));
         }
@@ -148,7 +148,6 @@ impl Live {
     }
 }
 
-/// Inserts a live line.
 fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
     let line = all.insert(place, ProgressBar::new_spinner());
     let template = "{spinner} {wide_msg}";
@@ -241,7 +240,7 @@ mod tests {
         let mut state = ProgressState::new(false);
         let mut text = String::new();
         for event in events {
-            state.event(event).iter().for_each(|line| text.push_str(&line.text(false)));
+            state.event(event).iter().for_each(|line| text.push_str(&line.text(Style::PLAIN)));
             let (live, more) = state.live(40, 2, |_| false);
             for line in live.into_values().map(|line| format!("{} | {}", line.who, line.words)).chain(more) {
                 let _ = writeln!(text, "~ {line}");

@@ -6,14 +6,11 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::read::duration_ms;
 use rondo::store::{Row, Status};
-use rondo::tell::{plural, tell};
+use rondo::tell::plural;
 
 use super::deletion::{Deleted, Deletion, DeletionArgs};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::thread_row::{name, origin, status};
-use super::threads;
+use super::{Exit, Failure, Output, threads};
 
 /// Delete old threads with their steps and children
 #[derive(Debug, clap::Args)]
@@ -50,9 +47,6 @@ pub fn prune(args: &PruneArgs, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Deletes old threads. `None` if that is declined.
-///
-/// # Errors
-/// See [`Deletion::carry_out`].
 pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option<Deleted>, Failure> {
     let now_ms = SystemEnv::default().now_ms();
     let view = args.deletion.store.existing()?;
@@ -66,13 +60,14 @@ pub(super) fn delete_old(args: &PruneArgs, output: &mut Output) -> Result<Option
     }
     deletion.add_what_needs_them(false);
     let kept = keep_needed(&mut deletion);
-    if kept > 0 && !output.is_json() {
-        tell(&format!("{} not deleted, because threads that stay were forked from them\n", plural(kept, "thread")));
+    if kept > 0 {
+        output.tell(&format!(
+            "{} not deleted, because threads that stay were forked from them\n",
+            plural(kept, "thread")
+        ));
     }
     if deletion.threads.is_empty() {
-        if !output.is_json() {
-            tell("there is no thread to delete\n");
-        }
+        output.tell("there is no thread to delete\n");
         return Ok(Some(Deleted::default()));
     }
     deletion.carry_out(&args.deletion, now_ms, output)

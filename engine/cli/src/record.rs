@@ -3,14 +3,10 @@
 use std::path::PathBuf;
 
 use rondo::protocol::text::shell_argument;
-use rondo::tell::tell;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::named_command::completed;
-use super::output::Output;
 use super::run::{RunArgs, start};
-use super::{recording, working_folder};
+use super::{Exit, Failure, Output, recording, working_folder};
 
 /// Run a workflow and record what its models are asked and say
 #[derive(Debug, clap::Args)]
@@ -27,12 +23,12 @@ pub struct RecordArgs {
 pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
     let to = recording::place(&args.to, &working_folder()?)?;
     let exit = start(&args.run, Some(to), output)?;
-    if !output.is_json() && !args.run.quiet {
+    if !args.run.view.quiet {
         let file = args.to.to_string_lossy();
         let (workflow, argument) = (shell_argument(&args.run.workflow), shell_argument(&file));
         let inputs = args.run.input.words();
         let told = format!("recorded in {file}; `rondo run {workflow}{inputs} --recorded {argument}` plays it\n");
-        tell(&completed(&told));
+        output.tell(&completed(&told));
     }
     Ok(exit)
 }

@@ -7,15 +7,13 @@ use rondo::tell::{plural, tell};
 use rondo::upkeep::{self, Repair};
 use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::upkeep_bar::UpkeepBar;
-use super::{JsonArgs, StoreArgs};
+use super::{EventOf, Exit, Failure, Output, StoreArgs, json};
 
 /// Make a whole store from what is left of a damaged one, which is not changed, and say what was lost
 #[derive(Debug, clap::Args)]
 #[command(
+    arg = json(),
     after_help = "Every whole thread is kept. Of a damaged one the steps before the damage are kept, and it can be \
                         resumed from there."
 )]
@@ -25,15 +23,6 @@ pub struct RepairArgs {
     to: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "loss")]
-struct LossLine<'a> {
-    #[serde(flatten)]
-    loss: &'a Loss,
 }
 
 /// What became of the store; the last line. `folder` is null if it was whole, and nothing was made.
@@ -54,7 +43,7 @@ pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (bar, mut told) = (UpkeepBar::new(), Ok(()));
     let repaired = upkeep::repair(&folder, &to, &mut |at| bar.show(at), &mut |loss| {
         if told.is_ok() {
-            told = bar.above(|| output.show(&LossLine { loss: &loss }, || loss_text(&loss)));
+            told = bar.above(|| output.show(&EventOf { event: "loss", of: &loss }, || loss_text(&loss)));
         }
     });
     bar.finish();

@@ -1,19 +1,16 @@
 //! Shows faults: with the lines concerned on a terminal, one line each elsewhere, as JSON Lines with `--json`.
 
-use std::fmt;
-
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource};
 use rondo::core::env::{Env as _, SystemEnv};
+use rondo::failure::Fault;
 use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::event::Location;
 use rondo::protocol::hint::Hint;
 use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
-use serde::Serialize;
 
-use super::failure::{Failure, Fault, Faulty};
 use super::named_command::hinted;
-use super::output::{Output, Style};
+use super::{Failure, Faulty, Output, Style, line};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
@@ -21,17 +18,37 @@ pub fn failure(failure: &Failure, output: &mut Output) {
         tell_styled(&text(failure, Style::stderr()));
         return;
     }
-    let lines = match failure {
-        Failure::Diagnostics(faulty) => faulty.faults.iter().map(error_line).collect(),
-        Failure::Fault(fault) => {
-            let message = with_hint(&fault.message, fault.hint.as_ref().map(hinted).as_deref());
-            vec![ErrorLine { hint_parts: fault.hint.clone(), ..ErrorLine::new(fault.code, message, None) }]
+    match failure {
+        Failure::Diagnostics(faulty) => {
+            for Diagnostic { code, file, line, column, message, hint, .. } in &faulty.faults {
+                let place = Location::File { file: file.clone(), line: *line, column: *column };
+                error(*code, with_hint(message, hint.as_deref()), None, Some(place), output);
+            }
         }
-    };
-    for line in lines {
-        // If stdout fails while a failure is reported there, only the exit code remains to report it.
-        let _ = output.line(&line);
+        Failure::Fault(Fault { code, message, hint, .. }) => {
+            let message = with_hint(message, hint.as_ref().map(hinted).as_deref());
+            error(*code, message, hint.as_ref(), None, output);
+        }
     }
+}
+
+/// Writes an `error` event without a thread. If stdout fails while a failure is reported there, only the exit code remains
+/// to report it.
+fn error(code: Code, message: String, hint_parts: Option<&Hint>, place: Option<Location>, output: &mut Output) {
+    let _ = output.line(&line!(
+        "error",
+        thread: (),
+        parent: (),
+        id: (),
+        durability: (),
+        at_ms: SystemEnv::default().now_ms(),
+        code,
+        message,
+        // Only the stop of a thread has one; the message of a command's failure holds its own.
+        hint: (),
+        hint_parts,
+        r#where: place,
+    ));
 }
 
 pub fn text(failure: &Failure, style: Style) -> String {
@@ -62,11 +79,19 @@ fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
     // A message may quote a file; only its first line starts at the margin.
     let plain = || format!("{}\n", printable(&fault.to_string()).replace('\n', "\n    "));
     let Some(source) = faulty.sources.get(&fault.file).filter(|_| style.is_terminal) else { return plain() };
+    let severity = match fault.severity {
+        Severity::Error => miette::Severity::Error,
+        Severity::Warning => miette::Severity::Warning,
+    };
+    let span = (fault.span.offset, fault.span.length);
+    let shown = MietteDiagnostic::new(printable(&fault.message)).with_code(fault.code.as_str()).with_severity(severity);
+    let shown = shown.with_label(LabeledSpan::new_with_span(None, span));
+    let shown = fault.hint.iter().fold(shown, |shown, hint| shown.with_help(printable(hint)));
+    let shown = miette::Report::new(shown).with_source_code(NamedSource::new(printable(&fault.file), steady(source)));
     let theme = if style.has_colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let shown = Shown { fault, source: NamedSource::new(printable(&fault.file), steady(source)) };
-    let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false);
-    handler.render_report(&mut text, &shown).map_or_else(|_| plain(), |()| text)
+    let mut text = String::new();
+    handler.render_report(&mut text, shown.as_ref()).map_or_else(|_| plain(), |()| text)
 }
 
 /// A source with control and invisible characters replaced; offsets stay the same.
@@ -80,88 +105,6 @@ fn steady(source: &str) -> String {
         }
     }
     steady
-}
-
-#[derive(Debug)]
-struct Shown<'a> {
-    fault: &'a Diagnostic,
-    source: NamedSource<String>,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(&self.fault.message))
-    }
-}
-
-impl std::error::Error for Shown<'_> {}
-
-impl miette::Diagnostic for Shown<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.fault.code))
-    }
-
-    fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.fault.severity {
-            Severity::Error => miette::Severity::Error,
-            Severity::Warning => miette::Severity::Warning,
-        })
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.fault.hint.as_ref().map(|hint| Box::new(printable(hint)) as Box<dyn fmt::Display>)
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.source)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = self.fault.span;
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(None, (span.offset, span.length)))))
-    }
-}
-
-/// An `error` event without a thread.
-#[derive(Debug, Serialize)]
-pub struct ErrorLine {
-    event: &'static str,
-    thread: Option<String>,
-    parent: Option<String>,
-    id: Option<String>,
-    durability: Option<String>,
-    at_ms: u64,
-    code: Code,
-    message: String,
-    /// Only the stop of a thread has one; the message of a command's failure holds its own.
-    hint: Option<String>,
-    hint_parts: Option<Hint>,
-    #[serde(rename = "where")]
-    place: Option<Location>,
-}
-
-impl ErrorLine {
-    fn new(code: Code, message: String, place: Option<Location>) -> Self {
-        let at_ms = SystemEnv::default().now_ms();
-        Self {
-            event: "error",
-            thread: None,
-            parent: None,
-            id: None,
-            durability: None,
-            at_ms,
-            code,
-            message,
-            hint: None,
-            hint_parts: None,
-            place,
-        }
-    }
-}
-
-fn error_line(fault: &Diagnostic) -> ErrorLine {
-    let place = Location::File { file: fault.file.clone(), line: fault.line, column: fault.column };
-    ErrorLine::new(fault.code, with_hint(&fault.message, fault.hint.as_deref()), Some(place))
 }
 
 fn with_hint(message: &str, hint: Option<&str>) -> String {

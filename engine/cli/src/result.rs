@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use rondo::protocol::Value;
 use rondo::protocol::diagnostic::Code;
 
-use super::failure::Failure;
-use super::output::{Output, Style};
-use super::output_file;
 use super::show::pretty;
+use super::{Failure, Output, Style, output_file};
 
 /// Options for the result of a run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -22,19 +20,22 @@ pub struct ResultArgs {
 }
 
 /// How a run is shown.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct View {
-    /// Whether to show only results and faults.
-    pub is_quiet: bool,
-    /// Whether to show answers in full while they are written.
-    pub is_verbose: bool,
+    /// Show results and faults only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Show answers in full while they are written
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
+    #[command(flatten)]
     pub result: ResultArgs,
 }
 
 impl View {
     /// Only results and faults.
     pub fn quiet() -> Self {
-        Self { is_quiet: true, ..Self::default() }
+        Self { quiet: true, ..Self::default() }
     }
 }
 
@@ -50,17 +51,13 @@ impl ResultArgs {
     }
 
     /// Writes the result of a run. With `--json` stdout has its event already.
-    ///
-    /// # Errors
-    /// If it cannot be written, or does not have the key.
     pub fn show(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
         let text = match &self.raw {
             Some(key) => raw(result, key)?,
             None => pretty(result),
         };
         match &self.output {
-            Some(file) => output_file::write(file, text.as_bytes()).map_err(|error| {
-                let failure = Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+            Some(file) => output_file::write(file, text.as_bytes()).map_err(|failure| {
                 failure.with_hint("`rondo resume last -o FILE` writes the result again; nothing is run twice")
             }),
             None if output.is_json() => Ok(()),

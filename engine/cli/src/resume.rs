@@ -14,20 +14,16 @@ use rondo::tell::tell;
 
 use super::answer::follow_and_ask;
 use super::approval::approvers;
-use super::batch;
 use super::changed_file::notice;
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::{find_thread, find_unfinished, root};
-use super::output::Output;
 use super::person::{consent_by, is_attended};
-use super::result::{ResultArgs, View};
+use super::result::View;
 use super::run::ScriptArgs;
 use super::run_config::RunSpec;
-use super::runner::Writing;
-use super::runner::{Task, TaskContext, show_task};
+use super::runner::{Task, TaskContext, Writing, show_task};
 use super::store_access::{existing_store_at, own_store};
-use super::{JsonArgs, StoreArgs, working_folder};
+use super::{Exit, Failure, Output, batch};
+use super::{StoreArgs, json, working_folder};
 
 /// What happens with tool calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,6 +55,7 @@ pub struct ResumeArgs {
 
 /// How a thread continues.
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ContinueArgs {
     /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
     pub(super) thread: Option<String>,
@@ -75,16 +72,8 @@ pub struct ContinueArgs {
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
-    /// Show results and faults only
-    #[arg(short, long)]
-    pub(super) quiet: bool,
-    /// Show answers in full while they are written
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
     #[command(flatten)]
-    result: ResultArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
+    pub(super) view: View,
     /// The flags of hook kinds.
     #[arg(skip)]
     pub(super) flags: BTreeMap<String, String>,
@@ -104,53 +93,25 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
-    let Continued { thread, mut run_spec, writing } = prepare(run, find, output)?;
+    let (thread, mut run_spec, writing) = prepare(run, Meant::Thread, find, output)?;
     // A child goes on with the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
-    show_task(task, writing, &run.view(), output)
-}
-
-/// A thread to continue, and all that this takes.
-pub(super) struct Continued {
-    pub(super) thread: ThreadId,
-    pub(super) run_spec: RunSpec,
-    pub(super) writing: Writing,
-}
-
-impl ContinueArgs {
-    pub(super) fn view(&self) -> View {
-        View { is_quiet: self.quiet, is_verbose: self.verbose, result: self.result.clone() }
-    }
-}
-
-/// All that continuing takes.
-pub(super) struct Continuation {
-    pub(super) run_spec: RunSpec,
-    pub(super) writing: Writing,
+    show_task(task, writing, &run.view, output)
 }
 
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
 pub(super) fn prepare(
     args: &ContinueArgs,
-    find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
-    output: &Output,
-) -> Result<Continued, Failure> {
-    prepare_for(args, Meant::Thread, find, output)
-}
-
-/// Like [`prepare`], also for a fork.
-pub(super) fn prepare_for(
-    args: &ContinueArgs,
     meant: Meant<'_>,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
-) -> Result<Continued, Failure> {
+) -> Result<(ThreadId, RunSpec, Writing), Failure> {
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
         let begun = Begun::of(store, &row, meant, &here)?;
-        let is_silent = args.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        let is_silent = args.view.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
         let raises_limit = !args.limits.is_empty();
         if let Some(notice) =
             begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))
@@ -159,8 +120,7 @@ pub(super) fn prepare_for(
         }
         Ok((thread, begun))
     };
-    let (thread, Continuation { run_spec, writing }) = continuing(args, find, output)?;
-    Ok(Continued { thread, run_spec, writing })
+    continuing(args, find, output)
 }
 
 /// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
@@ -168,10 +128,9 @@ pub(super) fn continuing<T>(
     args: &ContinueArgs,
     find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
     output: &Output,
-) -> Result<(T, Continuation), Failure> {
+) -> Result<(T, RunSpec, Writing), Failure> {
     let here = working_folder()?;
-    let is_attended = !output.is_json() && is_attended();
-    let by = consent_by(args.trust, is_attended);
+    let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
     let rondo = super::rondo(&args.store.flags(), by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
@@ -187,7 +146,7 @@ pub(super) fn continuing<T>(
         approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
-    let is_silent = args.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
+    let is_silent = args.view.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
     if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
@@ -196,7 +155,7 @@ pub(super) fn continuing<T>(
     for notice in notices {
         tell(&format!("{notice}\n"));
     }
-    Ok((found, Continuation { run_spec, writing: Writing { rondo, to_open: Some((own, durability)) } }))
+    Ok((found, run_spec, Writing { rondo, to_open: Some((own, durability)) }))
 }
 
 pub(super) async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {

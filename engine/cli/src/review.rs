@@ -8,9 +8,8 @@ use rondo::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotSt
 use rondo::tell::printable;
 use similar::TextDiff;
 
-use super::failure::Failure;
-use super::output::Output;
 use super::test::snapshots;
+use super::{Failure, Output};
 
 /// How many lines of a difference are shown by default.
 const MAX_LINES: usize = 60;
@@ -24,9 +23,6 @@ enum Word {
 }
 
 /// Asks about each differing snapshot of `runs`; accepted ones are passed in their report.
-///
-/// # Errors
-/// If a snapshot cannot be written.
 pub fn review<'r>(runs: impl Iterator<Item = (&'r Suite, &'r mut Report)>, output: &mut Output) -> Result<(), Failure> {
     let mut words = stdin().lock().lines().map_while(Result::ok);
     let mut counts = [0_usize; 3];

@@ -4,10 +4,8 @@ use rondo::core::env::{Env as _, SystemEnv};
 use rondo::protocol::diagnostic::Code;
 
 use super::deletion::{Deletion, DeletionArgs};
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread;
-use super::output::Output;
+use super::{Exit, Failure, Output};
 
 /// How many forks a message names.
 const MAX_NAMED: usize = 5;

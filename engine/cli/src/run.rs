@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use rondo::core::NewThread;
 use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
@@ -16,22 +15,18 @@ use rondo::tell::tell_styled;
 use super::answer::follow_and_ask;
 use super::approval::approvers;
 use super::batch::{self, BatchArgs};
-use super::dry_run;
-use super::exit::Exit;
-use super::failure::{Failure, Faulty};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
-use super::output::{Output, Style};
 use super::person::{consent_by, is_attended};
-use super::result::{ResultArgs, View};
+use super::result::View;
 use super::run_config::RunSpec;
-use super::runner::Writing;
-use super::runner::{Task, TaskContext, show_task};
-use super::{JsonArgs, StoreArgs, report, working_folder};
+use super::runner::{Task, TaskContext, Writing, show_task};
+use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run};
+use super::{StoreArgs, json, report, working_folder};
 
 /// Run a workflow
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[command(arg = json())]
 pub struct RunArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     pub(super) workflow: String,
@@ -49,27 +44,19 @@ pub struct RunArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// What an acknowledged step survives: sync a power loss, log a crash of the process
-    #[arg(long, value_enum)]
-    durability: Option<DurabilityArg>,
+    #[arg(long, value_parser = choice([("sync", Durability::Sync), ("log", Durability::Log)]))]
+    durability: Option<Durability>,
     /// Consent, for this run, to all that the settings, the workflow and the store ask for
     #[arg(long)]
     trust: bool,
-    /// Show results and faults only
-    #[arg(short, long)]
-    pub(super) quiet: bool,
-    /// Show answers in full while they are written
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
     #[command(flatten)]
-    result: ResultArgs,
+    pub(super) view: View,
     /// Set a limit of the thread in place of the workflow's, such as `cost_usd=2` or `wall_time=30m`
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
     /// Ask this model, by its id or its name in the workflow or the settings; ROLE=NAME for one role
     #[arg(long = "model", value_name = "[ROLE=]NAME")]
     models: Vec<String>,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
     /// The flags of hook kinds.
     #[arg(skip)]
     pub(super) flags: BTreeMap<String, String>,
@@ -100,34 +87,20 @@ impl ScriptArgs {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DurabilityArg {
-    Sync,
-    Log,
-}
-
 pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     start(args, None, output)
 }
 
 /// Runs a workflow and records it in the file `record`, an absolute path, if there is one.
-///
-/// # Errors
-/// Anything that prevents the run; also [`Code::RecordingRefused`] for more than one input.
 pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
     let _here = working_folder()?;
-    let durability = args.durability.map(|durability| match durability {
-        DurabilityArg::Sync => Durability::Sync,
-        DurabilityArg::Log => Durability::Log,
-    });
-    let is_attended = !output.is_json() && is_attended();
-    let by = consent_by(args.trust, is_attended);
-    let rondo = super::rondo(&Flags { durability, ..args.store.flags() }, by, approvers(is_attended))?;
+    let (by, is_attended) = (consent_by(args.trust, output), is_attended(output));
+    let rondo = super::rondo(&Flags { durability: args.durability, ..args.store.flags() }, by, approvers(is_attended))?;
     rondo.operator().files.refuse_unsafe()?;
     let new = rondo.workflow(&args.workflow)?;
     let loaded = new.loaded();
     let checked = &loaded.checked;
-    if !output.is_json() && !args.quiet && !checked.warnings.is_empty() {
+    if !output.is_json() && !args.view.quiet && !checked.warnings.is_empty() {
         let faulty = Faulty { faults: checked.warnings.clone(), sources: loaded.sources.clone() };
         tell_styled(&report::diagnostics(&faulty, Style::stderr()));
     }
@@ -153,22 +126,21 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     }
     let Prepared { rondo, new, run_spec, to_open } = new.prepare()?;
     let writing = Writing { rondo, to_open };
-    let view = View { is_quiet: args.quiet, is_verbose: args.verbose, result: args.result.clone() };
     match inputs {
         Inputs::One(input) => {
             let new = NewThread { input, ..new };
             let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
-            show_task(task, writing, &view, output)
+            show_task(task, writing, &args.view, output)
         }
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, new, run_spec, args.batch, writing, (&view, output))
+            batch::start(lines, new, run_spec, args.batch, writing, (&args.view, output))
         }
     }
 }
 
-async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
+pub(super) async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
     let run_config = context.unless_stopped(configured(&context.rondo, &new.workflow, &run_spec)).await?;
     let run = begin(&context.rondo, new, run_spec, run_config, None).await?;
     follow_and_ask(&context, run).await

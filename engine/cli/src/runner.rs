@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use rondo::core::hook::SubcommandOutput;
 use rondo::core::thread::Ending;
 use rondo::core::{Ended, Engine};
+use rondo::host::Host;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::{Durability, Event, Outcome, What};
@@ -18,15 +19,12 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::named_command::hinted;
-use super::output::{Output, Style};
 use super::progress::{Mode, Progress, TICK};
-use super::report;
 use super::result::View;
 use super::signals::Signals;
 use super::store_access::OwnStore;
+use super::{Exit, Failure, Output, Style, report};
 
 /// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
@@ -66,9 +64,6 @@ impl TaskContext {
     }
 
     /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.
-    ///
-    /// # Errors
-    /// Those of `preparation`, or [`Code::Interrupted`].
     pub async fn unless_stopped<T>(&self, preparation: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             prepared = preparation => prepared,
@@ -120,6 +115,7 @@ pub(super) struct Writing {
 #[derive(Clone)]
 pub(super) struct Session {
     pub rondo: Rondo,
+    pub host: Host,
     pub engine: Engine,
     pub signals: Signals,
 }
@@ -133,7 +129,8 @@ pub(super) fn with_session(
     let exit = runtime.block_on(async {
         let signals = Signals::listen()?;
         let host = rondo.open_store(to_open).await?.clone();
-        let exit = work(Session { rondo, engine: host.engine().clone(), signals }).await;
+        let engine = host.engine().clone();
+        let exit = work(Session { rondo, host: host.clone(), engine, signals }).await;
         host.leave().await;
         exit
     });
@@ -151,7 +148,7 @@ pub fn run_task(task: Task, writing: Writing, output: &mut Output) -> Result<Exi
 pub fn show_task(task: Task, writing: Writing, view: &View, output: &mut Output) -> Result<Exit, Failure> {
     with_session(writing, async |session| {
         let style = Style::stderr();
-        let progress = Progress::new(Mode::of(style, output.is_json(), view.is_quiet), style, view.is_verbose);
+        let progress = Progress::new(Mode::of(style, output.is_json(), view.quiet), style, view.verbose);
         let mut display = Display { output, progress, view };
         let Session { signals, .. } = session.clone();
         let (spawning, mut updates) = spawn(session, std::iter::once((0, task)), 1, signals.stop.clone());
@@ -230,19 +227,18 @@ impl Display<'_> {
                 if output.is_json() {
                     output.line(&event.line(hinted))?;
                 }
+                let is_root = event.parent.is_none();
+                let is_told = view.quiet && !output.is_json();
                 match &event.what {
-                    What::ThreadFinished { reason: Some(reason), outcome: Outcome::Failed, .. }
-                        if view.is_quiet && !output.is_json() && event.parent.is_none() =>
-                    {
-                        tell(&format!("failed: {reason}\n"));
+                    What::ThreadFinished { reason, outcome, result, .. } if is_root => {
+                        if let Some(reason) = reason.as_ref().filter(|_| is_told && *outcome == Outcome::Failed) {
+                            tell(&format!("failed: {reason}\n"));
+                        }
+                        if !result.is_null() {
+                            progress.suspend(|| view.result.show(result, output))?;
+                        }
                     }
-                    _ => {}
-                }
-                match &event.what {
-                    What::ThreadFinished { result, .. } if !result.is_null() && event.parent.is_none() => {
-                        progress.suspend(|| view.result.show(result, output))?;
-                    }
-                    What::Error { code, message, hint, .. } if view.is_quiet && !output.is_json() => {
+                    What::Error { code, message, hint, .. } if is_told => {
                         let hint = hint.as_ref().map_or_else(String::new, |hint| format!("  {}\n", hinted(hint)));
                         tell(&format!("rondo: {code}: {message}\n{hint}"));
                     }

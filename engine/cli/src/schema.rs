@@ -2,12 +2,7 @@
 
 use std::path::PathBuf;
 
-use rondo::protocol::diagnostic::Code;
-
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
-use super::{init, working_folder};
+use super::{Exit, Failure, Output, init, output_file, working_folder};
 
 /// Print the JSON Schema of workflow files
 #[derive(Debug, clap::Args)]
@@ -30,12 +25,9 @@ pub fn schema(args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
             path.is_file() && std::fs::read_to_string(&path).is_ok_and(|earlier| opening(&earlier) == opening(&schema));
         if !is_schema {
             let message = format!("{} exists and is not such a schema; nothing was written", file.display());
-            return Err(Failure::new(Code::WriteFailed, message)
-                .with_exit(Exit::Invalid)
-                .with_hint("give another name: `rondo schema --write FILE`"));
+            return Err(output_file::refused(message).with_hint("give another name: `rondo schema --write FILE`"));
         }
-        std::fs::remove_file(&path)
-            .map_err(|error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))?;
+        std::fs::remove_file(&path).map_err(output_file::failed(file))?;
     }
     init::write_new(&path, &schema)?;
     output.text(&format!("{}\n", file.display()))?;

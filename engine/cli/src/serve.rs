@@ -14,22 +14,19 @@ use rondo::settings::{Secret, Settings, TOKEN_FILE};
 use rondo::tell::tell;
 use rondo_web::access::Token;
 use rondo_web::{Server, listen};
-use serde::Serialize;
 use tempfile::TempDir;
 
-use super::StoreArgs;
 use super::consent::ConsentSource;
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::signals::Signals;
-use super::{JsonArgs, runtime};
+use super::{Exit, Failure, Output, StoreArgs, line};
+use super::{json, runtime};
 
 /// How long a browser may take to be started.
 const OPENING: Duration = Duration::from_secs(5);
 
 /// Serve the page and the API on this machine
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ServeArgs {
     /// The port of 127.0.0.1; 0 takes any that is free
     #[arg(long, value_name = "PORT", default_value_t = 7777)]
@@ -48,18 +45,6 @@ pub struct ServeArgs {
     trust: bool,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-/// The line that tells where the server is.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "serving")]
-struct ServingLine<'a> {
-    address: &'a str,
-    /// The address that opens the page, once.
-    page: &'a str,
-    token_file: Option<&'a str>,
 }
 
 /// The library for a server. Nobody is asked in place: requests come at any time, and from others than the person at the
@@ -87,7 +72,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {
-            output.line(&ServingLine { address: &address, page: &page()?, token_file: place.as_deref() })?;
+            output.line(&line!("serving", address: &address, page: page()?, token_file: &place))?;
         } else {
             output.text(&format!("{}\n", page()?))?;
             let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));

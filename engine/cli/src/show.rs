@@ -21,20 +21,18 @@ use rondo::views::spending::Spending;
 
 use super::spending::spending_text;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread_in;
 use super::follow::Follower;
 use super::in_flight::{self, totals_text};
 use super::named_command::hinted;
-use super::output::Output;
 use super::step_filter::{FilterArgs, StepFilter};
 use super::store_access::{StoreView, existing_store_at};
 use super::thread_row::origin;
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, json};
 
 /// Show the steps of a thread
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ShowArgs {
     /// A thread's id, the beginning of one, or `last`; with `:3` or `:2..5` behind it only these steps
     #[arg(default_value = "last")]
@@ -46,8 +44,6 @@ pub struct ShowArgs {
     follow: bool,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {

@@ -8,8 +8,7 @@ use rondo::tell::tell;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::Exit;
-use super::failure::Failure;
+use super::{Exit, Failure};
 
 /// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);

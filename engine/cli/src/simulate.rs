@@ -15,15 +15,10 @@ use rondo::protocol::diagnostic::{Code, Severity};
 use rondo::protocol::workflow::{Checked, Workflow};
 use rondo::settings::Flags;
 use rondo::tell::tell;
-use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::{Failure, Faulty};
 use super::input::{InputArgs, inputs};
-use super::output::{Output, Style};
 use super::settings_files::settings;
-use super::validate::DiagnosticLine;
-use super::{JsonArgs, report, tooling, workflow, working_folder};
+use super::{EventOf, Exit, Failure, Faulty, Output, Style, json, line, report, tooling, workflow, working_folder};
 
 /// How long a walk runs before progress is shown, and the interval from then on.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,6 +28,7 @@ const SHOWN_EDGES: usize = 20;
 
 /// Walk every route of a workflow with generated answers, without a model
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct SimulateArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
     workflow: String,
@@ -41,36 +37,8 @@ pub struct SimulateArgs {
     /// How many routes are shown, the shortest first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     routes: u16,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
-#[derive(Debug, Serialize)]
-struct RouteLine<'a> {
-    event: &'static str,
-    steps: &'a [String],
-    end: &'static str,
-    visits: BTreeMap<&'a str, u64>,
-    step_count: usize,
-    prompt_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct CoverageLine<'a> {
-    event: &'static str,
-    edges: usize,
-    taken: usize,
-    /// `None` if the walk was cut, so that it is unknown.
-    never: Option<&'a [String]>,
-    states: usize,
-    answers: usize,
-    /// `None` if there are too many to count.
-    ways: Option<u64>,
-    all_routes: bool,
-}
-
-/// Simulates a workflow.
 pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
@@ -129,29 +97,31 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
         for role in route.steps.iter().map(|step| role_of(step.split('.').next().unwrap_or(step))) {
             *visits.entry(role).or_insert(0) += 1;
         }
-        output.line(&RouteLine {
-            event: "route",
+        output.line(&line!(
+            "route",
             steps: &route.steps,
             end: route.end.as_str(),
             visits,
             step_count: route.steps.len(),
             prompt_tokens: route.prompt_tokens(),
             output_tokens: route.output_tokens(),
-        })?;
+        ))?;
     }
     output.line(&found.worst)?;
     let Coverage { edges, never, is_whole } = &found.coverage;
-    output.line(&CoverageLine {
-        event: "coverage",
-        edges: *edges,
+    output.line(&line!(
+        "coverage",
+        edges,
         taken: edges - never.len(),
+        // It is unknown if the walk was cut.
         never: is_whole.then_some(never),
         states: found.progress.states,
         answers: found.progress.tried,
+        // `None` if there are too many to count.
         ways: found.ways,
         all_routes: found.has_all_routes,
-    })?;
-    found.diagnostics.iter().try_for_each(|diagnostic| output.line(&DiagnosticLine::new(diagnostic)))
+    ))?;
+    found.diagnostics.iter().try_for_each(|diagnostic| output.line(&EventOf { event: "diagnostic", of: diagnostic }))
 }
 
 fn text(name: &str, found: &Report) -> String {

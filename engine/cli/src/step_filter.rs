@@ -12,12 +12,11 @@ use rondo::protocol::object::Record;
 use rondo::protocol::workflow::Workflow;
 use rondo::store::{Read, StoredRecord};
 
-use super::failure::Failure;
+use super::Failure;
 
 /// How many steps are read at a time when the last ones are looked for.
 const PAGE: u64 = 256;
 
-/// The options of a filter.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FilterArgs {
     /// Only steps of this role
@@ -81,10 +80,6 @@ impl FilterArgs {
         })
     }
 
-    /// The lane.
-    ///
-    /// # Errors
-    /// [`Code::ThreadUnknown`] for a text that names no lane.
     pub fn lane(&self) -> Result<Option<LanePath>, Failure> {
         let lane = self.lane.as_deref().map(LanePath::new).transpose();
         lane.map_err(|error| Failure::new(Code::ThreadUnknown, error.to_string()))
@@ -155,9 +150,6 @@ impl StepFilter {
 
     /// The numbers, up to `last`, between which all wanted steps are printed: with `-n`, from the first of the last
     /// ones. `is_counted` leaves out steps that would print nothing.
-    ///
-    /// # Errors
-    /// A fault of the store.
     pub fn seqs(
         &self,
         store: &dyn Read,

@@ -1,5 +1,7 @@
 //! Tables for terminals: columns that fit a width. No line wraps; what matters least is left out first.
 
+use std::borrow::Cow;
+
 /// The fewest characters of a column that is made narrower.
 const MIN_CHARS: usize = 8;
 
@@ -12,7 +14,7 @@ const GAP: usize = 2;
 /// A column. Without any text in its cells it is left out.
 #[derive(Debug, Clone)]
 pub struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     /// The place of its cells among those of a line.
     place: usize,
     /// Those with the highest rank are left out first; those of rank 0 stay.
@@ -27,8 +29,8 @@ pub struct Column {
 
 impl Column {
     /// A column that stays as it is.
-    pub fn new(title: &'static str) -> Self {
-        Self { title, place: 0, rank: 0, is_right: false, shrinks: false, enough: None, width: 0 }
+    pub fn new(title: impl Into<Cow<'static, str>>) -> Self {
+        Self { title: title.into(), place: 0, rank: 0, is_right: false, shrinks: false, enough: None, width: 0 }
     }
 
     /// Left out before those of a lower rank.
@@ -72,7 +74,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new<const COLUMNS: usize>(columns: [Column; COLUMNS]) -> Self {
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         let columns = columns.into_iter().enumerate().map(|(place, column)| Column { place, ..column });
         Self { columns: columns.collect() }
     }
@@ -120,9 +122,16 @@ impl Table {
         }
     }
 
+    /// The whole table of these lines.
+    pub fn text<Cells: AsRef<[String]>>(mut self, lines: &[Cells], width: usize) -> String {
+        lines.iter().for_each(|cells| self.measure(cells.as_ref()));
+        self.fit(width);
+        lines.iter().fold(self.titles(), |text, cells| text + &self.line(cells.as_ref()))
+    }
+
     /// The line of titles.
     pub fn titles(&self) -> String {
-        self.line_of(|column| column.title.to_owned())
+        self.line_of(|column| column.title.to_string())
     }
 
     /// The line of these cells.
@@ -148,7 +157,7 @@ mod tests {
     use super::*;
 
     fn table(width: usize) -> String {
-        let mut table = Table::new([
+        let table = Table::new([
             Column::new("THREAD").cut_to(10),
             Column::new("NAME").rank(2).shrink(),
             Column::new("WORKFLOW").rank(3).shrink(),
@@ -169,12 +178,7 @@ mod tests {
                 "",
             ],
         ];
-        let lines = lines.map(|line| line.map(str::to_owned));
-        for line in &lines {
-            table.measure(line);
-        }
-        table.fit(width);
-        table.titles() + &lines.map(|line| table.line(&line)).concat()
+        table.text(&lines.map(|line| line.map(str::to_owned)), width)
     }
 
     #[test]

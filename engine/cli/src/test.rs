@@ -13,20 +13,18 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use rondo::author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
-use rondo::core::exit::Exit;
 use rondo::protocol::diagnostic::Code;
 use rondo::tell::{tell, tell_styled};
 
-use super::failure::{Failure, Faulty};
 use super::known_keys::KnownKeys;
-use super::output::{Output, Style};
 use super::workflow::{self, Loaded};
-use super::{JsonArgs, StoreArgs, report, review, working_folder};
+use super::{Exit, Failure, Faulty, Output, StoreArgs, Style, json, report, review, working_folder};
 use discover::Target;
 use snapshots::Mode;
 
 /// Run the scenarios of workflows offline and compare every request with its snapshot
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct TestArgs {
     /// A workflow, one of its scenarios, or a folder with workflows below it
     #[arg(default_value = ".")]
@@ -53,8 +51,6 @@ pub struct TestArgs {
     name: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 /// The test run of one workflow.
@@ -69,7 +65,6 @@ struct Unread {
     why: String,
 }
 
-/// Tests workflows.
 pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     if let Some(thread) = &args.from {

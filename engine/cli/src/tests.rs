@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use clap::{CommandFactory, Parser};
 
 use super::*;
-use crate::output::Style;
 
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
@@ -33,7 +32,7 @@ struct Said {
 fn rondo(words: &[&str]) -> Said {
     let line = CommandLine::try_parse_from(std::iter::once("rondo").chain(words.iter().copied())).expect("good words");
     let captured = Captured::default();
-    let mut output = Output::to(Box::new(captured.clone()), line.verb.is_json());
+    let mut output = Output::to(Box::new(captured.clone()), words.contains(&"--json"));
     let (exit, failure) = match line.verb.run(&mut output) {
         Ok(exit) => (exit, String::new()),
         Err(failure) => (failure.exit(), report::text(&failure, Style::PLAIN)),

@@ -7,13 +7,10 @@ use rondo::tell::word;
 use rondo::views::lines::{ThreadLine, thread_line};
 use rondo::views::since::{Since, since};
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::in_flight::totals_cell;
-use super::output::{Output, Style};
 use super::store_access::StoreView;
 use super::table::{Column, Table};
-use super::{JsonArgs, StoreArgs, thread_row};
+use super::{Exit, Failure, Output, StoreArgs, Style, json, thread_row};
 
 /// How many rows are read at a time where the newest come first.
 const PAGE: usize = 256;
@@ -26,6 +23,7 @@ const MIN_ID_CHARS: usize = 10;
 
 /// List the threads of the store: newest first, with --json oldest first
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ThreadsArgs {
     /// Only threads that wait for a person
     #[arg(long)]
@@ -50,8 +48,6 @@ pub struct ThreadsArgs {
     newest: Option<usize>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 pub(super) fn status(text: &str) -> Result<Status, String> {
@@ -207,8 +203,7 @@ pub(super) fn listed<L: Iterator<Item = Result<Cells, Failure>>>(
     if !has_lines {
         return Ok(false);
     }
-    let style = Style::stdout();
-    table.fit(if style.is_terminal { style.width } else { usize::MAX });
+    table.fit(Style::stdout().columns());
     let mut text = table.titles();
     for cells in lines() {
         text.push_str(&table.line(&cells?));

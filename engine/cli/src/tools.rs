@@ -13,25 +13,21 @@ use rondo::tell::tell;
 use serde::Serialize;
 
 use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::settings_files::{self, SettingsFiles};
 use super::tooling::granted_paths;
-use super::{JsonArgs, StoreArgs, tooling, workflow, working_folder};
+use super::{Exit, Failure, Output, StoreArgs, json, line, tooling, workflow, working_folder};
 
 /// The most characters to which effects are padded.
 const MAX_REACH: usize = 26;
 
 /// List the tools that each role of a workflow would have, and why
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ToolsArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/ [default: every tool there is]
     workflow: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,13 +62,6 @@ struct Reach {
     hosts: Option<Vec<String>>,
 }
 
-#[derive(Debug, Serialize)]
-struct SandboxLine<'a> {
-    event: &'static str,
-    on: bool,
-    layers: &'a str,
-}
-
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     let settings = files.in_force()?;
@@ -101,7 +90,7 @@ async fn list(
         for line in &lines {
             output.line(line)?;
         }
-        output.line(&SandboxLine { event: "sandbox", on: is_sandboxed, layers: &sandbox })?;
+        output.line(&line!("sandbox", on: is_sandboxed, layers: &sandbox))?;
     } else {
         output.text(&text(&lines, &sandbox, settings))?;
     }
@@ -138,11 +127,13 @@ fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result
                 let why = granted.map(|by| format!("granted by {by}"));
                 let why = why.unwrap_or_else(|| offer.denied.clone().unwrap_or_else(not_agreed));
                 let reach = Reach::of(&*offer.tool, Some(&name), settings);
-                lines.push(line(Some(role.clone()), spec, reach, (granted.is_some(), why)));
+                lines.push(line(Some(role.clone()), spec.name.clone(), Some(spec), reach, (granted.is_some(), why)));
                 offered.insert(spec.name.clone());
             }
             let missing = toolbox.missing().into_iter().filter(|missing| !offered.contains(&missing.pattern));
-            lines.extend(missing.map(|missing| absent(role.clone(), missing.pattern, missing.message)));
+            lines.extend(missing.map(|missing| {
+                line(Some(role.clone()), missing.pattern, None, Reach::default(), (false, missing.message))
+            }));
         }
     }
     Ok(lines)
@@ -154,7 +145,7 @@ fn of_everybody(settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
     let of_tool = |tool: &Arc<dyn Tool>| {
         let denied = grants.denied(None, tool.spec());
         let permission = (denied.is_none(), denied.unwrap_or_else(|| "granted".to_owned()));
-        line(None, tool.spec(), Reach::of(&**tool, None, settings), permission)
+        line(None, tool.spec().name.clone(), Some(tool.spec()), Reach::of(&**tool, None, settings), permission)
     };
     Ok(tools.iter().map(|(_, tool)| of_tool(tool)).collect())
 }
@@ -214,8 +205,14 @@ fn hosts(grant: &Grant, role: Option<&RoleName>) -> Vec<String> {
     grant.hosts.iter().filter(|host| is_of(host)).map(own).collect()
 }
 
-fn line(role: Option<String>, spec: &Spec, reach: Reach, (granted, why): (bool, String)) -> ToolLine {
-    let origin = match &spec.origin {
+fn line(
+    role: Option<String>,
+    tool: String,
+    spec: Option<&Spec>,
+    reach: Reach,
+    (granted, why): (bool, String),
+) -> ToolLine {
+    let origin = |spec: &Spec| match &spec.origin {
         Origin::BuiltIn => "rondo".to_owned(),
         Origin::Program => format!("[tool.{}]", spec.name),
         Origin::Mcp { server } => format!("[mcp.{server}]"),
@@ -223,29 +220,14 @@ fn line(role: Option<String>, spec: &Spec, reach: Reach, (granted, why): (bool, 
     ToolLine {
         event: "tool",
         role,
-        tool: spec.name.clone(),
-        wire: Some(wire_name(&spec.name)),
-        origin: Some(origin),
+        wire: spec.map(|spec| wire_name(&spec.name)),
+        origin: spec.map(origin),
+        tool,
         reach,
         granted,
         why,
-        description: Some(spec.description.clone()),
-        parameters: serde_json::from_str(&spec.parameters).ok(),
-    }
-}
-
-fn absent(role: String, tool: String, why: String) -> ToolLine {
-    ToolLine {
-        event: "tool",
-        role: Some(role),
-        tool,
-        wire: None,
-        origin: None,
-        reach: Reach::default(),
-        granted: false,
-        why,
-        description: None,
-        parameters: None,
+        description: spec.map(|spec| spec.description.clone()),
+        parameters: spec.and_then(|spec| serde_json::from_str(&spec.parameters).ok()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::digest::Hasher;
-use rondo::settings::trust::{Ask, Records};
+use rondo::settings::trust::Records;
 use rondo::settings::{Flags, Settings};
 use rondo::store::folder::{self, FolderState};
 use rondo::store::rows_after;
@@ -17,16 +17,14 @@ use rondo::tell::{one_line, tell};
 use serde::Serialize;
 
 use super::consent::{Answer, ConsentRequest, Shown, Subject};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
 use super::person::{self, consent_by, is_attended};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, sign, view_store_at};
-use super::{JsonArgs, files, tooling, workflow, working_folder};
+use super::{Exit, Failure, Output, files, json, line, tooling, workflow, working_folder};
 
 /// Show what a folder and a workflow ask for, and record your consent
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct TrustArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/ [default: the settings alone]
     workflow: Option<String>,
@@ -49,35 +47,11 @@ pub struct TrustArgs {
     /// Take back what was agreed to
     #[arg(long)]
     revoke: bool,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
 }
 
 fn digest(text: &str) -> Result<Digest, String> {
     Digest::from_hex(text)
         .ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
-}
-
-#[derive(Debug, Serialize)]
-struct TrustLine<'a> {
-    event: &'static str,
-    /// The folder of the settings, else of the workflow.
-    folder: &'a str,
-    /// `--yes` agrees to exactly this.
-    digest: Digest,
-    asks: &'a [Ask],
-    /// The changes since an earlier agreement.
-    changed: &'a [String],
-}
-
-#[derive(Debug, Serialize)]
-struct AgreedLine<'a> {
-    event: &'static str,
-    what: &'static str,
-    path: &'a str,
-    digest: Digest,
-    own: bool,
-    agreed_at_ms: u64,
 }
 
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -122,8 +96,7 @@ fn consider(
     let folder =
         settings.file.as_deref().map_or(settings.workspace.as_path(), rondo::settings::folder_of).to_string_lossy();
     if output.is_json() {
-        let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
-        output.line(&line)?;
+        output.line(&line!("trust", folder: &folder, digest, asks: &asks, changed: &changed))?;
     } else if asks.is_empty() {
         let what = subject.map_or_else(|| format!("the settings of {folder}"), |subject| subject.file.to_owned());
         output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
@@ -141,7 +114,7 @@ fn consider(
         return Err(Failure::new(Code::NotTrusted, message).with_hint(format!("it is {digest} now")));
     }
     let shown = if args.yes.is_some() { Shown::Digest(digest) } else { Shown::Text(&text) };
-    if args.yes.is_none() && can_ask(output) {
+    if args.yes.is_none() && is_attended(output) {
         asked.can_be_read(args.workflow.as_deref().unwrap_or_default())?;
     }
     // The text is on stdout, which may lead elsewhere.
@@ -150,9 +123,7 @@ fn consider(
         return Err(not_agreed(Code::NotTrusted, digest));
     }
     asked.record(shown, args.own, settings)?;
-    if !output.is_json() {
-        output.text("trusted until something of this changes\n")?;
-    }
+    output.aside("trusted until something of this changes\n")?;
     Ok(Exit::Done)
 }
 
@@ -160,12 +131,8 @@ fn consider(
 fn agrees(args: &TrustArgs, digest: Digest, question: &str, output: &Output) -> bool {
     match args.yes {
         Some(yes) => yes == digest,
-        None => can_ask(output) && person::ask(question) != Answer::No,
+        None => is_attended(output) && person::ask(question) != Answer::No,
     }
-}
-
-fn can_ask(output: &Output) -> bool {
-    is_attended() && !output.is_json()
 }
 
 fn not_agreed(code: Code, digest: Digest) -> Failure {
@@ -189,9 +156,7 @@ fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output)
         (None, None) => false,
     });
     let revoked = revoked?;
-    if !output.is_json() {
-        output.text(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
-    }
+    output.aside(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
     Ok(Exit::Done)
 }
 
@@ -202,7 +167,7 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
     for (what, path, agreed) in &all {
         let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);
-        output.show(&AgreedLine { event: "trusted", what, path, digest, own, agreed_at_ms }, || {
+        output.show(&line!("trusted", what, path, digest, own, agreed_at_ms), || {
             let mut text = format!("{what}  {path}{}\n", if own { ", yours" } else { "" });
             for ask in &agreed.asks {
                 let line = format!("    {:<10} {}  {}", ask.kind, one_line(&ask.name), one_line(&ask.shown()));
@@ -211,20 +176,10 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
             text
         })?;
     }
-    if all.is_empty() && !output.is_json() {
-        output.text("nothing was agreed to yet\n")?;
+    if all.is_empty() {
+        output.aside("nothing was agreed to yet\n")?;
     }
     Ok(Exit::Done)
-}
-
-#[derive(Debug, Serialize)]
-struct StoreLine<'a> {
-    event: &'static str,
-    store: &'a str,
-    /// `--yes` agrees to exactly this.
-    digest: Digest,
-    threads: u64,
-    own: bool,
 }
 
 fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
@@ -235,9 +190,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
     };
     if args.revoke {
         folder::unsign(at)?;
-        if !output.is_json() {
-            output.text("the store is no longer known as yours\n")?;
-        }
+        output.aside("the store is no longer known as yours\n")?;
         return Ok(Exit::Done);
     }
     let view = view_store_at(at)?;
@@ -253,7 +206,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         threads += 1;
     }
     let digest = hasher.finish();
-    output.show(&StoreLine { event: "trust", store: &shown, digest, threads, own }, || {
+    output.show(&line!("trust", store: &shown, digest, threads, own), || {
         let whose = if own { "yours" } else { "not known as yours" };
         format!(
             "{shown} holds {threads} threads and is {whose}\nWhat it holds can stand in for answers of models and tools.\ndigest {digest}\n"
@@ -266,21 +219,8 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Err(not_agreed(Code::StoreForeign, digest));
     }
     sign(at, settings)?;
-    if !output.is_json() {
-        output.text("the store is yours\n")?;
-    }
+    output.aside("the store is yours\n")?;
     Ok(Exit::Done)
-}
-
-#[derive(Debug, Serialize)]
-struct ServerLine<'a> {
-    event: &'static str,
-    server: &'a str,
-    /// `--yes` agrees to exactly this.
-    digest: Digest,
-    tools: Vec<ToolLine<'a>>,
-    /// How they differ from the agreed ones.
-    changed: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -298,7 +238,7 @@ fn server(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must be agreed to before it starts.
-    let by = consent_by(false, can_ask(output));
+    let by = consent_by(false, output);
     ConsentRequest::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();
@@ -308,15 +248,14 @@ fn server(
         parameters: serde_json::from_str(&pin.parameters).ok(),
     });
     let tools: Vec<ToolLine<'_>> = tools.collect();
-    let line = ServerLine { event: "trust", server: name, digest, tools, changed: offered.changed.as_deref() };
-    output.show(&line, || {
-        let mut text = format!("{name} offers {} tools\n", line.tools.len());
-        for tool in &line.tools {
+    output.show(&line!("trust", server: name, digest, tools: &tools, changed: &offered.changed), || {
+        let mut text = format!("{name} offers {} tools\n", tools.len());
+        for tool in &tools {
             let parameters = tool.parameters.as_ref().map(ToString::to_string).unwrap_or_default();
             let description = tool.description.replace('\n', "\n      ");
             let _ = writeln!(text, "  {}\n      {description}\n      {parameters}", tool.name);
         }
-        if let Some(changed) = line.changed {
+        if let Some(changed) = &offered.changed {
             let _ = writeln!(text, "it has changed:\n{changed}");
         }
         let _ = writeln!(text, "digest {digest}");
@@ -326,7 +265,7 @@ fn server(
         tell(&format!("{notice}\n"));
     }
     // Tools that were agreed to and are unchanged need no answer.
-    let is_unchanged = offered.is_pinned && offered.changed.is_none() && args.yes.is_none() && !can_ask(output);
+    let is_unchanged = offered.is_pinned && offered.changed.is_none() && args.yes.is_none() && !is_attended(output);
     if !is_unchanged && !agrees(args, digest, "Agree to these tools, until they change? [y/N]: ", output) {
         return Err(not_agreed(Code::NotTrusted, digest));
     }

@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue};
 use rondo::protocol::diagnostic::{Code, nearest};
 
-use super::failure::Failure;
+use super::Failure;
 
 /// Verbs of other programs, with the command of rondo that does the same.
 const ELSEWHERE: [(&str, &str); 33] = [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rondo::store::check::Progress;
 
-use super::output::Style;
+use super::Style;
 
 /// How often the bar is drawn at most.
 const REDRAWS_PER_SECOND: u8 = 8;

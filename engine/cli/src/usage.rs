@@ -7,38 +7,28 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::views::since::{Since, since};
 use rondo::views::usage::{By, Sums, UsageLine, none, sums};
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread;
-use super::output::Output;
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, choice, json};
 
 /// Add up calls, tokens, money, and what hooks saved
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct UsageArgs {
     /// Only these threads with their children: ids, beginnings of ids, names, or `last`
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
     /// A sum for each of these, instead of one; days are in UTC
-    #[arg(long, value_parser = by())]
+    #[arg(long, value_parser = choice(By::ALL.map(|by| (by.name(), by))))]
     by: Option<By>,
     /// Only steps that ended in this time, such as 12h or 7d, or since a day, such as 2026-11-01
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-fn by() -> impl TypedValueParser<Value = By> {
-    let named = |word: String| By::ALL.into_iter().find(|by| by.name() == word).ok_or("no such sum");
-    PossibleValuesParser::new(By::ALL.map(By::name)).try_map(named)
 }
 
 pub fn usage(args: &UsageArgs, output: &mut Output) -> Result<Exit, Failure> {

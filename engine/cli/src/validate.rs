@@ -13,22 +13,19 @@ use rondo::protocol::id::RoleName;
 use rondo::protocol::workflow::read::FileError;
 use rondo::protocol::workflow::{Checked, ModelRole, Role, RoleKind, SourceMap, Workflow};
 use rondo::settings::{Flags, SCRIPTED_MODEL, Settings};
-use rondo::tell::{plural, tell};
-use serde::Serialize;
+use rondo::tell::plural;
 
 use super::consent::by_settings;
-use super::exit::Exit;
-use super::failure::{Failure, Faulty};
 use super::known_tools::KnownTools;
-use super::output::{Output, Style};
 use super::settings_files::{self, settings};
-use super::{JsonArgs, report, tooling, workflow, working_folder};
+use super::{EventOf, Exit, Failure, Faulty, Output, Style, json, report, tooling, workflow, working_folder};
 
 /// The most bytes read from stdin; the reader's own limit is lower and has better messages.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
 
 /// Check workflow files and report every fault with its position
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct ValidateArgs {
     /// Workflow files, folders, or names below workflows/ [default: the one here, and all below workflows/]
     files: Vec<String>,
@@ -38,21 +35,6 @@ pub struct ValidateArgs {
     /// Also warn of what keeps providers from serving the beginnings of requests again, before anything is paid
     #[arg(long)]
     prefix: bool,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct DiagnosticLine<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    diagnostic: &'a Diagnostic,
-}
-
-impl<'a> DiagnosticLine<'a> {
-    pub(super) fn new(diagnostic: &'a Diagnostic) -> Self {
-        Self { event: "diagnostic", diagnostic }
-    }
 }
 
 pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -84,10 +66,8 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
             return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("`rondo init NAME` makes one"));
         }
     }
-    if !output.is_json() {
-        let (files, errors, warnings) = (plural(checked, "file"), plural(errors, "error"), plural(warnings, "warning"));
-        tell(&format!("{files}: {errors}, {warnings}\n"));
-    }
+    let files = plural(checked, "file");
+    output.tell(&format!("{files}: {}, {}\n", plural(errors, "error"), plural(warnings, "warning")));
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
@@ -161,10 +141,10 @@ fn count(
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings.clone();
             let Checked { workflow, places, .. } = &loaded.checked;
-            faults.extend(checks.settings.map(|settings| unpriced(&loaded.checked, settings)).into_iter().flatten());
-            faults.extend(
-                checks.settings.map(|settings| childless_models(&loaded.checked, settings)).into_iter().flatten(),
-            );
+            if let Some(settings) = checks.settings {
+                faults.extend(unpriced(&loaded.checked, settings));
+                faults.extend(childless_models(&loaded.checked, settings));
+            }
             faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
             if let Some(prefix_lint) = checks.prefix_lint {
                 faults.extend(prefix_lint.of(workflow, places)?);
@@ -185,7 +165,7 @@ fn count(
     }
     if output.is_json() {
         for diagnostic in &faulty.faults {
-            output.line(&DiagnosticLine::new(diagnostic))?;
+            output.line(&EventOf { event: "diagnostic", of: diagnostic })?;
         }
         return Ok(());
     }
@@ -208,7 +188,7 @@ impl PrefixLint {
     fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
         let names_tools =
             |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
-        if self.tools.get().is_none() && any(workflow, &names_tools) {
+        if self.tools.get().is_none() && workflow.tree().iter().any(|(_, workflow)| names_tools(workflow)) {
             let (tools, _) = tooling::local(&self.settings)?;
             // It is only set here.
             let _ = self.tools.set(tools);
@@ -231,21 +211,6 @@ impl PrefixLint {
         };
         resolved_roles::model_roles(workflow).map(of_role).collect()
     }
-}
-
-/// Whether a condition holds for a workflow or for one of its sub-workflows.
-fn any(workflow: &Workflow, holds: &dyn Fn(&Workflow) -> bool) -> bool {
-    let mut open = vec![workflow];
-    while let Some(workflow) = open.pop() {
-        if holds(workflow) {
-            return true;
-        }
-        open.extend(workflow.roles.iter().filter_map(|(_, role)| match &role.kind {
-            RoleKind::Workflow(child) => Some(&child.workflow),
-            _ => None,
-        }));
-    }
-    false
 }
 
 fn stdin_text() -> Result<String, Failure> {

@@ -1,50 +1,21 @@
 //! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
 
 use rondo::core::conversation::rebuild::{self, Request};
-use rondo::protocol::Digest;
-use rondo::protocol::id::{LanePath, RoleName, ThreadId};
+use rondo::protocol::id::ThreadId;
 use rondo::views::lines::who;
-use serde::Serialize;
 
-use super::exit::Exit;
-use super::failure::Failure;
 use super::find_thread::find_thread_in;
-use super::output::Output;
-use super::{JsonArgs, StoreArgs};
+use super::{Exit, Failure, Output, StoreArgs, json, line};
 
 /// Rebuild every request of a thread from its steps and compare digests
 #[derive(Debug, clap::Args)]
+#[command(arg = json())]
 pub struct VerifyArgs {
     /// A thread's id, the beginning of one, or `last`
     #[arg(default_value = "last")]
     thread: String,
     #[command(flatten)]
     store: StoreArgs,
-    #[command(flatten)]
-    pub(super) json: JsonArgs,
-}
-
-/// A request that differs from the recorded one.
-#[derive(Debug, Serialize)]
-struct FaultLine<'a> {
-    event: &'static str,
-    thread: &'a ThreadId,
-    seq: u64,
-    role: RoleName,
-    lane: LanePath,
-    visit: u64,
-    recorded: Digest,
-    rebuilt: Digest,
-    what: String,
-}
-
-#[derive(Debug, Serialize)]
-struct SumLine<'a> {
-    event: &'static str,
-    thread: &'a ThreadId,
-    head: Option<Digest>,
-    requests: u64,
-    faults: u64,
 }
 
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
@@ -62,7 +33,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         })?;
     }
     outcome?;
-    output.show(&SumLine { event: "verified", thread: &thread, head: row.head, requests, faults }, || {
+    output.show(&line!("verified", thread: &thread, head: row.head, requests, faults), || {
         let head = row.head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
         format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n")
     })?;
@@ -74,5 +45,5 @@ fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), 
     let Request { seq, role, lane, visit, recorded, rebuilt, .. } = request;
     let who = who(&role, &lane);
     let text = format!("step {seq}, {who}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n");
-    output.show(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what }, || text)
+    output.show(&line!("fault", thread, seq, role, lane, visit, recorded, rebuilt, what), || text)
 }

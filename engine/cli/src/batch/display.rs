@@ -8,18 +8,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rondo::core::env::{Env as _, SystemEnv};
-use rondo::protocol::diagnostic::Code;
-use rondo::protocol::event::{Durability, Event, EventLine, Outcome, What};
-use rondo::protocol::id::{BatchId, ThreadId};
+use rondo::protocol::event::{Event, EventLine, Outcome, What};
+use rondo::protocol::id::BatchId;
 use rondo::store::StepStore;
 use rondo::tell::{plural, tell};
 use rondo::views::spending::Spending;
 use serde::Serialize;
 
-use super::super::exit::Exit;
-use super::super::failure::Failure;
 use super::super::named_command::{completed, hinted};
-use super::super::output::{Output, Style};
 use super::super::result::View;
 use super::super::runner::Update;
 use super::super::spending::cost_text;
@@ -27,22 +23,10 @@ use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
 
+use crate::{EventOf, Exit, Failure, Output, Style, line, output_file};
+
 /// How often the line of progress is drawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-
-/// The first event of a batch.
-#[derive(Debug, Serialize)]
-struct Started<'a> {
-    event: &'static str,
-    id: Option<()>,
-    thread: Option<ThreadId>,
-    parent: Option<ThreadId>,
-    durability: Durability,
-    at_ms: u64,
-    line: Option<u32>,
-    batch: &'a BatchId,
-    lines: u32,
-}
 
 /// An event of a thread, with the line that it belongs to.
 #[derive(Debug, Serialize)]
@@ -97,11 +81,10 @@ impl<'a> Display<'a> {
         (store, is_played): (Arc<dyn StepStore>, bool),
         (view, output): (&View, &'a mut Output),
     ) -> Result<Self, Failure> {
-        let is_quiet = view.is_quiet;
+        let is_quiet = view.quiet;
         let is_shown = Style::stderr().is_terminal && !is_quiet;
         let file = view.result.file().map(|path| {
-            let failed = |error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
-            File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(failed)
+            File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(output_file::failed(path))
         });
         let bar = is_shown.then(|| {
             let bar = ProgressBar::new_spinner();
@@ -131,17 +114,17 @@ impl<'a> Display<'a> {
 
     pub(super) fn started(&mut self) -> Result<(), Failure> {
         if self.output.is_json() {
-            return self.output.line(&Started {
-                event: "batch_started",
-                id: None,
-                thread: None,
-                parent: None,
+            return self.output.line(&line!(
+                "batch_started",
+                id: (),
+                thread: (),
+                parent: (),
                 durability: self.store.durability(),
                 at_ms: SystemEnv::default().now_ms(),
-                line: None,
+                line: (),
                 batch: &self.id,
                 lines: self.lines,
-            });
+            ));
         }
         if !self.is_quiet {
             tell(&format!("batch {}  {}\n", self.id, plural(self.lines.into(), "line")));
@@ -232,7 +215,7 @@ impl<'a> Display<'a> {
         let Self { bar, output, file, .. } = self;
         let mut write = || {
             if output.is_json() {
-                output.line(&read.as_event())?;
+                output.line(&EventOf { event: "line", of: &read })?;
             }
             match file {
                 Some(file) => file.line(&read),

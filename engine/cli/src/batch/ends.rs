@@ -11,10 +11,10 @@ use rondo::store::Read;
 use rondo::tell::one_line;
 use serde::Serialize;
 
-use super::super::exit::Exit;
-use super::super::failure::Failure;
 use super::super::stored_batch::Line;
 use super::super::thread_row::origin;
+
+use crate::{Exit, Failure};
 
 /// The most causes that are told apart.
 const MAX_CAUSES: usize = 20;
@@ -54,14 +54,6 @@ pub(super) struct LineResult {
     error: Option<LineError>,
 }
 
-/// The result of a line as an event.
-#[derive(Debug, Serialize)]
-pub(super) struct LineEvent<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    result: &'a LineResult,
-}
-
 impl LineResult {
     /// The result of a line that has ended.
     pub(super) fn read(store: &dyn Read, (number, line): (u32, &Line), end: &End) -> Result<Self, Failure> {
@@ -83,11 +75,6 @@ impl LineResult {
             });
         }
         Ok(read)
-    }
-
-    /// It as a line of `--json`.
-    pub(super) fn as_event(&self) -> LineEvent<'_> {
-        LineEvent { event: "line", result: self }
     }
 
     /// The word and the reason by which lines without a result are grouped.

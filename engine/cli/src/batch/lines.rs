@@ -11,12 +11,12 @@ use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::run::{begin as begin_run, configured};
 use rondo::store::StepStore;
 
-use super::super::exit::Exit;
-use super::super::failure::Failure;
 use super::super::resume::resume_thread;
 use super::super::runner::{Task, TaskContext};
 use super::super::stored_batch::{Batch, Line};
 use super::super::thread_row;
+
+use crate::{Exit, Failure};
 
 /// How many lines are read from the store at a time.
 const PAGE: usize = 64;
@@ -29,7 +29,7 @@ pub(super) struct Common {
 }
 
 /// The numbers of a batch's lines with their contents, read when they are needed.
-pub(super) struct Numbers {
+pub struct Numbers {
     store: Arc<dyn StepStore>,
     batch: BatchId,
     page: VecDeque<(u32, Line)>,
@@ -37,7 +37,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new(store: Arc<dyn StepStore>, batch: BatchId) -> Self {
+    pub fn new(store: Arc<dyn StepStore>, batch: BatchId) -> Self {
         Self { store, batch, page: VecDeque::new(), next: Some(1) }
     }
 }

@@ -22,16 +22,16 @@ use rondo::tell::{plural, tell, tell_styled};
 use tokio_util::sync::CancellationToken;
 
 use self::display::Display;
-use self::lines::{Common, Numbers, tasks};
-use super::exit::Exit;
-use super::failure::Failure;
+pub use self::lines::Numbers;
+use self::lines::{Common, tasks};
 use super::input;
-use super::output::{Output, Style};
 use super::report;
 use super::result::View;
-use super::resume::{Continuation, ContinueArgs, continuing};
+use super::resume::{ContinueArgs, continuing};
 use super::runner::{Session, Writing, spawn, with_session};
 use super::stored_batch::{Batch, Line, Options, VERSION, find_batch};
+
+use crate::{Exit, Failure, Output, Style};
 
 /// The most lines of a batch.
 const MAX_LINES: usize = 100_000;
@@ -90,7 +90,7 @@ pub fn start(
 
 /// Continues a batch.
 pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Exit, Failure> {
-    not_raw(&args.view())?;
+    not_raw(&args.view)?;
     let find = |store: &dyn Read| {
         let (id, batch) = find_batch(store, word)?;
         let begun = Begun {
@@ -104,9 +104,9 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
         };
         Ok(((id, batch), Some(begun)))
     };
-    let ((id, batch), Continuation { run_spec, writing }) = continuing(args, find, output)?;
+    let ((id, batch), run_spec, writing) = continuing(args, find, output)?;
     let run_spec = RunSpec { approvers: None, ..run_spec };
-    with_session(writing, async |session| go(session, id, batch, run_spec, (&args.view(), output)).await)
+    with_session(writing, async |session| go(session, id, batch, run_spec, (&args.view, output)).await)
 }
 
 fn not_raw(view: &View) -> Result<(), Failure> {

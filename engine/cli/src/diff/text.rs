@@ -14,9 +14,9 @@ use rondo::views::diff::{DiffLine, KnownTotals, Sides, TotalsLine, WorkflowLine,
 use rondo::views::lines::{StepLine, ThreadLine, who};
 use rondo::views::spending::Spending;
 
+use crate::Style;
 use crate::spending::spending_text;
 
-use super::super::output::Style;
 use super::super::show::block;
 
 /// How many characters of an unchanged text are shown on either side of a change.
@@ -172,9 +172,7 @@ impl DiffText {
         // Each line by itself: the indent between them is not a part of the text.
         for line in shown.split_inclusive('\n') {
             let (line, newline) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-            if !line.is_empty() {
-                let _ = write!(text, "\u{1b}[{colour}m{line}\u{1b}[0m");
-            }
+            text.push_str(&self.style.paint(colour, line));
             text.push_str(newline);
         }
     }

@@ -4,8 +4,12 @@
 use textwrap::core::display_width;
 use textwrap::{Options, WordSplitter};
 
-use super::super::output::Style;
 use super::reference::cells;
+
+use crate::Style;
+
+/// The rendition of headings, titles and first cells.
+const STRONG: &str = "1";
 
 /// The indentation of code.
 const CODE: &str = "    ";
@@ -26,7 +30,7 @@ pub fn laid_out(markdown: &str, style: Style) -> String {
                 shown.extend([CODE, code, "\n"].iter().filter(|part| !(code.is_empty() && **part == CODE)).copied());
             }
         } else if line.starts_with('#') {
-            shown.extend([&strong(&plain(line.trim_start_matches(['#', ' '])), style), "\n"]);
+            shown.extend([&*style.paint(STRONG, &plain(line.trim_start_matches(['#', ' ']))), "\n"]);
         } else if let Some(titles) = cells(line) {
             let mut rows = Vec::new();
             while let Some(row) = lines.peek().and_then(|line| cells(line)) {
@@ -98,10 +102,6 @@ pub fn filled(text: &str, width: usize, first: &str, others: &str) -> String {
     textwrap::fill(text, options) + "\n"
 }
 
-fn strong(text: &str, style: Style) -> String {
-    if style.has_colour && !text.is_empty() { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
 /// A table, whose first row holds the titles.
 fn table(rows: &[Vec<&str>], style: Style) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
@@ -120,13 +120,13 @@ fn table(rows: &[Vec<&str>], style: Style) -> String {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(before).enumerate() {
             let gap = " ".repeat(width + GAP - display_width(cell));
-            line += &if at == 0 || column == 0 { strong(cell, style) } else { cell.clone() };
+            line += &style.paint(if at == 0 || column == 0 { STRONG } else { "" }, cell);
             line += &gap;
         }
         let cell = row.get(before.len()).map_or("", String::as_str);
         let room = style.width.saturating_sub(indent);
         for (number, part) in filled(cell, room, "", "").lines().enumerate() {
-            let part = if at == 0 { strong(part, style) } else { part.to_owned() };
+            let part = style.paint(if at == 0 { STRONG } else { "" }, part);
             let start = if number == 0 { std::mem::take(&mut line) } else { " ".repeat(indent) };
             shown.extend([format!("{start}{part}").trim_end(), "\n"]);
         }
@@ -141,7 +141,7 @@ fn list(rows: &[Vec<String>], style: Style) -> String {
     for row in rows {
         for (column, (title, cell)) in titles.iter().zip(row).enumerate().filter(|(_, (_, cell))| !cell.is_empty()) {
             if column == 0 {
-                shown += &strong(&filled(cell, style.width, "", ""), style);
+                shown += &style.paint(STRONG, &filled(cell, style.width, "", ""));
             } else {
                 shown += &filled(&format!("{title}: {cell}"), style.width, "  ", "    ");
             }

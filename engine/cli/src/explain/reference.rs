@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::layout::{filled, plain};
 
-/// A page.
 pub struct Page {
     pub name: &'static str,
     pub text: &'static str,

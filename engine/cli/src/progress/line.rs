@@ -2,6 +2,8 @@
 
 use rondo::tell::printable;
 
+use crate::Style;
+
 /// What a part of a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
@@ -53,16 +55,7 @@ impl Line {
     }
 
     /// The text, with control characters replaced, and with colours if they are wanted.
-    pub fn text(&self, has_colour: bool) -> String {
-        let mut shown = String::new();
-        for (tone, text) in &self.0 {
-            let (code, text) = (tone.code(), printable(text));
-            if has_colour && !code.is_empty() && !text.is_empty() {
-                shown.extend(["\u{1b}[", code, "m", &text, "\u{1b}[0m"]);
-            } else {
-                shown.push_str(&text);
-            }
-        }
-        shown
+    pub fn text(&self, style: Style) -> String {
+        self.0.iter().map(|(tone, text)| style.paint(tone.code(), &printable(text)).into_owned()).collect()
     }
 }

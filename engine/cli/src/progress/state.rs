@@ -9,7 +9,7 @@ use rondo::agent_kit::answer::StreamedAnswer;
 use rondo::core::local::WARNING;
 use rondo::protocol::Value;
 use rondo::protocol::event::{EpochOpened, Event, LaneEnd, Outcome, Visit, What};
-use rondo::protocol::id::{LanePath, RoleName, Status, ThreadId};
+use rondo::protocol::id::{LanePath, ThreadId};
 use rondo::protocol::object::{AnsweredBy, Dollars, Usage};
 use rondo::tell::{plural, printable, word};
 use rondo::views::lines::who as who_in;
@@ -51,8 +51,6 @@ pub struct Speaker {
 
 #[derive(Debug, Default)]
 struct RunState {
-    /// Whether answers are shown in full.
-    is_verbose: bool,
     /// Who was last shown to write.
     voice: Option<Visit>,
     begun_ms: u64,
@@ -97,8 +95,7 @@ impl ProgressState {
     /// Applies an event; returns the lines to print for it.
     pub fn event(&mut self, event: &Event) -> Vec<Line> {
         let going = self.threads.entry(event.thread.clone()).or_default();
-        going.is_verbose = self.is_verbose;
-        let mut lines = if self.is_verbose { going.spoken(event) } else { Vec::new() };
+        let mut lines = going.spoken(event, self.is_verbose);
         lines.extend(going.event(event));
         if matches!(event.what, What::ThreadFinished { .. } | What::Error { .. }) {
             self.threads.remove(&event.thread);
@@ -227,8 +224,9 @@ impl ActiveVisit {
 }
 
 impl RunState {
-    /// The complete lines of answers that an event adds to, each speaker's under its name.
-    fn spoken(&mut self, event: &Event) -> Vec<Line> {
+    /// Takes in the part of an answer that an event has. Returns the complete lines, if answers are shown in full, each
+    /// speaker's under its name.
+    fn spoken(&mut self, event: &Event, is_verbose: bool) -> Vec<Line> {
         let (visit, is_end) = match &event.what {
             What::ModelDelta { visit, .. } => (visit, false),
             What::CallSettled { visit, .. } | What::CallRetried { visit, .. } => (visit, true),
@@ -239,6 +237,10 @@ impl RunState {
         // The part itself is taken in here, so that its lines stand before what follows.
         if let What::ModelDelta { text, .. } = &event.what {
             speaking.hears(text);
+        }
+        if !is_verbose {
+            speaking.unfinished.clear();
+            return Vec::new();
         }
         let length = speaking.unfinished.len();
         let until = match speaking.unfinished.rfind('\n') {
@@ -253,7 +255,7 @@ impl RunState {
         }
         let head = (is_other || !speaking.has_spoken).then(|| {
             let said = format!(", visit {}, writes", visit.visit);
-            Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Faint, said)
+            of_visit(visit, Tone::Faint, said)
         });
         speaking.has_spoken = !is_end;
         self.voice = Some(visit.clone());
@@ -267,27 +269,21 @@ impl RunState {
         }
         match &event.what {
             What::ThreadStarted { .. } => Some(Line::default().and(Tone::Faint, format!("thread {}", event.thread))),
-            What::ThreadResumed { seq } => Some(Line::of(format!("thread {} goes on after step {seq}", event.thread))),
+            What::ThreadResumed { seq } => {
+                Some(Line::of(format!("thread {} goes on after step {seq}", event.thread)))
+            }
             What::StepStarted { visit } => {
                 self.speaking.insert(visit.lane.clone(), ActiveVisit::new(visit, event.at_ms));
                 None
             }
-            What::ModelDelta { visit, text, .. } => {
-                if !self.is_verbose
-                    && let Some(speaking) = self.speaking.get_mut(&visit.lane)
-                {
-                    speaking.hears(text);
-                    speaking.unfinished.clear();
-                }
-                None
-            }
+            What::ModelDelta { .. } => None,
             What::CallRetried { visit, model, message, wait_ms, .. } => {
                 if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
                     speaking.is_silent();
                 }
                 let when = if *wait_ms == 0 { "now".to_owned() } else { format!("in {}", seconds(*wait_ms)) };
                 let told = format!(": {model}: {}; again {when}", reason(message));
-                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
+                Some(of_visit(visit, Tone::Warning, told))
             }
             What::ToolStarted { visit, tool, call, argument_preview, .. } => {
                 let speaking = self.speaking.get_mut(&visit.lane)?;
@@ -298,31 +294,19 @@ impl RunState {
             }
             What::ToolFinished { .. } => self.tool_finished(&event.what),
             What::CallSettled { .. } => self.call_settled(&event.what),
-            What::StepCommitted { .. } | What::EpochOpened(EpochOpened { lane: Some(_), .. }) => {
-                let (role, visit, lane, seq, status) = match &event.what {
-                    What::StepCommitted { role, visit, lane, seq, status, .. } => {
-                        (role, Some(*visit), lane, seq, Some(status))
-                    }
-                    What::EpochOpened(EpochOpened { role, lane, seq, .. }) => {
-                        (role.as_ref()?, None, lane.as_ref()?, seq, None)
-                    }
-                    _ => return None,
-                };
-                let (spent, begun_ms, hook) =
-                    self.speaking.remove(lane).map_or((Spending::default(), event.at_ms, None), |speaking| {
-                        (speaking.spent, speaking.begun_ms, speaking.hook)
-                    });
-                let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
-                let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                let told = committed(*seq, role, visit, lane, status);
-                Some(told.and(Tone::Faint, format!("{}  {took}{by}", spending_text(&spent))))
+            What::StepCommitted { role, lane, seq, status, .. } => {
+                Some(self.committed(event.at_ms, *seq, lane, who_in(role, lane), format!(": {status}")))
+            }
+            What::EpochOpened(EpochOpened { role, lane: Some(lane), seq, .. }) => {
+                let who = lane.role_in_lane(role.as_ref()?);
+                Some(self.committed(event.at_ms, *seq, lane, who, ": history compacted".to_owned()))
             }
             What::EpochOpened(EpochOpened { seq, .. }) => Some(Line::of(format!("{seq:>3}. the workflow was changed"))),
             What::Said { text, .. } => Some(Line::of(format!("     {text}"))),
             What::ThreadWaiting { visit, .. } => {
                 let told = format!(" waits for a person: `rondo answer {}`", event.thread);
                 let told = completed(&told).into_owned();
-                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
+                Some(of_visit(visit, Tone::Warning, told))
             }
             What::EdgeTaken { visit, to, .. } => {
                 let opened = to.iter().filter(|target| target.lane != visit.lane).count();
@@ -352,9 +336,20 @@ impl RunState {
             }
             What::HookReport { visit, node, metrics } => {
                 let warning = metrics.get(WARNING).and_then(Value::as_str)?;
-                Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, format!(": {node}: {warning}")))
+                Some(of_visit(visit, Tone::Warning, format!(": {node}: {warning}")))
             }
         }
+    }
+
+    /// Says what was committed in a lane, and what its visit used.
+    fn committed(&mut self, at_ms: u64, seq: u64, lane: &LanePath, who: String, what: String) -> Line {
+        let ended = self.speaking.remove(lane);
+        let spent = ended.as_ref().map_or_else(Spending::default, |ended| ended.spent);
+        let took = seconds(ended.as_ref().map_or(0, |ended| at_ms.saturating_sub(ended.begun_ms)));
+        let by = ended.and_then(|ended| ended.hook).map_or_else(String::new, |node| format!("  by {node}"));
+        let head = Line::default().and(Tone::Faint, format!("{seq:>3}. "));
+        let told = head.and(Tone::Name, who).and(Tone::Plain, what);
+        told.and(Tone::Faint, format!("{}  {took}{by}", spending_text(&spent)))
     }
 
     fn tool_finished(&mut self, what: &What) -> Option<Line> {
@@ -366,7 +361,7 @@ impl RunState {
             told = speaking.calls.remove(call);
         }
         let told = told.unwrap_or_else(|| tool.clone());
-        let line = Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Plain, format!(": {told}"));
+        let line = of_visit(visit, Tone::Plain, format!(": {told}"));
         let line = if *failed { line.and(Tone::Warning, "  failed") } else { line };
         Some(line.and(Tone::Faint, format!("  {}{}", seconds(*duration_ms), by(answered_by))))
     }
@@ -385,7 +380,7 @@ impl RunState {
         let refused = refused.as_ref()?;
         speaking.refused = speaking.refused.saturating_add(1);
         let told = format!(": answer refused: {}", reason(refused));
-        let told = Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told);
+        let told = of_visit(visit, Tone::Warning, told);
         Some(told.and(Tone::Faint, spending_text(&spent)))
     }
 
@@ -411,16 +406,9 @@ impl RunState {
     }
 }
 
-/// Says what was committed: the status of a visit, or a compaction.
-fn committed(seq: u64, role: &RoleName, visit: Option<u64>, lane: &LanePath, status: Option<&Status>) -> Line {
-    let head = Line::default().and(Tone::Faint, format!("{seq:>3}. "));
-    match visit.zip(status) {
-        Some((visit, status)) => {
-            let who = who(&Visit { role: role.clone(), visit, lane: lane.clone() });
-            head.and(Tone::Name, who).and(Tone::Plain, format!(": {status}"))
-        }
-        None => head.and(Tone::Name, lane.role_in_lane(role)).and(Tone::Plain, ": history compacted"),
-    }
+/// What is told of a visit below the line of its step.
+fn of_visit(visit: &Visit, tone: Tone, told: impl Into<String>) -> Line {
+    Line::of("     ").and(Tone::Name, who(visit)).and(tone, told)
 }
 
 fn who(visit: &Visit) -> String {

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use rondo::author::scenario::FOLDER;
-use rondo::failure::Failure;
 use rondo::protocol::diagnostic::Code;
 
-use crate::workflow;
+use crate::{Failure, workflow};
 
 /// The maximal depth of the search.
 const MAX_DEPTH: usize = 8;

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rondo::author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
 use rondo::core::conversation::rebuild;
-use rondo::core::exit::Exit;
 use rondo::core::thread::Origin;
-use rondo::failure::Failure;
 use rondo::files::absolute;
 use rondo::protocol::Value;
 use rondo::protocol::diagnostic::Code;
@@ -17,29 +15,18 @@ use rondo::protocol::text::shell_argument;
 use rondo::settings::folder_of;
 use rondo::tell::tell;
 use rondo::views::scenario::{Told, origin, yaml};
-use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;
 use super::super::init::write_new;
 use super::super::{StoreArgs, workflow};
 use super::discover::Target;
 use super::text::faults;
-use crate::output::Output;
+
+use crate::{Exit, Failure, Output, line, output_file};
 
 /// How many characters of the thread id go into the scenario's name.
 const NAME_LENGTH: usize = 10;
 
-/// The line that names the written file.
-#[derive(Serialize)]
-struct WrittenLine<'a> {
-    event: &'static str,
-    file: &'a str,
-}
-
-/// Writes the scenario.
-///
-/// # Errors
-/// When there is no such thread, its workflow has no folder, or a scenario of that name exists.
 pub fn make(
     word: &str,
     name: Option<&str>,
@@ -63,11 +50,7 @@ pub fn make(
     let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin);
     let file = write(folder_of(&workflow), &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
-    if output.is_json() {
-        output.line(&WrittenLine { event: "scenario_written", file: &shown })?;
-    } else {
-        output.text(&format!("{shown}\n"))?;
-    }
+    output.show(&line!("scenario_written", file: &shown), || format!("{shown}\n"))?;
     for note in &told.notes {
         tell(&format!("note: {note}\n"));
     }
@@ -110,23 +93,19 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
     let tests = folder.join(FOLDER);
     if tests.is_symlink() {
         let message = format!("{} is a link, which is not followed; nothing was written", tests.display());
-        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid));
+        return Err(output_file::refused(message));
     }
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
     if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
-        return Err(Failure::new(
-            Code::WriteFailed,
-            format!("{} is there already; nothing was written", taken.display()),
-        )
-        .with_exit(Exit::Invalid)
-        .with_hint("give another name with --name"));
+        return Err(output_file::refused(format!("{} is there already; nothing was written", taken.display()))
+            .with_hint("give another name with --name"));
     }
     let text = yaml(whole);
     let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
     if !source::yaml(&text).is_ok_and(|read| read.to_value() == wanted) {
         let message = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
-        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(
+        return Err(output_file::refused(message).with_hint(
             "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
         ));
     }

@@ -9,7 +9,6 @@ use rondo::protocol::diagnostic::Code;
 
 use super::{Unread, text};
 
-/// The whole file.
 pub fn text(reports: &[&Report], unread: &[Unread]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all = || reports.iter().flat_map(|report| &report.scenarios);

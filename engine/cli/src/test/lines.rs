@@ -1,25 +1,10 @@
 //! The JSON lines of `rondo test`: one per scenario, then one per stale snapshot, then the totals.
 
 use rondo::author::scenario::{Change, DefinitionPart, Report, ScenarioResult, SnapshotState, Stale, Verdict};
-use rondo::failure::Failure;
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use serde::Serialize;
 
-use crate::output::Output;
-
-#[derive(Serialize)]
-struct ScenarioLine<'a> {
-    event: &'static str,
-    workflow: &'a str,
-    scenario: &'a str,
-    file: &'a str,
-    outcome: Verdict,
-    duration_ms: u64,
-    faults: Vec<FaultLine>,
-    changes: Vec<ChangeLine<'a>>,
-    missing: Vec<&'a str>,
-    notices: &'a [String],
-}
+use crate::{Failure, Output, line};
 
 /// A fault of a file or of a run's results.
 #[derive(Serialize)]
@@ -43,55 +28,30 @@ struct ChangeLine<'a> {
     column: Option<u32>,
 }
 
-#[derive(Serialize)]
-struct StaleLine<'a> {
-    event: &'static str,
-    workflow: &'a str,
-    snapshot: &'a str,
-    file: &'a str,
-}
-
-#[derive(Serialize)]
-struct SumLine {
-    event: &'static str,
-    workflows: usize,
-    scenarios: usize,
-    passed: usize,
-    failed: usize,
-    pending: usize,
-    invalid: usize,
-    stale: usize,
-    broken_workflows: usize,
-}
-
-/// Writes the lines.
-///
-/// # Errors
-/// If stdout cannot be written.
 pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<(), Failure> {
     for report in reports {
         for tested in &report.scenarios {
-            output.line(&scenario(&report.workflow, tested))?;
+            scenario(&report.workflow, tested, output)?;
         }
         for Stale { name, file } in &report.stale {
-            output.line(&StaleLine { event: "stale", workflow: &report.workflow, snapshot: name, file })?;
+            output.line(&line!("stale", workflow: &report.workflow, snapshot: name, file))?;
         }
     }
-    let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum();
-    output.line(&SumLine {
-        event: "summary",
+    let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum::<usize>();
+    output.line(&line!(
+        "summary",
         workflows: reports.len(),
-        scenarios: reports.iter().map(|report| report.scenarios.len()).sum(),
+        scenarios: reports.iter().map(|report| report.scenarios.len()).sum::<usize>(),
         passed: count(Verdict::Passed),
         failed: count(Verdict::Failed),
         pending: count(Verdict::Pending),
         invalid: count(Verdict::Invalid),
-        stale: reports.iter().map(|report| report.stale.len()).sum(),
+        stale: reports.iter().map(|report| report.stale.len()).sum::<usize>(),
         broken_workflows: broken,
-    })
+    ))
 }
 
-fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'a> {
+fn scenario(workflow: &str, tested: &ScenarioResult, output: &mut Output) -> Result<(), Failure> {
     let of_files = tested.faults.iter().map(|fault| {
         let Diagnostic { code, file, line, column, message, .. } = fault.clone();
         FaultLine { code, file, line, column, message, expected: None, actual: None }
@@ -102,18 +62,18 @@ fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'
         FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
     });
     let missing = tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing);
-    ScenarioLine {
-        event: "scenario",
+    output.line(&line!(
+        "scenario",
         workflow,
         scenario: &tested.name,
         file: &tested.file,
         outcome: tested.verdict,
         duration_ms: u64::try_from(tested.duration.as_millis()).unwrap_or(u64::MAX),
-        faults: of_files.chain(of_run).collect(),
-        changes: tested.changes.iter().map(change).collect(),
-        missing: missing.map(|taken| taken.name.as_str()).collect(),
+        faults: of_files.chain(of_run).collect::<Vec<_>>(),
+        changes: tested.changes.iter().map(change).collect::<Vec<_>>(),
+        missing: missing.map(|taken| taken.name.as_str()).collect::<Vec<_>>(),
         notices: &tested.notices,
-    }
+    ))
 }
 
 fn change(change: &Change) -> ChangeLine<'_> {

@@ -8,9 +8,9 @@ use std::path::Path;
 use rondo::protocol::diagnostic::Code;
 
 use rondo::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
-use rondo::core::exit::Exit;
-use rondo::failure::Failure;
 use rondo::settings::folder_of;
+
+use crate::{Failure, output_file};
 
 /// A marker near the beginning of every `JUnit` report.
 const REPORT_MARK: &[u8] = b"<testsuite";
@@ -29,9 +29,6 @@ pub enum Mode {
 }
 
 /// Writes what `mode` allows of a suite's results; with `Mode::Accept` the accepted ones are passed in `report`.
-///
-/// # Errors
-/// If a file cannot be written or removed.
 pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
     match mode {
         Mode::Check => Ok(()),
@@ -50,9 +47,6 @@ pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failu
 }
 
 /// Removes the snapshots that were never looked at and that nothing writes any more.
-///
-/// # Errors
-/// If a file cannot be removed.
 pub fn remove_left_over(suite: &Suite, report: &mut Report) -> Result<(), Failure> {
     report.left_over.drain(..).try_for_each(|name| remove(&pending_file(suite, &name)))
 }
@@ -92,9 +86,6 @@ pub fn is_of_snapshot(code: Code) -> bool {
 }
 
 /// Accepts one snapshot.
-///
-/// # Errors
-/// If a file cannot be written or removed.
 pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     if taken.accepted.as_deref() != Some(taken.text.as_str()) {
         replace(&accepted_file(suite, &taken.name), &taken.text)?;
@@ -105,17 +96,11 @@ pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
 }
 
 /// Leaves one snapshot for later review.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn leave(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     replace(&pending_file(suite, &taken.name), &taken.text)
 }
 
 /// Rejects one snapshot.
-///
-/// # Errors
-/// If it cannot be removed.
 pub fn reject(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
@@ -129,11 +114,8 @@ fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
 }
 
 /// Writes a file atomically, and creates its folder.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    let failed = output_file::failed(file);
     let folder = folder_of(file);
     fs::create_dir_all(folder).map_err(failed)?;
     // The new file has a name that nobody else has: no link leads elsewhere, and it is removed if it stays partial.
@@ -145,11 +127,8 @@ pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
 
 /// Writes a report: directly to a pipe or a device, atomically to a file. An existing file that is not such a report
 /// is not replaced, because a typing error could name a workflow.
-///
-/// # Errors
-/// If it cannot be written, or the file is not a report.
 pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    let failed = output_file::failed(file);
     match fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return replace(file, text),
         Err(error) => return Err(failed(error)),
@@ -157,9 +136,7 @@ pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
         // `/dev/stdout` is a link, and may be one to a file.
         Ok(_) if file.is_symlink() && !file.starts_with("/dev") => {
             let message = format!("{} is a link; nothing was written", file.display());
-            return Err(Failure::new(Code::WriteFailed, message)
-                .with_exit(Exit::Invalid)
-                .with_hint("name the file itself"));
+            return Err(output_file::refused(message).with_hint("name the file itself"));
         }
         Ok(_) => {
             let mut begin = Vec::new();
@@ -168,9 +145,7 @@ pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
             let is_report = begin.is_empty() || begin.windows(REPORT_MARK.len()).any(|part| part == REPORT_MARK);
             if !is_report {
                 let message = format!("{} is there and is no JUnit report; nothing was written", file.display());
-                return Err(Failure::new(Code::WriteFailed, message)
-                    .with_exit(Exit::Invalid)
-                    .with_hint("name another file"));
+                return Err(output_file::refused(message).with_hint("name another file"));
             }
         }
     }
@@ -184,9 +159,7 @@ pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn remove(file: &Path) -> Result<(), Failure> {
     match fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(output_file::failed(file)(error)),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,8 @@ use rondo::protocol::diagnostic::Code;
 use rondo::tell::{printable, word};
 
 use super::snapshots::Mode;
-use crate::output::Style;
+
+use crate::Style;
 
 /// Clears the progress line.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";
@@ -19,20 +20,19 @@ pub fn progress(name: &str, style: Style) -> String {
     format!("{END_OF_PROGRESS}{name}")
 }
 
-/// The whole report.
 pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, style: Style) -> String {
     let mut out = String::new();
     for report in reports {
         let _ = writeln!(out, "{}", printable(&report.workflow));
         for tested in &report.scenarios {
-            let mark = style.paint(tested.verdict);
+            let mark = mark(tested.verdict, style);
             let _ = writeln!(out, "  {mark}  {}{}", printable(&tested.name), aside(tested));
             for notice in &tested.notices {
                 let _ = writeln!(out, "           note: {}", printable(notice));
             }
         }
         for stale in &report.stale {
-            let _ = writeln!(out, "  {}  {}", style.paint_word("stale", RED), printable(&stale.name));
+            let _ = writeln!(out, "  {}  {}", in_column("stale", RED, style), printable(&stale.name));
         }
     }
     for report in reports {
@@ -143,18 +143,16 @@ fn change(out: &mut String, changed: &Change) {
 
 const RED: &str = "31";
 
-impl Style {
-    fn paint(self, verdict: Verdict) -> String {
-        let colour = match verdict {
-            Verdict::Passed => "32",
-            Verdict::Pending => "33",
-            Verdict::Failed | Verdict::Invalid => RED,
-        };
-        self.paint_word(&word(&verdict), colour)
-    }
+fn mark(verdict: Verdict, style: Style) -> String {
+    let colour = match verdict {
+        Verdict::Passed => "32",
+        Verdict::Pending => "33",
+        Verdict::Failed | Verdict::Invalid => RED,
+    };
+    in_column(&word(&verdict), colour, style)
+}
 
-    /// A word padded to its column.
-    fn paint_word(self, word: &str, colour: &str) -> String {
-        if self.has_colour { format!("\u{1b}[{colour}m{word:<7}\u{1b}[0m") } else { format!("{word:<7}") }
-    }
+/// A word padded to its column.
+fn in_column(word: &str, colour: &str, style: Style) -> String {
+    style.paint(colour, &format!("{word:<7}")).into_owned()
 }
