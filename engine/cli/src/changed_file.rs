@@ -29,7 +29,7 @@ pub(super) fn notice(
     if !Path::new(file).exists() {
         return None;
     }
-    let told = format!("{file} was changed since this thread began, and the thread goes on as it was");
+    let told = format!("{file} was changed since this thread began, and the thread continues as it was");
     let Ok(now) = workflow::read(file.into()) else {
         return Some(format!(
             "{told}; the file has faults now, which `rondo validate {}` names\n",
@@ -49,7 +49,7 @@ pub(super) fn notice(
     let only_limits =
         workflow == begun.workflow && Policy { limits: begun.policy.limits.clone(), ..policy.clone() } == begun.policy;
     let told = if only_limits {
-        format!("{file} has other limits than this thread, which goes on with its own")
+        format!("{file} has other limits than this thread, which continues with its own")
     } else {
         told
     };

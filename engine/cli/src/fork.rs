@@ -26,14 +26,14 @@ use super::{Exit, Failure, Output, workflow, working_folder};
 
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Go on from a step of a thread in a new one, with another file, input or answer
+/// Continue from a step of a thread in a new one, with another file, input or answer
 #[derive(Debug, clap::Args)]
 pub struct ForkArgs {
     /// The last step to share: its number, the beginning of its digest, or `last` [default: the last one that stays as
     /// it is]
     #[arg(long, value_name = "STEP")]
     at: Option<String>,
-    /// Go on under this workflow
+    /// Continue under this workflow
     #[arg(long, value_name = "FILE")]
     with: Option<String>,
     /// An input to change

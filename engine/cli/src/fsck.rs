@@ -34,7 +34,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
         Some(saved) if let Some(interrupted) = saved.age() => {
             let ago = age(u64::try_from(interrupted.as_millis()).unwrap_or(u64::MAX));
             tell(&format!(
-                "goes on from where an examination was interrupted {ago} ago, if nothing was written since; --restart \
+                "continues from where an examination was interrupted {ago} ago, if nothing was written since; --restart \
                  examines everything\n"
             ));
         }

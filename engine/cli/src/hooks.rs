@@ -266,7 +266,7 @@ async fn say<'a>(
         all.text = format!("the thread has no hook of the kind {}\n", absent.join(" or "));
     }
     if all == SubcommandOutput::default() {
-        return Err(Failure::new(Code::HookVerb, "nothing there has that name"));
+        return Err(Failure::new(Code::HookVerb, "no such entry"));
     }
     Ok(all)
 }

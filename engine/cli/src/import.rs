@@ -51,7 +51,7 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
         let claims = if own || threads == 0 {
             ""
         } else {
-            "No store of yours wrote this file: only what the steps prove was taken, and to go on from them asks first.\n"
+            "No store of yours wrote this file: only what the steps prove was taken, and to continue from them asks first.\n"
         };
         format!("imported {} with {}{batches}{already}\n{claims}", plural(threads, "thread"), plural(steps, "step"))
     })?;

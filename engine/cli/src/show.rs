@@ -236,7 +236,7 @@ fn record_text(line: &RecordLine) -> String {
     match line {
         RecordLine::Step(step) => step_text(step),
         RecordLine::Rebind(rebind) => {
-            format!("\n{:>3}. the thread goes on under another definition\n", rebind.seq)
+            format!("\n{:>3}. the thread continues under another definition\n", rebind.seq)
         }
         RecordLine::Compaction(compaction) => {
             let CompactionLine { seq, role, lane, text, through_visit, note, .. } = &**compaction;

@@ -265,7 +265,7 @@ impl<'a> Display<'a> {
         let total = plural(self.lines.into(), "line");
         tell(&format!("{total} in {}: {}\n{}", words_of(self.since.elapsed()), words.join(", "), self.tally.table()));
         if unbegun > 0 || self.tally.stopped > 0 {
-            tell(&completed(&format!("`rondo resume --batch {}` goes on with what has not ended\n", self.id)));
+            tell(&completed(&format!("`rondo resume --batch {}` continues with what has not ended\n", self.id)));
         }
         exit
     }

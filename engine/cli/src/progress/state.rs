@@ -270,7 +270,7 @@ impl RunState {
         match &event.what {
             What::ThreadStarted { .. } => Some(Line::default().and(Tone::Faint, format!("thread {}", event.thread))),
             What::ThreadResumed { seq } => {
-                Some(Line::of(format!("thread {} goes on after step {seq}", event.thread)))
+                Some(Line::of(format!("thread {} continues after step {seq}", event.thread)))
             }
             What::StepStarted { visit } => {
                 self.speaking.insert(visit.lane.clone(), ActiveVisit::new(visit, event.at_ms));
