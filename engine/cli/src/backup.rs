@@ -6,8 +6,8 @@ use rondo::store::check::Examination;
 use rondo::tell::{plural, size};
 use rondo::upkeep;
 
-use super::upkeep_bar::UpkeepBar;
-use super::{Exit, Failure, Output, StoreArgs, json, line};
+use super::upkeep_bar::with_bar;
+use super::{Exit, Failure, Output, StoreArgs, json, json_line};
 
 /// Copy the store, also while threads run, and prove that the copy is whole
 #[derive(Debug, clap::Args)]
@@ -22,12 +22,10 @@ pub struct BackupArgs {
 
 pub fn backup(args: &BackupArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
-    let bar = UpkeepBar::new();
-    let copied = upkeep::backup(&folder, &args.to, &mut |at| bar.show(at));
-    bar.finish();
+    let copied = with_bar(|progress| upkeep::backup(&folder, &args.to, progress));
     let Examination { threads, steps, objects, bytes, .. } = copied?;
     let shown = args.to.display().to_string();
-    let line = line!("backup", folder: &shown, threads, steps, objects, size_bytes: bytes);
+    let line = json_line!("backup", folder: &shown, threads, steps, objects, size_bytes: bytes);
     output.show(&line, || {
         let held =
             format!("{}, {} and {}", plural(threads, "thread"), plural(steps, "step"), plural(objects, "object"));

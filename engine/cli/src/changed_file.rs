@@ -7,7 +7,7 @@ use rondo::host::continuing::Begun;
 use rondo::protocol::call::FaultClass;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::text::shell_argument;
-use rondo::protocol::workflow::Policy;
+use rondo::protocol::workflow::{Limits, Policy};
 use rondo::store::{Read, Row};
 use rondo::workflows::shipped;
 
@@ -40,15 +40,14 @@ pub(super) fn notice(
     // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
     let stopped_at_limit =
         thread_row::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
-    let limits = if stopped_at_limit && !raises_limit { policy.limits.clone() } else { begun.policy.limits.clone() };
-    let policy_but_limits = Policy { limits, ..policy.clone() };
-    if workflow == begun.workflow && policy_but_limits == begun.policy {
+    let is_as_begun = |limits: &Limits| {
+        workflow == begun.workflow && Policy { limits: limits.clone(), ..policy.clone() } == begun.policy
+    };
+    if is_as_begun(if stopped_at_limit && !raises_limit { &policy.limits } else { &begun.policy.limits }) {
         return None;
     }
     // The thread's own limits may come from `--limit`, so the file need not have changed.
-    let only_limits =
-        workflow == begun.workflow && Policy { limits: begun.policy.limits.clone(), ..policy.clone() } == begun.policy;
-    let told = if only_limits {
+    let told = if is_as_begun(&begun.policy.limits) {
         format!("{file} has other limits than this thread, which continues with its own")
     } else {
         told

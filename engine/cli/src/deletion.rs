@@ -11,8 +11,7 @@ use rondo::store::folder::disk_usage;
 use rondo::store::{Read, Row, StepStore, rows_after};
 use rondo::tell::{plural, size, tell};
 use rondo::upkeep::Collected;
-use rondo::views::lines::thread_line;
-use serde::Serialize;
+use rondo::views::lines::{ThreadLine, thread_line};
 
 use super::batch::Numbers;
 use super::person::{answer_to, is_attended};
@@ -20,7 +19,7 @@ use super::runner::{Session, Writing, with_session};
 use super::store_access::{DrivenThreads, OwnStore, StoreView};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
-use super::{Exit, Failure, Output, StoreArgs, gc, json};
+use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line};
 
 /// How many threads are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -101,19 +100,6 @@ struct Needs {
     parent: Option<ThreadId>,
 }
 
-/// The line of a thread that is deleted, or would be.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "deletion")]
-struct DeletionLine {
-    thread: ThreadId,
-    name: String,
-    label: Option<String>,
-    status: rondo::store::Status,
-    steps: u64,
-    size_bytes: u64,
-    deleted: bool,
-}
-
 impl Deletion {
     /// The deletion of the threads that are like that.
     pub fn of(view: StoreView, is_chosen: impl Fn(&DrivenThreads, &ThreadId, &Row) -> bool) -> Result<Self, Failure> {
@@ -183,8 +169,7 @@ impl Deletion {
             let (steps, size_bytes) = own(self.view.store.as_ref(), thread)?;
             (count, all_steps, all_bytes) = (count + 1, all_steps + steps, all_bytes + size_bytes);
             if output.is_json() {
-                let (thread, name, label, status) = (line.thread, line.name, line.label, line.status);
-                lines.push(DeletionLine { thread, name, label, status, steps, size_bytes, deleted: false });
+                lines.push((line, steps, size_bytes));
                 continue;
             }
             newest.push_back(cells(&line, now_ms.saturating_sub(begun_ms(&row, now_ms))));
@@ -211,8 +196,9 @@ impl Deletion {
         let threads = self.threads.clone();
         let store = if args.dry_run { None } else { Some(self.delete(args, output)?) };
         let deleted = Deleted { threads, store, is_large };
-        for line in lines {
-            output.line(&DeletionLine { deleted: deleted.store.is_some(), ..line })?;
+        for (ThreadLine { thread, name, label, status, .. }, steps, size_bytes) in lines {
+            let deleted = deleted.store.is_some();
+            output.line(&json_line!("deletion", thread, name, label, status, steps, size_bytes, deleted))?;
         }
         Ok(Some(deleted))
     }

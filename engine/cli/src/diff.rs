@@ -28,12 +28,8 @@ pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
     let compared = Comparison::new(store, &view.driven, (&thread, &row), (&other, &other_row))?;
     let head = compared.head();
     let mut report = DiffText::new(Style::stdout());
-    if output.is_json() {
-        output.line(&head)?;
-    } else {
-        let last = compared.last_common()?;
-        output.write(report.head(&head, last.as_ref(), compared.threads()).as_bytes())?;
-    }
+    let last = compared.last_common()?;
+    output.show_styled(&head, || report.head(&head, last.as_ref(), compared.threads()))?;
     compared.pairs(&mut |pair| {
         if output.is_json() {
             pair.line().map_or(Ok(()), |line| output.line(&line))?;
@@ -43,10 +39,6 @@ pub fn diff(args: &DiffArgs, output: &mut Output) -> Result<Exit, Failure> {
         Ok(!output.is_closed())
     })?;
     let totals = compared.totals();
-    if output.is_json() {
-        output.line(&totals)?;
-    } else {
-        output.write(report.end(&totals).as_bytes())?;
-    }
+    output.show_styled(&totals, || report.end(&totals))?;
     Ok(Exit::Done)
 }

@@ -64,13 +64,7 @@ pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
     findings.push(of_sandbox(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
-    if output.is_json() {
-        for finding in &findings {
-            output.line(finding)?;
-        }
-    } else {
-        output.text(&table(&findings))?;
-    }
+    output.show_all(&findings, || table(&findings))?;
     Ok(Exit::Done)
 }
 

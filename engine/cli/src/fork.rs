@@ -99,13 +99,11 @@ async fn fork_thread(
     run_spec: RunSpec,
 ) -> Result<Exit, Failure> {
     let (_, origin) = context.engine.definition(&thread)?;
-    match request.of_its_own(plan.at, origin) {
-        Some(new) => run_thread(context, new, run_spec).await,
-        None => {
-            let fork = context.engine.fork(&thread, plan.at, &request).await?;
-            resume_thread(context, fork, run_spec).await
-        }
+    if let Some(new) = request.of_its_own(plan.at, origin) {
+        return run_thread(context, new, run_spec).await;
     }
+    let fork = context.engine.fork(&thread, plan.at, &request).await?;
+    resume_thread(context, fork, run_spec).await
 }
 
 /// The number of the step that a word names.

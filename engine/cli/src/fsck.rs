@@ -8,7 +8,7 @@ use rondo::tell::{plural, size, tell};
 use rondo::upkeep::{self, SavedExamination};
 
 use super::threads::age;
-use super::upkeep_bar::UpkeepBar;
+use super::upkeep_bar::with_bar;
 use super::{Exit, Failure, Output, StoreArgs, json, settings_files};
 
 /// How many threads a fault names in text; `--json` names all.
@@ -40,10 +40,7 @@ pub fn fsck(args: &FsckArgs, output: &mut Output) -> Result<Exit, Failure> {
         }
         _ => {}
     }
-    let bar = UpkeepBar::new();
-    let examined = upkeep::fsck(&folder, saved.as_ref(), &mut |at| bar.show(at));
-    bar.finish();
-    let examination = examined?;
+    let examination = with_bar(|progress| upkeep::fsck(&folder, saved.as_ref(), progress))?;
     for notice in &examination.notices {
         tell(&format!("store: {notice}\n"));
     }

@@ -1,20 +1,14 @@
 //! `rondo gc`: gives back the space of what no thread needs.
 
-use std::collections::BTreeSet;
-
 use rondo::protocol::event::Durability;
-use rondo::protocol::id::ThreadId;
-use rondo::store::collect::Garbage;
-use rondo::store::folder::DiskUsage;
 use rondo::tell::{plural, size};
 use rondo::upkeep::{self, Collected};
-use serde::Serialize;
 
 use super::deletion::{Deleted, DeletionArgs};
 use super::prune::{self, PruneArgs};
 use super::store_access::OwnStore;
-use super::upkeep_bar::UpkeepBar;
-use super::{Exit, Failure, Output};
+use super::upkeep_bar::with_bar;
+use super::{Exit, Failure, Output, json_line};
 
 /// Give back the space of what no thread needs, also while threads run
 #[derive(Debug, clap::Args)]
@@ -29,46 +23,6 @@ pub struct GcArgs {
     pub(super) deletion: DeletionArgs,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename = "gc")]
-struct GcLine {
-    threads: u64,
-    objects: u64,
-    size_bytes: u64,
-    disk_bytes_before: u64,
-    disk_bytes_after: Option<u64>,
-    damaged_disk_bytes: u64,
-    deleted: bool,
-}
-
-impl GcLine {
-    fn new(threads: &BTreeSet<ThreadId>, garbage: &Garbage, before: &DiskUsage) -> Self {
-        Self {
-            threads: u64::try_from(threads.len()).unwrap_or(u64::MAX),
-            objects: garbage.count(),
-            size_bytes: garbage.size_bytes,
-            disk_bytes_before: before.bytes,
-            disk_bytes_after: None,
-            damaged_disk_bytes: before.damaged_bytes,
-            deleted: false,
-        }
-    }
-
-    fn text(&self) -> String {
-        let objects = format!("{} that no thread needs ({})", plural(self.objects, "object"), size(self.size_bytes));
-        match self.disk_bytes_after {
-            None => format!("{objects} would be deleted; the store takes {}\n", size(self.disk_bytes_before)),
-            Some(after) => {
-                format!(
-                    "deleted {objects}; the store took {} and takes {}\n",
-                    size(self.disk_bytes_before),
-                    size(after)
-                )
-            }
-        }
-    }
-}
-
 pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     let GcArgs { older_than, keep, deletion } = args;
     let deleted = if older_than.is_some() || keep.is_some() {
@@ -79,14 +33,11 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else {
         Deleted::default()
     };
-    let line = if deletion.dry_run {
+    let (garbage, before, after) = if deletion.dry_run {
         let folder = deletion.store.folder()?;
         deletion.store.existing()?;
-        let bar = UpkeepBar::new();
-        let found = upkeep::garbage(&folder, &deleted.threads, &mut |at| bar.show(at));
-        bar.finish();
-        let (garbage, usage) = found?;
-        GcLine::new(&deleted.threads, &garbage, &usage)
+        let (garbage, usage) = with_bar(|progress| upkeep::garbage(&folder, &deleted.threads, progress))?;
+        (garbage, usage, None)
     } else {
         let (store, durability) = deleted.store.map_or_else(
             || {
@@ -96,12 +47,29 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
             Ok,
         )?;
         let Collected { garbage, before, after } = collect(store, durability)?;
-        let disk_bytes_after = Some(after.bytes);
-        GcLine { disk_bytes_after, deleted: true, ..GcLine::new(&deleted.threads, &garbage, &before) }
+        (garbage, before, Some(after.bytes))
     };
-    output.show(&line, || line.text())?;
-    if line.damaged_disk_bytes > 0 {
-        let bytes = size(line.damaged_disk_bytes);
+    let line = json_line!(
+        "gc",
+        threads: deleted.threads.len(),
+        objects: garbage.count(),
+        size_bytes: garbage.size_bytes,
+        disk_bytes_before: before.bytes,
+        disk_bytes_after: after,
+        damaged_disk_bytes: before.damaged_bytes,
+        deleted: !deletion.dry_run,
+    );
+    output.show(&line, || {
+        let bytes = size(garbage.size_bytes);
+        let objects = format!("{} that no thread needs ({bytes})", plural(garbage.count(), "object"));
+        let took = size(before.bytes);
+        match after {
+            None => format!("{objects} would be deleted; the store takes {took}\n"),
+            Some(after) => format!("deleted {objects}; the store took {took} and takes {}\n", size(after)),
+        }
+    })?;
+    if before.damaged_bytes > 0 {
+        let bytes = size(before.damaged_bytes);
         output
             .tell(&format!("{bytes} of that are damaged databases that recoveries left as `damaged-<n>`; they stay\n"));
     }
@@ -110,8 +78,6 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 /// Collects the garbage of a store, with a progress bar.
 pub(super) fn collect(store: OwnStore, durability: Durability) -> Result<Collected, Failure> {
-    let bar = UpkeepBar::new();
-    let collected = super::runtime()?.block_on(upkeep::gc(store, durability, &mut |at| bar.show(at)));
-    bar.finish();
-    collected
+    let runtime = super::runtime()?;
+    with_bar(|progress| runtime.block_on(upkeep::gc(store, durability, progress)))
 }

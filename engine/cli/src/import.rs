@@ -11,7 +11,7 @@ use rondo::upkeep::{self, Staged};
 
 use super::person::consent_by;
 use super::store_access::own_store;
-use super::{Exit, Failure, Output, StoreArgs, hooks, json, line, settings_files};
+use super::{Exit, Failure, Output, StoreArgs, hooks, json, json_line, settings_files};
 
 /// How many bytes of the file are read at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -44,7 +44,7 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let own = staged.is_sealed_by(&store.secret);
     let Imported { threads, present, steps, batches } =
         super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;
-    output.show(&line!("import", threads, present, steps, batches, own), || {
+    output.show(&json_line!("import", threads, present, steps, batches, own), || {
         let batches = if batches == 0 { String::new() } else { format!(" and {}", plural(batches, "batch record")) };
         let already =
             if present == 0 { String::new() } else { format!("; {} there already", plural(present, "thread")) };

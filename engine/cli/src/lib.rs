@@ -102,7 +102,7 @@ use rondo::protocol::event::Durability;
 use rondo::settings::Flags;
 use rondo::tell::tell;
 
-use output::{EventOf, Output, Style, line};
+use output::{EventOf, Output, Style, json_line};
 use person::consent_by;
 
 /// The library as the command line uses it: with the settings of the working folder, and notices on stderr.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Failure;
 
 /// A line of `--json`: an object of the event and these members, in this order.
-macro_rules! line {
+macro_rules! json_line {
     ($event:literal, $($member:ident $(: $value:expr)?),+ $(,)?) => {{
         #[expect(non_camel_case_types, reason = "the type of each member is a parameter with its name")]
         mod of {
@@ -28,7 +28,7 @@ macro_rules! line {
     }};
 }
 
-pub(super) use line;
+pub(super) use json_line;
 
 /// A line of `--json` with the members of another value.
 #[derive(Debug, Serialize)]
@@ -74,6 +74,20 @@ impl Output {
         if self.is_json { self.line(line) } else { self.text(&text()) }
     }
 
+    /// Writes a JSON line, or text for people that is printable already, with its colours.
+    pub fn show_styled<T: Serialize + ?Sized>(
+        &mut self,
+        line: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.is_json { self.line(line) } else { self.write(text().as_bytes()) }
+    }
+
+    /// Writes JSON lines, or text for people.
+    pub fn show_all<T: Serialize>(&mut self, lines: &[T], text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.is_json { lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&text()) }
+    }
+
     /// Writes text for people, unless JSON Lines are wanted.
     pub fn aside(&mut self, text: &str) -> Result<(), Failure> {
         if self.is_json { Ok(()) } else { self.text(text) }
@@ -93,7 +107,7 @@ impl Output {
 
     /// Writes the output of a hook kind's verb.
     pub fn said(&mut self, said: &SubcommandOutput) -> Result<(), Failure> {
-        if self.is_json { said.lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&said.text) }
+        self.show_all(&said.lines, || said.text.clone())
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use rondo::store::repair::{Loss, LossKind, Repaired};
 use rondo::tell::{plural, tell};
 use rondo::upkeep::{self, Repair};
-use serde::Serialize;
 
 use super::upkeep_bar::UpkeepBar;
-use super::{EventOf, Exit, Failure, Output, StoreArgs, json};
+use super::{EventOf, Exit, Failure, Output, StoreArgs, json, json_line};
 
 /// Make a whole store from what is left of a damaged one, which is not changed, and say what was lost
 #[derive(Debug, clap::Args)]
@@ -25,18 +24,6 @@ pub struct RepairArgs {
     store: StoreArgs,
 }
 
-/// What became of the store; the last line. `folder` is null if it was whole, and nothing was made.
-#[derive(Debug, Default, Serialize)]
-#[serde(tag = "event", rename = "repair")]
-struct RepairLine<'a> {
-    folder: Option<&'a str>,
-    faults: usize,
-    whole_threads: u64,
-    shortened_threads: u64,
-    lost_threads: u64,
-    lost_steps: u64,
-}
-
 pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = args.store.folder()?;
     let to = args.to.clone().unwrap_or_else(|| upkeep::beside(&folder));
@@ -49,24 +36,26 @@ pub fn repair(args: &RepairArgs, output: &mut Output) -> Result<Exit, Failure> {
     bar.finish();
     let repaired = repaired?;
     told?;
-    let (shown, to) = (folder.display(), to.display().to_string());
-    let Some(Repair { before, kept }) = repaired else {
-        output.show(&RepairLine::default(), || format!("{shown} is whole; there is nothing to repair\n"))?;
-        return Ok(Exit::Done);
-    };
-    for notice in &before.notices {
+    let to = to.display().to_string();
+    let (before, kept) = repaired.map(|Repair { before, kept }| (before, kept)).unzip();
+    for notice in before.iter().flat_map(|before| &before.notices) {
         tell(&format!("store: {notice}\n"));
     }
-    let Repaired { whole, shortened, lost, lost_steps } = kept;
-    let line = RepairLine {
-        folder: Some(&to),
-        faults: before.faults.len(),
+    let Repaired { whole, shortened, lost, lost_steps } = kept.unwrap_or_default();
+    let line = json_line!(
+        "repair",
+        // None is made of a whole one.
+        folder: kept.map(|_| &to),
+        faults: before.map_or(0, |before| before.faults.len()),
         whole_threads: whole,
         shortened_threads: shortened,
         lost_threads: lost,
         lost_steps,
-    };
-    output.show(&line, || sum(&folder, &to, kept))?;
+    );
+    output.show(&line, || match kept {
+        Some(kept) => sum(&folder, &to, kept),
+        None => format!("{} is whole; there is nothing to repair\n", folder.display()),
+    })?;
     Ok(Exit::Done)
 }
 

@@ -10,7 +10,7 @@ use rondo::protocol::text::{is_invisible, is_steering};
 use rondo::tell::{printable, tell_styled};
 
 use super::named_command::hinted;
-use super::{Failure, Faulty, Output, Style, line};
+use super::{Failure, Faulty, Output, Style, json_line};
 
 /// Shows the failure of a verb: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
@@ -35,7 +35,7 @@ pub fn failure(failure: &Failure, output: &mut Output) {
 /// Writes an `error` event without a thread. If stdout fails while a failure is reported there, only the exit code remains
 /// to report it.
 fn error(code: Code, message: String, hint_parts: Option<&Hint>, place: Option<Location>, output: &mut Output) {
-    let _ = output.line(&line!(
+    let _ = output.line(&json_line!(
         "error",
         thread: (),
         parent: (),

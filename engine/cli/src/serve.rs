@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::consent::ConsentSource;
 use super::signals::Signals;
-use super::{Exit, Failure, Output, StoreArgs, line};
+use super::{Exit, Failure, Output, StoreArgs, json_line};
 use super::{json, runtime};
 
 /// How long a browser may take to be started.
@@ -72,7 +72,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let page = || server.code().map(|code| format!("{address}/#code={code}"));
         let place = token_file.as_ref().map(|file| file.0.display().to_string());
         if output.is_json() {
-            output.line(&line!("serving", address: &address, page: page()?, token_file: &place))?;
+            output.line(&json_line!("serving", address: &address, page: page()?, token_file: &place))?;
         } else {
             output.text(&format!("{}\n", page()?))?;
             let place = place.map_or_else(String::new, |file| format!("; the token is in {file}"));

@@ -18,7 +18,9 @@ use rondo::tell::tell;
 
 use super::input::{InputArgs, inputs};
 use super::settings_files::settings;
-use super::{EventOf, Exit, Failure, Faulty, Output, Style, json, line, report, tooling, workflow, working_folder};
+use super::{
+    EventOf, Exit, Failure, Faulty, Output, Style, json, json_line, report, tooling, workflow, working_folder,
+};
 
 /// How long a walk runs before progress is shown, and the interval from then on.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -97,7 +99,7 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
         for role in route.steps.iter().map(|step| role_of(step.split('.').next().unwrap_or(step))) {
             *visits.entry(role).or_insert(0) += 1;
         }
-        output.line(&line!(
+        output.line(&json_line!(
             "route",
             steps: &route.steps,
             end: route.end.as_str(),
@@ -109,7 +111,7 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
     }
     output.line(&found.worst)?;
     let Coverage { edges, never, is_whole } = &found.coverage;
-    output.line(&line!(
+    output.line(&json_line!(
         "coverage",
         edges,
         taken: edges - never.len(),

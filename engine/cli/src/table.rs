@@ -124,7 +124,9 @@ impl Table {
 
     /// The whole table of these lines.
     pub fn text<Cells: AsRef<[String]>>(mut self, lines: &[Cells], width: usize) -> String {
-        lines.iter().for_each(|cells| self.measure(cells.as_ref()));
+        for cells in lines {
+            self.measure(cells.as_ref());
+        }
         self.fit(width);
         lines.iter().fold(self.titles(), |text, cells| text + &self.line(cells.as_ref()))
     }

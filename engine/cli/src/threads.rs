@@ -58,20 +58,16 @@ pub(super) fn status(text: &str) -> Result<Status, String> {
 }
 
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let view = args.store.view()?;
-    let now_ms = SystemEnv::default().now_ms();
-    let listing = view.as_ref().map(|view| Listing { args, view, now_ms });
+    let none = "no threads yet; `rondo run` starts one\n";
+    let Some(view) = args.store.view()? else { return output.aside(none).map(|()| Exit::Done) };
+    let listing = Listing { args, view: &view, now_ms: SystemEnv::default().now_ms() };
     if output.is_json() {
-        listing.map_or(Ok(()), |listing| listing.write_json(output))?;
-    } else if !listing.as_ref().map_or(Ok(false), |listing| listing.write_text(output))? {
-        let has_threads = match &view {
-            Some(view) => !view.store.rows(None, 1)?.is_empty(),
-            None => false,
-        };
-        output.text(match has_threads {
-            true if args.waiting => "no thread waits for a person\n",
-            true => "no thread is like that; `rondo threads` lists them all\n",
-            false => "no threads yet; `rondo run` starts one\n",
+        listing.write_json(output)?;
+    } else if !listing.write_text(output)? {
+        output.text(match view.store.rows(None, 1)?.is_empty() {
+            true => none,
+            false if args.waiting => "no thread waits for a person\n",
+            false => "no thread is like that; `rondo threads` lists them all\n",
         })?;
     }
     Ok(Exit::Done)

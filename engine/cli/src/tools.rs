@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};
 use super::settings_files::{self, SettingsFiles};
 use super::tooling::granted_paths;
-use super::{Exit, Failure, Output, StoreArgs, json, line, tooling, workflow, working_folder};
+use super::{Exit, Failure, Output, StoreArgs, json, json_line, tooling, workflow, working_folder};
 
 /// The most characters to which effects are padded.
 const MAX_REACH: usize = 26;
@@ -65,34 +65,20 @@ struct Reach {
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     let settings = files.in_force()?;
-    let runtime = super::runtime()?;
-    runtime.block_on(list(args, &files, &settings, output))
-}
-
-async fn list(
-    args: &ToolsArgs,
-    files: &SettingsFiles,
-    settings: &Settings,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
     let lines = match &args.workflow {
-        Some(name) => of_workflow(name, files, settings)?,
-        None => of_everybody(settings)?,
+        Some(name) => of_workflow(name, &files, &settings)?,
+        None => of_everybody(&settings)?,
     };
-    let servers = tooling::not_started(settings)?;
+    let servers = tooling::not_started(&settings)?;
     let is_sandboxed = settings.grant.sandbox.unwrap_or(true);
     let sandbox = if is_sandboxed {
-        tooling::processes(settings).self_test().await.to_string()
+        super::runtime()?.block_on(async { tooling::processes(&settings).self_test().await.to_string() })
     } else {
         "off, by [grant] sandbox".to_owned()
     };
+    output.show_all(&lines, || text(&lines, &sandbox, &settings))?;
     if output.is_json() {
-        for line in &lines {
-            output.line(line)?;
-        }
-        output.line(&line!("sandbox", on: is_sandboxed, layers: &sandbox))?;
-    } else {
-        output.text(&text(&lines, &sandbox, settings))?;
+        output.line(&json_line!("sandbox", on: is_sandboxed, layers: &sandbox))?;
     }
     for (name, pinned) in &servers {
         tell(&format!("server {name} is not started; {pinned}\n"));

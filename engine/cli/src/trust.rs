@@ -20,7 +20,7 @@ use super::consent::{Answer, ConsentRequest, Shown, Subject};
 use super::person::{self, consent_by, is_attended};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{is_own, sign, view_store_at};
-use super::{Exit, Failure, Output, files, json, line, tooling, workflow, working_folder};
+use super::{Exit, Failure, Output, files, json, json_line, tooling, workflow, working_folder};
 
 /// Show what a folder and a workflow ask for, and record your consent
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ fn consider(
     let folder =
         settings.file.as_deref().map_or(settings.workspace.as_path(), rondo::settings::folder_of).to_string_lossy();
     if output.is_json() {
-        output.line(&line!("trust", folder: &folder, digest, asks: &asks, changed: &changed))?;
+        output.line(&json_line!("trust", folder: &folder, digest, asks: &asks, changed: &changed))?;
     } else if asks.is_empty() {
         let what = subject.map_or_else(|| format!("the settings of {folder}"), |subject| subject.file.to_owned());
         output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
@@ -167,7 +167,7 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
     for (what, path, agreed) in &all {
         let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);
-        output.show(&line!("trusted", what, path, digest, own, agreed_at_ms), || {
+        output.show(&json_line!("trusted", what, path, digest, own, agreed_at_ms), || {
             let mut text = format!("{what}  {path}{}\n", if own { ", yours" } else { "" });
             for ask in &agreed.asks {
                 let line = format!("    {:<10} {}  {}", ask.kind, one_line(&ask.name), one_line(&ask.shown()));
@@ -206,7 +206,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         threads += 1;
     }
     let digest = hasher.finish();
-    output.show(&line!("trust", store: &shown, digest, threads, own), || {
+    output.show(&json_line!("trust", store: &shown, digest, threads, own), || {
         let whose = if own { "yours" } else { "not known as yours" };
         format!(
             "{shown} holds {threads} threads and is {whose}\nWhat it holds can stand in for answers of models and tools.\ndigest {digest}\n"
@@ -248,7 +248,7 @@ fn server(
         parameters: serde_json::from_str(&pin.parameters).ok(),
     });
     let tools: Vec<ToolLine<'_>> = tools.collect();
-    output.show(&line!("trust", server: name, digest, tools: &tools, changed: &offered.changed), || {
+    output.show(&json_line!("trust", server: name, digest, tools: &tools, changed: &offered.changed), || {
         let mut text = format!("{name} offers {} tools\n", tools.len());
         for tool in &tools {
             let parameters = tool.parameters.as_ref().map(ToString::to_string).unwrap_or_default();

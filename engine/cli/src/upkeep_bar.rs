@@ -13,6 +13,14 @@ const REDRAWS_PER_SECOND: u8 = 8;
 /// A bar on a terminal; elsewhere nothing is drawn.
 pub(super) struct UpkeepBar(ProgressBar);
 
+/// Does work of which a bar shows the progress.
+pub(super) fn with_bar<T>(work: impl FnOnce(&mut (dyn FnMut(Progress) + Send)) -> T) -> T {
+    let bar = UpkeepBar::new();
+    let done = work(&mut |at| bar.show(at));
+    bar.finish();
+    done
+}
+
 impl UpkeepBar {
     pub(super) fn new() -> Self {
         let is_shown = Style::stderr().is_terminal;

@@ -5,7 +5,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::views::lines::who;
 
 use super::find_thread::find_thread_in;
-use super::{Exit, Failure, Output, StoreArgs, json, line};
+use super::{Exit, Failure, Output, StoreArgs, json, json_line};
 
 /// Rebuild every request of a thread from its steps and compare digests
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         })?;
     }
     outcome?;
-    output.show(&line!("verified", thread: &thread, head: row.head, requests, faults), || {
+    output.show(&json_line!("verified", thread: &thread, head: row.head, requests, faults), || {
         let head = row.head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
         format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n")
     })?;
@@ -45,5 +45,5 @@ fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), 
     let Request { seq, role, lane, visit, recorded, rebuilt, .. } = request;
     let who = who(&role, &lane);
     let text = format!("step {seq}, {who}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n");
-    output.show(&line!("fault", thread, seq, role, lane, visit, recorded, rebuilt, what), || text)
+    output.show(&json_line!("fault", thread, seq, role, lane, visit, recorded, rebuilt, what), || text)
 }

@@ -86,14 +86,7 @@ pub async fn resume(
         Some(InDoubtChoice::Skip) => resume.in_doubt(InDoubt::Skip),
         None => resume,
     };
-    went_on(&server, resume.start().await?).await
-}
-
-/// The response for a thread that goes on.
-async fn went_on(server: &Server, run: Run) -> Result<Response, Problem> {
-    let thread = run.thread().clone();
-    server.follow(run);
-    started(server, thread).await
+    started(&server, server.follow(resume.start().await?)).await
 }
 
 /// The run ends, and the thread can be resumed.
@@ -142,7 +135,7 @@ pub async fn answer(
             "form: the answer does not say to which form; send its `digest`, as `forms` of the thread has it",
         ));
     }
-    went_on(&server, server.answered(word, request, this_person()).await?).await
+    started(&server, server.follow(server.answered(word, request, this_person()).await?)).await
 }
 
 /// Where and how a thread is forked.
@@ -175,5 +168,5 @@ pub async fn fork(
         return Ok(Json(raw(&fork_line(&thread, &plan))?).into_response());
     }
     server.has_room()?;
-    went_on(&server, fork.start().await?).await
+    started(&server, server.follow(fork.start().await?)).await
 }

@@ -157,14 +157,13 @@ impl Server {
 
     /// The routes.
     pub fn router(&self) -> Router {
-        let (mut router, mut schemas) = (Router::new(), Schemas::new());
-        for (prefix, operations) in GROUPS {
-            let routes = operations(&mut schemas).into_iter();
+        let (mut all, mut schemas) = (Router::new(), Schemas::new());
+        for (prefix, group) in GROUPS {
+            let routes = group(&mut schemas).into_iter();
             let routes = routes.fold(Router::new(), |routes, of| routes.route(of.path, of.route));
-            router = router.nest(prefix, routes.fallback(no_route).method_not_allowed_fallback(no_method));
+            all = all.nest(prefix, routes.fallback(no_route).method_not_allowed_fallback(no_method));
         }
-        router
-            .route("/errors/{code}", get(page::error))
+        all.route("/errors/{code}", get(page::error))
             .route("/assets/{name}", get(page::asset))
             .fallback(get(page::index))
             .layer(DefaultBodyLimit::disable())
@@ -192,10 +191,11 @@ impl Server {
         Ok(done.map_err(broken)??)
     }
 
-    /// Passes the events of a thread that runs here to those who read the events of all threads.
-    fn follow(&self, mut run: Run) {
+    /// Passes the events of a thread that runs here to those who read the events of all threads. Returns its id.
+    fn follow(&self, mut run: Run) -> ThreadId {
+        let thread = run.thread().clone();
         if run.was_over() {
-            return;
+            return thread;
         }
         let server = self.clone();
         tokio::spawn(async move {
@@ -204,6 +204,7 @@ impl Server {
             }
             run.ended().await
         });
+        thread
     }
 }
 

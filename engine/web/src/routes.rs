@@ -20,8 +20,10 @@ use super::threads::{self, ListQuery, ThreadList, ThreadView};
 use super::workflows::{self, WorkflowDetails, WorkflowList};
 use super::{Health, healthz};
 
+type Group = fn(&mut Schemas) -> Vec<Operation>;
+
 /// What begins the addresses of a group of routes, and the group.
-pub const GROUPS: [(&str, fn(&mut Schemas) -> Vec<Operation>); 2] = [("/api/v1", api), ("/v1", models)];
+pub const GROUPS: [(&str, Group); 2] = [("/api/v1", api), ("/v1", models)];
 
 fn api(of: &mut Schemas) -> Vec<Operation> {
     let event = of.answer::<EventLine<'_>>();

@@ -75,9 +75,7 @@ pub async fn start(
 ) -> Result<Response, Problem> {
     let Some(key) = headers.get(KEY) else {
         let run = begin(&server, request, SystemEnv::default().thread_id()).await?;
-        let thread = run.thread().clone();
-        server.follow(run);
-        return started(&server, thread).await;
+        return started(&server, server.follow(run)).await;
     };
     let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_CHARS).contains(&key.len()));
     let key = key.ok_or_else(|| {
@@ -118,10 +116,7 @@ impl Server {
                 thread
             }
         };
-        let run = begin(self, request, thread).await?;
-        let thread = run.thread().clone();
-        self.follow(run);
-        Ok(thread)
+        Ok(self.follow(begin(self, request, thread).await?))
     }
 }
 

@@ -23,7 +23,7 @@ use super::super::stored_batch::{Batch, Line};
 use super::ends::{End, LineError, LineResult, Tally};
 use super::lines::Numbers;
 
-use crate::{EventOf, Exit, Failure, Output, Style, line, output_file};
+use crate::{EventOf, Exit, Failure, Output, Style, json_line, output_file};
 
 /// How often the line of progress is drawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);
@@ -114,7 +114,7 @@ impl<'a> Display<'a> {
 
     pub(super) fn started(&mut self) -> Result<(), Failure> {
         if self.output.is_json() {
-            return self.output.line(&line!(
+            return self.output.line(&json_line!(
                 "batch_started",
                 id: (),
                 thread: (),

@@ -134,27 +134,24 @@ fn beginning(line: &str, columns: usize) -> String {
     if line.width() <= columns {
         return line.to_owned();
     }
-    let mut left = columns.saturating_sub(1);
-    let fits = |c: &char| {
-        let wide = c.width().unwrap_or(0);
-        let is_room = wide <= left;
-        left = left.saturating_sub(wide);
-        is_room
-    };
-    line.chars().take_while(fits).chain(['…']).collect()
+    let mut fits = room(columns.saturating_sub(1));
+    line.chars().take_while(|c| fits(*c)).chain(['…']).collect()
 }
 
 /// The end of a line that takes at most `columns`.
 fn end(line: &str, columns: usize) -> &str {
-    let mut left = columns;
-    let fits = |(_, c): &(usize, char)| {
-        let wide = c.width().unwrap_or(0);
-        let is_room = wide <= left;
-        left = left.saturating_sub(wide);
-        is_room
-    };
-    let at = line.char_indices().rev().take_while(fits).last().map_or(line.len(), |(at, _)| at);
+    let mut fits = room(columns);
+    let at = line.char_indices().rev().take_while(|(_, c)| fits(*c)).last().map_or(line.len(), |(at, _)| at);
     line.get(at..).unwrap_or_default()
+}
+
+/// Whether a further character fits into so many columns.
+fn room(mut columns: usize) -> impl FnMut(char) -> bool {
+    move |c| {
+        let left = columns.checked_sub(c.width().unwrap_or(0));
+        columns = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 /// The beginning of somebody's words, on one line.

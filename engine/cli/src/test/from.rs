@@ -22,7 +22,7 @@ use super::super::{StoreArgs, workflow};
 use super::discover::Target;
 use super::text::faults;
 
-use crate::{Exit, Failure, Output, line, output_file};
+use crate::{Exit, Failure, Output, json_line, output_file};
 
 /// How many characters of the thread id go into the scenario's name.
 const NAME_LENGTH: usize = 10;
@@ -50,7 +50,7 @@ pub fn make(
     let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin);
     let file = write(folder_of(&workflow), &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
-    output.show(&line!("scenario_written", file: &shown), || format!("{shown}\n"))?;
+    output.show(&json_line!("scenario_written", file: &shown), || format!("{shown}\n"))?;
     for note in &told.notes {
         tell(&format!("note: {note}\n"));
     }

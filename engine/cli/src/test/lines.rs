@@ -4,7 +4,7 @@ use rondo::author::scenario::{Change, DefinitionPart, Report, ScenarioResult, Sn
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use serde::Serialize;
 
-use crate::{Failure, Output, line};
+use crate::{Failure, Output, json_line};
 
 /// A fault of a file or of a run's results.
 #[derive(Serialize)]
@@ -34,11 +34,11 @@ pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<
             scenario(&report.workflow, tested, output)?;
         }
         for Stale { name, file } in &report.stale {
-            output.line(&line!("stale", workflow: &report.workflow, snapshot: name, file))?;
+            output.line(&json_line!("stale", workflow: &report.workflow, snapshot: name, file))?;
         }
     }
     let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum::<usize>();
-    output.line(&line!(
+    output.line(&json_line!(
         "summary",
         workflows: reports.len(),
         scenarios: reports.iter().map(|report| report.scenarios.len()).sum::<usize>(),
@@ -62,7 +62,7 @@ fn scenario(workflow: &str, tested: &ScenarioResult, output: &mut Output) -> Res
         FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
     });
     let missing = tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing);
-    output.line(&line!(
+    output.line(&json_line!(
         "scenario",
         workflow,
         scenario: &tested.name,
