@@ -1,7 +1,7 @@
 //! Shows single tool calls to the person at the terminal for approval.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo::core::grant::Approver;
@@ -19,9 +19,6 @@ use super::run_config::Approvers;
 /// One question at a time.
 static QUESTION: Mutex<()> = Mutex::const_new(());
 
-/// Tools that a person allowed for the rest of the run, by role.
-type Allowed = Arc<std::sync::Mutex<BTreeSet<(RoleName, String)>>>;
-
 /// Creates approvers that ask at the terminal, if a person is there.
 pub fn approvers(is_attended: bool) -> Option<Approvers> {
     is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
@@ -29,7 +26,8 @@ pub fn approvers(is_attended: bool) -> Option<Approvers> {
 
 #[derive(Default)]
 pub struct AtTerminal {
-    allowed: Allowed,
+    /// Tools that a person allowed for the rest of the run, by role.
+    allowed: parking_lot::Mutex<BTreeSet<(RoleName, String)>>,
 }
 
 impl Approver for AtTerminal {
@@ -37,7 +35,7 @@ impl Approver for AtTerminal {
         Box::pin(async move {
             let _one_at_a_time = QUESTION.lock().await;
             let of_tool = (call.site.role.clone(), call.name.clone());
-            if self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&of_tool) {
+            if self.allowed.lock().contains(&of_tool) {
                 return Ok(true);
             }
             let shown = ShownCall::new(call);
@@ -52,7 +50,7 @@ impl Approver for AtTerminal {
                 |_| Fault::new(Code::ApprovalMissing, FaultClass::Denied, "there is nobody at the terminal any more");
             let answer = asked.await.map_err(gone)?;
             if answer == Answer::Always {
-                self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(of_tool);
+                self.allowed.lock().insert(of_tool);
             }
             Ok(matches!(answer, Answer::Once | Answer::Always))
         })

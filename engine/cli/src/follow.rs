@@ -35,7 +35,7 @@ impl Follower {
         let runtime = super::runtime()?;
         let signals = {
             let _entered = runtime.enter();
-            Signals::watch()?
+            Signals::listen("")?
         };
         Ok(Self { folder, thread, signals, runtime })
     }

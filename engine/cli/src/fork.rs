@@ -109,14 +109,14 @@ async fn fork_thread(
 /// The number of the step that a word names.
 fn step(store: &dyn Read, thread: &ThreadId, row: &Row, word: &str) -> Result<u64, Failure> {
     let unclear = |what: String| Failure::new(Code::ForkUnclear, format!("--at {word}: {what}"));
-    let none = || unclear(format!("the thread has {}", plural(row.seq, "step")));
     if word == "last" {
         return Ok(row.seq);
     }
     if let Ok(seq) = word.parse::<u64>()
         && word.len() < 8
     {
-        return if (1..=row.seq).contains(&seq) { Ok(seq) } else { Err(none()) };
+        let is_there = (1..=row.seq).contains(&seq);
+        return if is_there { Ok(seq) } else { Err(unclear(format!("the thread has {}", plural(row.seq, "step")))) };
     }
     let (start, mut found) = (word.to_lowercase(), Vec::new());
     store.scan(thread, 1..=row.seq, &mut |stored, _| {

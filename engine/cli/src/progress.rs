@@ -5,10 +5,10 @@ mod line;
 mod state;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use rondo::protocol::event::Event;
 use rondo::tell::tell_styled;
 
@@ -48,7 +48,7 @@ static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
 /// Hides the live lines during `ask`.
 pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
-    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let live = LIVE.lock().clone();
     match live {
         Some(lines) => lines.suspend(ask),
         None => ask(),
@@ -114,7 +114,7 @@ struct Live {
 impl Live {
     fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(all.clone());
+        *LIVE.lock() = Some(all.clone());
         Self { all, lines: BTreeMap::new(), more: None }
     }
 

@@ -1,6 +1,6 @@
 //! Where the result of a run goes: stdout or a file, all of it or one text.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rondo::protocol::Value;
 use rondo::protocol::diagnostic::Code;
@@ -13,10 +13,10 @@ use super::{Failure, Output, Style, output_file};
 pub struct ResultArgs {
     /// Write the result to this file instead of stdout; of a batch, a line for each result
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Write only this key of the result: a text as it is, anything else as JSON
     #[arg(long, value_name = "KEY", conflicts_with = "json")]
-    raw: Option<String>,
+    pub raw: Option<String>,
 }
 
 /// How a run is shown.
@@ -40,16 +40,6 @@ impl View {
 }
 
 impl ResultArgs {
-    /// The file for results, if there is one.
-    pub fn file(&self) -> Option<&Path> {
-        self.output.as_deref()
-    }
-
-    /// Whether one key of the result is wanted.
-    pub fn is_raw(&self) -> bool {
-        self.raw.is_some()
-    }
-
     /// Writes the result of a run. With `--json` stdout has its event already.
     pub fn show(&self, result: &Value, output: &mut Output) -> Result<(), Failure> {
         let text = match &self.raw {

@@ -94,7 +94,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         root(store, found)
     };
     let (thread, mut run_spec, writing) = prepare(run, Meant::Thread, find, output)?;
-    // A child goes on with the threads above it, whose limits hold for it too.
+    // A child continues the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
     show_task(task, writing, &run.view, output)

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::named_command::hinted;
 use super::progress::{Mode, Progress, TICK};
 use super::result::View;
-use super::signals::Signals;
+use super::signals::{STOPPING, Signals};
 use super::store_access::OwnStore;
 use super::{Exit, Failure, Output, Style, report};
 
@@ -127,7 +127,7 @@ pub(super) fn with_session(
 ) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let exit = runtime.block_on(async {
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(STOPPING)?;
         let host = rondo.open_store(to_open).await?.clone();
         let engine = host.engine().clone();
         let exit = work(Session { rondo, host: host.clone(), engine, signals }).await;

@@ -17,7 +17,7 @@ use rondo_web::{Server, listen};
 use tempfile::TempDir;
 
 use super::consent::ConsentSource;
-use super::signals::Signals;
+use super::signals::{STOPPING, Signals};
 use super::{Exit, Failure, Output, StoreArgs, json_line};
 use super::{json, runtime};
 
@@ -61,7 +61,7 @@ pub fn serve(args: &ServeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let to_open = rondo.store_to_open(&settings)?;
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(STOPPING)?;
         let listening = listen(args.port).await?;
         let address = format!("http://{}", listening.address);
         let host = rondo.open_store(to_open).await?.clone();

@@ -13,6 +13,9 @@ use super::{Exit, Failure};
 /// How long calls in progress may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// The notice of a verb with calls in progress.
+pub const STOPPING: &str = "\nstopping; calls in flight have 7 s to end; once more stops at once\n";
+
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
     /// Cancelled by the first signal.
@@ -21,17 +24,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. Must be called within a runtime.
-    pub fn listen() -> Result<Self, Failure> {
-        Self::start("\nstopping; calls in flight have 7 s to end; once more stops at once\n")
-    }
-
-    /// Like [`listen`](Self::listen), for a verb that only reads and has nothing to bring to an end.
-    pub fn watch() -> Result<Self, Failure> {
-        Self::start("")
-    }
-
-    fn start(notice: &'static str) -> Result<Self, Failure> {
+    /// Starts listening, and tells `notice` at the first signal. Must be called within a runtime.
+    pub fn listen(notice: &'static str) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::InternalFault, format!("signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// A child goes on with the thread above it.
+/// A child continues the thread above it.
 pub async fn resume(
     State(server): State<Server>,
     Path(word): Path<String>,

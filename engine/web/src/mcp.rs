@@ -1,7 +1,7 @@
 //! `rondo mcp`: each workflow as a tool of an MCP server (<https://modelcontextprotocol.io/specification>) on standard
 //! input and output.
 //!
-//! A call that is repeated after a crash goes on with the thread of the first one, so that nothing is paid twice. It is
+//! A call that is repeated after a crash continues the thread of the first one, so that nothing is paid twice. It is
 //! known by a key in `_meta`, else by the client's name, the tool and the arguments, for as long as its result was not
 //! handed over.
 
@@ -154,7 +154,7 @@ struct Caller {
 }
 
 impl Tools {
-    /// Runs a workflow, or goes on with the thread of an earlier call.
+    /// Runs a workflow, or continues the thread of an earlier call.
     async fn call(
         &self,
         name: &str,
@@ -204,7 +204,7 @@ impl Tools {
     }
 
     /// Follows a thread that another call began, in this process or another one, to where it rests. If that call was
-    /// given up, this one goes on with the thread.
+    /// given up, this one continues the thread.
     async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Rest>, Problem> {
         let engine = self.server.host.engine();
         let mut has_waited = false;
@@ -271,7 +271,7 @@ impl Tools {
         loop {
             let next = tokio::select! {
                 next = heard.recv() => next,
-                // Without a listener the run stops; the same call goes on with its thread.
+                // Without a listener the run stops; the same call continues its thread.
                 () = caller.cancelled.cancelled() => return Err(given_up()),
             };
             let told = match next {

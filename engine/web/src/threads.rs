@@ -34,7 +34,7 @@ use super::{Inner, Server};
 const PAGE: usize = 50;
 const MAX_PAGE: usize = 500;
 
-/// How many rows one request looks through; the list then goes on from its cursor.
+/// How many rows one request looks through; the list then continues from its cursor.
 const MAX_ROWS_READ: usize = 20_000;
 
 /// The first window of a list, in milliseconds back from its end; each further one is twice as long.

@@ -8,21 +8,19 @@ use serde_json::{Value, json};
 use super::client::Server;
 use super::place;
 
-const ROUTES: &str = include_str!("../../../engine/web/src/lib.rs");
+const ROUTES: &str = include_str!("../../../engine/web/src/routes.rs");
 
 /// The methods and paths of the sources' routes.
 fn routes() -> BTreeSet<(String, String)> {
     let mut routes = BTreeSet::new();
-    for (section, before) in [("let api = Router::new()", "/api/v1"), ("let model = Router::new()", "/v1")] {
+    for (section, before) in [("fn api(", "/api/v1"), ("fn models(", "/v1")] {
         let (_, rest) = ROUTES.split_once(section).unwrap();
-        let section = rest.split(".fallback(").next().unwrap();
-        for route in section.split(".route(\"").skip(1) {
-            let (path, handlers) = route.split_once('"').unwrap();
-            for method in ["get", "post", "delete", "put"] {
-                if handlers.contains(&format!("{method}(")) {
-                    routes.insert((method.to_owned(), format!("{before}{path}")));
-                }
-            }
+        let section = rest.split("\n}\n").next().unwrap();
+        for route in section.split("route(").skip(1) {
+            let (method, rest) = route.trim_start().split_once(',').unwrap();
+            let (_, rest) = rest.split_once('"').unwrap();
+            let (path, _) = rest.split_once('"').unwrap();
+            routes.insert((method.to_lowercase(), format!("{before}{path}")));
         }
     }
     routes

@@ -83,7 +83,7 @@ impl<'a> Display<'a> {
     ) -> Result<Self, Failure> {
         let is_quiet = view.quiet;
         let is_shown = Style::stderr().is_terminal && !is_quiet;
-        let file = view.result.file().map(|path| {
+        let file = view.result.output.as_deref().map(|path| {
             File::create(path).map(|file| Output::to(Box::new(file), true)).map_err(output_file::failed(path))
         });
         let bar = is_shown.then(|| {

@@ -54,7 +54,7 @@ pub fn laid_out(markdown: &str, style: Style) -> String {
     shown
 }
 
-/// Whether a line goes on with the text of the line above.
+/// Whether a line continues the text of the line above.
 fn is_text(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(['#', '|']) && !line.starts_with("```") && marked(line).0.is_empty()
 }

@@ -14,7 +14,7 @@ pub enum Tone {
     Faint,
     Good,
     Bad,
-    /// What went wrong and goes on.
+    /// What went wrong and continues.
     Warning,
 }
 

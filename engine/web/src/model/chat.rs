@@ -137,7 +137,7 @@ pub async fn complete(
         return Err(invalid("messages: there is none"));
     };
     let text = last.text();
-    // The client sends the whole conversation; if a thread waits where it stood before this message, it goes on.
+    // The client sends the whole conversation; if a thread waits where it stood before this message, it continues.
     let stood = place(&request.model, before)?;
     let shown = server.reading(move |server, _| server.recall(stood)).await?;
     let handle = match shown {

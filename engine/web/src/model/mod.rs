@@ -1,6 +1,6 @@
 //! A workflow as a model: the parts of OpenAI's API that chat clients use
 //! (<https://platform.openai.com/docs/api-reference>). A message fills an input of the workflow, and what it results in
-//! answers it. A workflow that waits for a person answers with the form, and goes on with the next message; that a tool
+//! answers it. A workflow that waits for a person answers with the form, and continues with the next message; that a tool
 //! call may be made is nothing that a client can say.
 
 pub mod chat;
