@@ -1,7 +1,8 @@
 //! The accounts of a tree of threads: a child's calls are admitted by its own thread and by every thread above it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::Usage;
@@ -25,10 +26,6 @@ pub(super) struct Account {
 pub(super) struct Admitted(Vec<Reservation>);
 
 impl Account {
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |account| account.above.as_deref())
     }
@@ -40,7 +37,7 @@ impl Account {
     pub(super) fn admit(&self, wanted: &CallEstimate) -> Result<Admitted, Fault> {
         let mut admitted = Admitted(Vec::new());
         for account in self.levels() {
-            let reserved = account.machine().admit(&account.lane, &account.role, wanted);
+            let reserved = account.machine.lock().admit(&account.lane, &account.role, wanted);
             match reserved {
                 Ok(reserved) => admitted.0.push(reserved),
                 Err(fault) => {
@@ -55,14 +52,14 @@ impl Account {
     /// Releases the reservations of a call, and counts what it used.
     pub(super) fn settle(&self, admitted: &Admitted, usage: Option<Usage>, cost_usd: Option<f64>) {
         for (account, reserved) in self.levels().zip(&admitted.0) {
-            account.machine().budget().settle(reserved, usage, cost_usd);
+            account.machine.lock().budget().settle(reserved, usage, cost_usd);
         }
     }
 
     /// Counts what was used before this process.
     pub(super) fn count(&self, usage: Option<Usage>, cost_usd: Option<f64>) {
         for account in self.levels() {
-            account.machine().budget().count(&account.lane, &account.role, usage, cost_usd);
+            account.machine.lock().budget().count(&account.lane, &account.role, usage, cost_usd);
         }
     }
 }

@@ -9,11 +9,12 @@ mod ending;
 mod visiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future;
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -135,14 +136,9 @@ impl Run {
             committed: Mutex::default(),
         };
         let ended = driver.drive(first).await;
-        let committed = std::mem::take(&mut *lock(&driver.committed));
+        let committed = std::mem::take(&mut *driver.committed.lock());
         (ended, committed)
     }
-}
-
-/// Locks data that a panic cannot leave inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Driver<'a> {
@@ -218,8 +214,8 @@ struct RunState<'a> {
 
 impl<'a> Driver<'a> {
     async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
-        if lock(&self.journaled).is_some() {
-            let at_ms = lock(&self.stored).origin.started_at_ms;
+        if self.journaled.lock().is_some() {
+            let at_ms = self.stored.lock().origin.started_at_ms;
             first.extend(self.on(Input::Begin { at_ms }));
         }
         let mut run = RunState {
@@ -230,7 +226,7 @@ impl<'a> Driver<'a> {
             forms: BTreeMap::new(),
             asleep: BTreeMap::new(),
             // The form that is about to be answered is not asked for again.
-            announced: lock(&self.answer).iter().map(|answer| answer.visit.lane.clone()).collect(),
+            announced: self.answer.lock().iter().map(|answer| answer.visit.lane.clone()).collect(),
             stop: None,
             break_off_at: None,
             finish: None,
@@ -243,9 +239,9 @@ impl<'a> Driver<'a> {
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
-            lock(&self.committed).clear();
+            self.committed.lock().clear();
             let own =
-                lock(&self.answer).take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
+                self.answer.lock().take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
             if let Some(answer) = own {
                 self.answer(&mut run, answer);
                 continue;
@@ -254,7 +250,7 @@ impl<'a> Driver<'a> {
                 continue;
             }
             if run.visits.is_empty() && run.commits.is_empty() {
-                if lock(&self.answer).take_if(|answer| self.is_own(answer)).is_some() {
+                if self.answer.lock().take_if(|answer| self.is_own(answer)).is_some() {
                     // The visit whose call it is about has not asked for it.
                     self.stop(&mut run, not_open());
                 }
@@ -279,7 +275,7 @@ impl<'a> Driver<'a> {
                 Some((version, seq, committed)) = run.commits.next() => match committed {
                     Ok(()) => {
                         let committed = run.memory.extract_if(.., |(of, _)| *of <= version);
-                        lock(&self.committed).extend(committed.map(|(_, memory)| memory));
+                        self.committed.lock().extend(committed.map(|(_, memory)| memory));
                         self.steps.synced(seq);
                         run.actions.extend(self.on(Input::Synced { version }));
                     }
@@ -337,7 +333,7 @@ impl<'a> Driver<'a> {
                 }
                 Action::Visit(visit) if run.stop.is_none() => {
                     let cancel = self.parts.stopper.cancel.child_token();
-                    lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
+                    self.lanes.lock().insert(visit.lane.clone(), cancel.clone());
                     let stop = VisitStop { drain: self.drain.child_token(), cancel };
                     run.visits.push(Box::pin(self.visit(*visit, stop)));
                 }
@@ -350,7 +346,7 @@ impl<'a> Driver<'a> {
                     if let Some(open) = run.asleep.remove(&lane) {
                         run.visits.push(Box::pin(self.abandon(lane.clone(), open)));
                     }
-                    if let Some(cancel) = lock(&self.lanes).get(&lane) {
+                    if let Some(cancel) = self.lanes.lock().get(&lane) {
                         cancel.cancel();
                     }
                 }
@@ -397,15 +393,15 @@ impl<'a> Driver<'a> {
     /// their results could not be stored.
     fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
         self.drain.cancel();
-        lock(&self.machine).stop();
+        self.machine.lock().stop();
         if fault.class == FaultClass::Store {
-            lock(&self.lanes).values().for_each(CancellationToken::cancel);
+            self.lanes.lock().values().for_each(CancellationToken::cancel);
         }
         run.stop.get_or_insert(fault);
     }
 
     fn on(&self, input: Input) -> Vec<Action> {
-        lock(&self.machine).on(input, self.parts.env.elapsed_ms(), &self.steps)
+        self.machine.lock().on(input, self.parts.env.elapsed_ms(), &self.steps)
     }
 }
 

@@ -6,9 +6,10 @@
 //! replies never wait. Behind them, replies share [`SHARED_BYTES`]; when these are used up, one reply at a time may grow
 //! beyond them. It can always end, so those that wait do not wait for each other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What every reply may take without asking: more than most models can say.
@@ -106,7 +107,7 @@ impl ResultMemory {
             tokio::spawn(async move {
                 tokio::time::sleep(RESULT_WAITS).await;
                 if let Some(kept) = waiting.upgrade() {
-                    kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    kept.lock().clear();
                 }
             });
         }

@@ -1,7 +1,8 @@
 //! Receives and numbers a run's events.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
 use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, Visit, What};
@@ -49,7 +50,7 @@ impl Sink {
     /// Emits an event. A durable one has the time of the step that it follows from.
     pub fn emit(&self, what: What) {
         if what.is_durable() {
-            let at_ms = self.position.lock().unwrap_or_else(PoisonError::into_inner).at_ms;
+            let at_ms = self.position.lock().at_ms;
             return self.emit_at(at_ms, what);
         }
         self.pass_on(None, self.env.now_ms(), what);
@@ -58,7 +59,7 @@ impl Sink {
     /// Emits a durable event with its stored time.
     pub fn emit_at(&self, at_ms: u64, what: What) {
         let id = {
-            let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut position = self.position.lock();
             position.at_ms = at_ms;
             position.id = match &what {
                 What::StepCommitted { seq, .. } | What::EpochOpened(EpochOpened { seq, .. }) => {

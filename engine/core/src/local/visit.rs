@@ -3,9 +3,10 @@
 //! From the loop outwards a call passes the journal, then retries and fallback, then its path of hooks, then the port.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::redacting;

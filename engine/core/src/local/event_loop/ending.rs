@@ -8,7 +8,7 @@ use rondo_protocol::event::{Location, Outcome, What};
 use rondo_protocol::{Value, canonical};
 
 use super::super::thread_handle::StopKind;
-use super::{Driver, Ended, lock};
+use super::{Driver, Ended};
 use crate::conversation::store_fault;
 use crate::store;
 use crate::thread::{Action, Ending, Input, MAX_FORMS, OpenForm, Origin, Stop};
@@ -23,9 +23,9 @@ impl<'a> Driver<'a> {
 
     /// Reports the end, which is stored.
     pub(super) fn finished(&self, ending: Ending) -> Ended {
-        let at_ms = lock(&self.stored).origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
+        let at_ms = self.stored.lock().origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
         let ending = Ending { at_ms, ..ending };
-        let machine = lock(&self.machine);
+        let machine = self.machine.lock();
         let finished = What::ThreadFinished {
             outcome: ending.outcome,
             head: machine.head(),
@@ -80,7 +80,7 @@ impl<'a> Driver<'a> {
     /// Writes into the row how the run ends.
     async fn keep_row(&self, status: store::Status, changed: impl FnOnce(&mut Origin)) -> Result<(), Fault> {
         let row = {
-            let mut stored = lock(&self.stored);
+            let mut stored = self.stored.lock();
             changed(&mut stored.origin);
             stored.row.status = status;
             let unwritable = |error: canonical::Error| {
@@ -96,9 +96,9 @@ impl<'a> Driver<'a> {
 
     fn tell_stop(&self, fault: Fault) -> Ended {
         let visit =
-            lock(&self.machine).visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
+            self.machine.lock().visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
         let visit = visit.map(|(lane, role)| {
-            let before = lock(&self.machine).lane(&lane).map_or(0, |lane| lane.visits(&role));
+            let before = self.machine.lock().lane(&lane).map_or(0, |lane| lane.visits(&role));
             (role, before + 1)
         });
         let (role, visit) = visit.unzip();

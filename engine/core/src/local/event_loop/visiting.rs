@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
@@ -27,7 +28,7 @@ use super::super::stop::{VisitStop, cancelled};
 use super::super::tool_calls::Tooling;
 use super::super::tool_role;
 use super::super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult};
-use super::{Driver, Parts, VisitOutcome, lock, unknown_role};
+use super::{Driver, Parts, VisitOutcome, unknown_role};
 use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
 use crate::hook::{CallPath, Node};
@@ -48,7 +49,7 @@ impl AwayPerson for Away<'_, '_> {
     fn decision(&self, site: &Site, form: &Value) -> Option<Decided> {
         let asked = event::form_digest(&site.thread, &visit::visit_of(site), form);
         // The visit may ask for another call by now: only the one that was shown is decided.
-        let answer = lock(&self.driver.answer).take_if(|answer| answer.form == asked)?;
+        let answer = self.driver.answer.lock().take_if(|answer| answer.form == asked)?;
         match (answer.said, answer.by) {
             (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
                 Some(Decided { is_allowed, why, person })
@@ -58,7 +59,7 @@ impl AwayPerson for Away<'_, '_> {
     }
 
     fn ask(&self, form: Value) {
-        lock(&self.asked).get_or_insert(form);
+        self.asked.lock().get_or_insert(form);
     }
 }
 
@@ -113,13 +114,13 @@ impl Driver<'_> {
                     role: &visit.role,
                     prompt: &visit.prompt,
                     prev: &visit.prev,
-                    before: lock(&self.machine).seq() + 1,
+                    before: self.machine.lock().seq() + 1,
                     first_opened_by: &visit.first_opened_by,
                 };
                 let opened = if let Task::Compact { of, through_visit } = &visit.task {
                     self.leaving(of, &visit.lane, *through_visit)?
                 } else {
-                    let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
+                    let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
                     opened.map_err(|error| store_fault(&error))?
                 };
                 if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
@@ -138,7 +139,7 @@ impl Driver<'_> {
             };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
-        let asked = lock(&person.asked).take();
+        let asked = person.asked.lock().take();
         if let Some(form) = asked.filter(|_| result.is_err()) {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
@@ -158,13 +159,13 @@ impl Driver<'_> {
         let head_bytes = runtime.heads.first().map_or(0, |head| head.bytes.len());
         let bytes = u64::try_from(head_bytes.saturating_add(messages_bytes)).unwrap_or(u64::MAX);
         let is_too_long = bytes / BYTES_A_TOKEN > offer.at_tokens;
-        let leaving = || lock(&self.conversations).leaving(&visit.role, &visit.lane, offer.through_visit);
+        let leaving = || self.conversations.lock().leaving(&visit.role, &visit.lane, offer.through_visit);
         is_too_long.then(leaving).flatten().map(|(_, bytes)| bytes)
     }
 
     /// The conversation for the text of a compaction. The visit that it makes room for was opened before.
     fn leaving(&self, of: &RoleName, lane: &LanePath, through_visit: u64) -> Result<Opened, Fault> {
-        let leaving = lock(&self.conversations).leaving(of, lane, through_visit);
+        let leaving = self.conversations.lock().leaving(of, lane, through_visit);
         let (conversation, _) = leaving.ok_or_else(|| unknown_role(of))?;
         Ok(Opened { conversation: Arc::new(conversation), told: None })
     }
@@ -187,7 +188,7 @@ impl Driver<'_> {
         let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
         let is_compaction = matches!(visit.task, Task::Compact { .. });
         if !is_compaction && runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
-            lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
+            self.transcripts.lock().insert(visit.lane.clone(), turn.transcript);
         }
         end.note = Note {
             usage: turn.usage,
@@ -221,7 +222,7 @@ impl Driver<'_> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
         let redactor = parts.redactors.tool(&visit.role);
-        let is_left = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let is_left = self.journaled.lock().as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
         let journal_part = match visit.task {
             Task::Compact { .. } => JournalPart::Compaction,
             _ => JournalPart::Visit,
