@@ -117,7 +117,7 @@ async fn begin(
     if let Some(row) = row {
         let spent = spent(&*parts.store, &thread, &row).map_err(Error::Store)?;
         above.account.count(Some(spent.usage), spent.cost_usd);
-        return Box::pin(engine.resume_child(&thread, above, answer, run_config)).await;
+        return Box::pin(engine.resume_with(&thread, (answer, Some(above)), |_, _| Ok(run_config))).await;
     }
     let given = match input {
         Value::Object(members) => members.clone(),
@@ -141,7 +141,7 @@ async fn begin(
         workspace,
         labels: super::Labels::default(),
     };
-    Box::pin(engine.start_child(new, run_config, thread, above)).await.map(Resumed::Running)
+    Box::pin(engine.start_as(new, run_config, thread, Some(above))).await.map(Resumed::Running)
 }
 
 /// Passes on the child's events until its run ends. Stops it with the visit, and for good if only this lane ends.

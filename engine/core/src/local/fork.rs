@@ -150,7 +150,7 @@ pub(super) struct Past<'a> {
     row: Row,
     workflow: Workflow,
     pub(super) first: Digest,
-    definitions: Definitions,
+    pub(super) definitions: Definitions,
 }
 
 /// A move to another definition.
@@ -180,9 +180,10 @@ impl<'a> Past<'a> {
         Ok(Steps::new(self.store, self.thread.clone(), self.row.start, &self.workflow)?)
     }
 
-    /// A machine in front of its first step.
+    /// A machine in front of its first step, which follows it through all its definitions.
     pub(super) fn follower(&self) -> Result<Machine, Error> {
-        follower(self.first, &self.definitions)
+        let begun = self.definitions.get(&self.first).cloned().ok_or_else(|| unfit(1))?;
+        Ok(self.definitions.values().fold(Machine::new(begun, 0), Machine::keeping))
     }
 
     /// Has a machine follow a record.
@@ -394,7 +395,7 @@ fn differing(old: &Role, new: &Role) -> &'static str {
 ///
 /// # Errors
 /// If an object is missing or damaged.
-pub(super) fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
+fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
     let (mut row, mut definitions) = (row.clone(), Definitions::new());
     loop {
         if let std::collections::btree_map::Entry::Vacant(entry) = definitions.entry(row.start) {
@@ -411,12 +412,6 @@ fn definition(start: Digest, workflow: &Workflow, policy: &Policy, input: Value)
     let graph = Arc::new(Graph::new(workflow, policy, Vec::new())?);
     let limits = policy.limits.clone();
     Ok(Definition { graph, start, input: Arc::new(input), limits })
-}
-
-/// A machine that follows a thread from its first step, through all its definitions.
-pub(super) fn follower(first: Digest, definitions: &Definitions) -> Result<Machine, Error> {
-    let begun = definitions.get(&first).cloned().ok_or_else(|| unfit(1))?;
-    Ok(definitions.values().fold(Machine::new(begun, 0), Machine::keeping))
 }
 
 fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
