@@ -73,7 +73,7 @@ pub(super) async fn visit(
             // Where the graph routes the fault, its step says what the child has used.
             let note = parts.store.row(&thread).ok().flatten().map(|row| note(parts, &thread, &row)).transpose();
             let note = note.map_err(|error| store_fault(&error))?.unwrap_or_default();
-            Ok(VisitOutcome::of(end(Err(fault), note)))
+            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note)))
         }
         Ended::Waiting(forms) => {
             let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };
@@ -203,11 +203,7 @@ fn ended(
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
-    Ok(end(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
-}
-
-fn end(outcome: Result<Answered, Fault>, note: Note) -> VisitEnd {
-    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+    Ok(VisitEnd::of(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
 }
 
 /// What a child has used, for the note of its parent's step.

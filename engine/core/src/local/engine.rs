@@ -10,12 +10,13 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{EventId, Outcome, What};
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{LAYOUT, Start};
+use rondo_protocol::object::LAYOUT;
 use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::child::ParentVisit;
-use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
+use super::event_loop::{Parts as RunParts, Run};
+use super::fork::row_of;
 use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
@@ -24,7 +25,7 @@ use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
-use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
+use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -33,7 +34,7 @@ use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::secret::Secret;
 use crate::store::{self, CancelOutcome, Commit, Row, Status, StepStore, ThreadDrivers};
-use crate::thread::{Action, Definition, Input, Machine, Notice, Object, Origin};
+use crate::thread::{Action, Definition, Ending, Input, Machine, Notice, Object, Origin};
 
 /// How long to wait for a stopping run: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -147,10 +148,8 @@ impl Engine {
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
         self.redactors(&graph, &run_config)?.input.value(&mut input);
-        let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
-        let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
-        let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
-        let (start_digest, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let (start, objects) = commits::definition(&workflow, &policy, input)?;
+        let [workflow_digest, policy_digest, start_digest] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: workflow.name.clone(),
             file,
@@ -190,12 +189,7 @@ impl Engine {
             origin: origin.to_bytes()?,
         };
         let driven = self.drive(&thread)?;
-        let objects = vec![
-            (Kind::Workflow, workflow_digest, workflow_bytes),
-            (Kind::Policy, policy_digest, policy_bytes),
-            (Kind::Start, start_digest, start_bytes),
-        ];
-        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
+        let commit = Commit { objects: objects.into(), ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
         let PreparedRun { parts, topic, events, .. } = ready;
@@ -366,7 +360,7 @@ impl Engine {
         if let Some(ending) = origin.ending {
             return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
         }
-        let ending = cancelled_ending(self.parts.env.now_ms());
+        let ending = Ending::cancelled(self.parts.env.now_ms());
         let waiting: BTreeSet<ThreadId> = origin.forms.drain(..).filter_map(|open| open.thread).collect();
         origin.ending = Some(ending.clone());
         origin.stop = None;
@@ -494,12 +488,7 @@ impl Engine {
     }
 
     pub(super) fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
-        let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-        let origin = Origin::from_bytes(&row.origin).map_err(|error| {
-            let what = format!("the row of thread {thread}: {error}");
-            store::Error::from(store::Damage::new(what).of_thread(thread))
-        })?;
-        Ok((row, origin))
+        row_of(&*self.parts.store, thread)
     }
 
     async fn keep_row(&self, thread: &ThreadId, mut row: Row, objects: Vec<Object>) -> Result<Row, Error> {

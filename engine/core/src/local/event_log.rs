@@ -7,7 +7,8 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{Note, Record};
 
 use super::Position;
-use crate::store::{Damage, Error, Read, Row, StoredRecord};
+use super::past::origin;
+use crate::store::{Error, Read, Row, StoredRecord};
 use crate::thread::Origin;
 
 /// How many steps are read at a time.
@@ -117,8 +118,7 @@ fn told<T>(after: &[T]) -> u32 {
 fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Error> {
     let Some(mut row) = store.row(thread)? else { return Ok(None) };
     // It may hold a large result, and is read only here.
-    let origin = Origin::from_bytes(&std::mem::take(&mut row.origin))
-        .map_err(|error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread))?;
+    let origin = origin(thread, &std::mem::take(&mut row.origin))?;
     Ok(Some((row, origin)))
 }
 

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::answering::not_open;
-pub use self::ending::cancelled_ending;
 use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer, PersonSaid};
 use super::mend::Mender;

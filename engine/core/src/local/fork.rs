@@ -10,10 +10,11 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
-use rondo_protocol::object::{KnownCost, LAYOUT, Note, Observation, Record, Start, Usage};
+use rondo_protocol::object::{KnownCost, Note, Observation, Record, Start, Usage};
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
+use super::past::origin;
 use super::{Engine, Error, Labels, NewThread, commits};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
@@ -335,21 +336,14 @@ impl<'a> Past<'a> {
     /// The move to an edited definition after step `at`.
     fn rebound(&self, at: u64, edited: &Edited, now_ms: u64) -> Result<Rebound, Error> {
         let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
-        let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, &edited.workflow)?;
-        let (policy, policy_bytes) = Digest::of(Kind::Policy, &edited.policy)?;
-        let start = Start { input: input.clone(), layout: LAYOUT, workflow };
-        let (start, start_bytes) = Digest::of(Kind::Start, &start)?;
-        let to = definition(start, &edited.workflow, &edited.policy, input)?;
+        let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
+        let [.., (_, start, _)] = &objects;
+        let to = definition(*start, &edited.workflow, &edited.policy, input)?;
         let mut machine = self.machine(&self.steps()?, at)?.keeping(&to).resumed(0);
-        let steps = Steps::new(self.store, self.thread.clone(), start, &edited.workflow)?;
+        let steps = Steps::new(self.store, self.thread.clone(), *start, &edited.workflow)?;
         let commit = machine.rebind(to, now_ms, &steps).map_err(|fault| {
             refused(format!("the thread cannot go on from step {at} under the edited file: {}", fault.message))
         })?;
-        let objects = [
-            (Kind::Workflow, workflow, workflow_bytes),
-            (Kind::Policy, policy, policy_bytes),
-            (Kind::Start, start, start_bytes),
-        ];
         Ok(Rebound { commit, objects })
     }
 
@@ -414,12 +408,9 @@ fn definition(start: Digest, workflow: &Workflow, policy: &Policy, input: Value)
     Ok(Definition { graph, start, input: Arc::new(input), limits })
 }
 
-fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+pub(super) fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
     let row = store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-    let origin = Origin::from_bytes(&row.origin).map_err(|error| {
-        let what = format!("the row of thread {thread}: {error}");
-        store::Error::from(store::Damage::new(what).of_thread(thread))
-    })?;
+    let origin = origin(thread, &row.origin)?;
     Ok((row, origin))
 }
 
@@ -542,7 +533,6 @@ impl Engine {
         let replaced = self.parts.store.step(thread, at + 1)?;
         let (replaced, _) = replaced.ok_or_else(|| refused(format!("number {} is no step with an answer", at + 1)))?;
         let mut machine = past.machine(&steps, at)?.resumed(0);
-        let lane = replaced.step.lane.clone();
         let answered = read_answer(&past.workflow, &replaced.step.role, answer)?;
         // The visits that begin here are made when the thread goes on.
         let begun = machine.on(Input::Begin { at_ms: now_ms }, 0, &steps);
@@ -550,8 +540,8 @@ impl Engine {
             return Err(refused(format!("at step {at} another lane goes on by itself")));
         }
         let note = Note { started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
-        let end = VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None };
-        let actions = machine.on(Input::Ended { lane: lane.clone(), end: Box::new(end) }, 0, &steps);
+        let end = Box::new(VisitEnd::of(Ok(answered), note));
+        let actions = machine.on(Input::Ended { lane: replaced.step.lane, end }, 0, &steps);
         let mut commit = None;
         for action in actions {
             match action {

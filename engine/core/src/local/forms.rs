@@ -122,7 +122,7 @@ pub(super) fn end(outcome: Result<Answered, Fault>, by: Option<Answerer>, now_ms
     };
     // The time of waiting is that of a person.
     let note = Note { person, client, answered_by, started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
-    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+    VisitEnd::of(outcome, note)
 }
 
 /// How long until the first of these forms expires.

@@ -11,8 +11,8 @@ use super::journal::{Journal, JournalPart};
 use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
-use crate::store::{Error, Read, Row, StepStore};
-use crate::thread::{Checkpoint, Clock, InFlight, Spent};
+use crate::store::{Damage, Error, Read, Row, StepStore};
+use crate::thread::{Checkpoint, Clock, InFlight, Origin, Spent};
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
@@ -57,6 +57,15 @@ impl Past for StoredPast {
         }
         Ok(answered)
     }
+}
+
+/// What is known of a thread and not hashed, from the bytes in its row.
+///
+/// # Errors
+/// If they are damaged.
+pub fn origin(thread: &ThreadId, bytes: &[u8]) -> Result<Origin, Error> {
+    let damaged = |error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread);
+    Ok(Origin::from_bytes(bytes).map_err(damaged)?)
 }
 
 /// What a thread has spent: by its checkpoint, or if there is none that this version can read, by its steps.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
-use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, Visit, What};
+use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, What};
 use rondo_protocol::id::ThreadId;
 
 use super::hub::Topic;
+use super::visit::visit_of;
 use crate::env::Env;
 use crate::hook::Reports;
 
@@ -101,15 +102,10 @@ impl Sink {
 
 impl Reports for Sink {
     fn report(&self, node: &str, call: &Call, metrics: Value) {
-        self.offer(What::HookReport { visit: visit(call), node: node.to_owned(), metrics });
+        self.offer(What::HookReport { visit: visit_of(call.site()), node: node.to_owned(), metrics });
     }
 
     fn warn(&self, node: &str, call: &Call, warning: String) {
         self.report(node, call, Value::from_iter([(WARNING, Value::from(warning))]));
     }
-}
-
-fn visit(call: &Call) -> Visit {
-    let site = call.site();
-    Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
 }

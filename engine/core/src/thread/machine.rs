@@ -325,17 +325,9 @@ impl Machine {
             }
             let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.doing else { continue };
             let Some(answered) = dispatch.given.take() else { continue };
-            let end = VisitEnd {
-                outcome: Ok(*answered),
-                note: Note {
-                    started_at_ms: self.clock.latest_ms,
-                    ended_at_ms: self.clock.latest_ms,
-                    ..Note::default()
-                },
-                objects: Vec::new(),
-                waited_ms: 0,
-                effect_unknown: None,
-            };
+            let at_ms = self.clock.latest_ms;
+            let note = Note { started_at_ms: at_ms, ended_at_ms: at_ms, ..Note::default() };
+            let end = VisitEnd::of(Ok(*answered), note);
             // The driver had no opportunity to store the steps that this one follows.
             let over = Unsynced { recall, steps: std::mem::take(&mut self.unstored) };
             let done = self.commit_visit(&path, end, &over, out);
@@ -623,9 +615,7 @@ impl Machine {
         if self.ending.is_some() {
             return;
         }
-        let reason = Some("cancelled".to_owned());
-        let ending = Ending { outcome: Outcome::Cancelled, reason, result: Arc::new(Value::Null), at_ms };
-        let committed = self.commit_row(Some(ending), out);
+        let committed = self.commit_row(Some(Ending::cancelled(at_ms)), out);
         out.extend(committed.err().map(|halt| Action::Stop(self.halted(halt))));
     }
 }

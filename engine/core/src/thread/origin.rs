@@ -73,6 +73,14 @@ pub struct Ending {
     pub at_ms: u64,
 }
 
+impl Ending {
+    /// That of a cancelled thread.
+    pub fn cancelled(at_ms: u64) -> Self {
+        let reason = Some("cancelled".to_owned());
+        Self { outcome: Outcome::Cancelled, reason, result: Arc::new(Value::Null), at_ms }
+    }
+}
+
 mod shared {
     use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! How a run ends: with the thread, at a stop, or waiting for people.
 
-use std::sync::Arc;
-
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, Outcome, What};
@@ -116,9 +114,4 @@ pub fn status(outcome: Outcome) -> store::Status {
         Outcome::Failed => store::Status::Failed,
         Outcome::Cancelled => store::Status::Cancelled,
     }
-}
-
-/// The ending of a cancelled thread.
-pub fn cancelled_ending(at_ms: u64) -> Ending {
-    Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Arc::new(Value::Null), at_ms }
 }

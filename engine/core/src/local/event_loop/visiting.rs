@@ -69,10 +69,8 @@ impl Driver<'_> {
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
         let visited = self.visited(visit, &stop, &waits).await;
-        let visited = visited.unwrap_or_else(|fault| {
-            let (note, objects) = (Note::default(), Vec::new());
-            VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
-        });
+        let visited =
+            visited.unwrap_or_else(|fault| VisitOutcome::of(VisitEnd::of(Err(fault), Note::default())));
         let VisitOutcome::Ended { mut end, unwritten, memory } = visited else { return (lane, visited) };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
@@ -144,7 +142,7 @@ impl Driver<'_> {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
         let note = Note { hooks, told, ..note };
-        let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
+        let end = VisitEnd { objects, effect_unknown, ..VisitEnd::of(Err(cancelled()), note) };
         let end = match result {
             Ok(turn) => self.answered(&visit, turn, end)?,
             // Its step has no transcript, so nothing would name the objects.
