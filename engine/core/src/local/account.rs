@@ -7,7 +7,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::Usage;
 
-use super::mend::Mender;
+use super::resume_hint::ResumeHint;
 use crate::thread::{CallEstimate, Machine, Reservation};
 
 /// The account of a visit, and those above it.
@@ -15,7 +15,7 @@ use crate::thread::{CallEstimate, Machine, Reservation};
 pub(super) struct Account {
     pub(super) machine: Arc<Mutex<Machine>>,
     /// Says how this account's thread goes on once a limit is reached.
-    pub(super) mender: Arc<Mender>,
+    pub(super) resume_hint: Arc<ResumeHint>,
     pub(super) lane: LanePath,
     pub(super) role: RoleName,
     /// The visit that runs this thread as a child.
@@ -42,7 +42,7 @@ impl Account {
                 Ok(reserved) => admitted.0.push(reserved),
                 Err(fault) => {
                     self.settle(&admitted, None, None);
-                    return Err(account.mender.with_hint(fault));
+                    return Err(account.resume_hint.with_hint(fault));
                 }
             }
         }

@@ -21,9 +21,9 @@ use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::limits::{self, RaisedLimits};
-use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
+use super::resume_hint::ResumeHint;
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log};
 use crate::conversation::{Steps, rebuild};
@@ -522,15 +522,15 @@ impl Engine {
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
             self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
-        let mender = Mender {
-            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.mender.root.clone()),
+        let resume_hint = ResumeHint {
+            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.resume_hint.root.clone()),
             thread: thread.clone(),
             origin: origin.clone(),
             graph: Arc::clone(&graph),
             ceilings: run_config.ceilings.clone(),
         };
         let parts = RunParts {
-            mender: Arc::new(mender),
+            resume_hint: Arc::new(resume_hint),
             engine: self.clone(),
             origin: origin.clone(),
             above,

@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 use self::answering::not_open;
 use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer, PersonSaid};
-use super::mend::Mender;
 use super::reply_memory::Reservation;
+use super::resume_hint::ResumeHint;
 use super::sink::Sink;
 use super::stop::{VisitStop, cancelled};
 use super::thread_handle::{DRAIN, StopKind, Stopper};
@@ -53,7 +53,7 @@ pub struct Parts {
     /// The visit that runs the thread as a child.
     pub above: Option<ParentVisit>,
     /// Says how the thread goes on after a fault.
-    pub mender: Arc<Mender>,
+    pub resume_hint: Arc<ResumeHint>,
     /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.

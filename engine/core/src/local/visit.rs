@@ -24,9 +24,9 @@ use rondo_protocol::{Digest, Value};
 use super::account::Account;
 use super::hook_notes::HookNotes;
 use super::journal::{Decided, JournalPart};
-use super::mend::Mender;
 use super::model_calls::{VisitEffects, no_head};
 use super::reply_memory::Reservation;
+use super::resume_hint::ResumeHint;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::{VisitStop, until_stopped};
@@ -58,7 +58,7 @@ pub(super) struct VisitContext<'a> {
     /// The time spent waiting for a person.
     pub(super) waits: Waits,
     /// Says how the thread goes on after a fault.
-    pub(super) mender: &'a Arc<Mender>,
+    pub(super) resume_hint: &'a Arc<ResumeHint>,
     /// Admits calls and counts what they used.
     pub(super) machine: &'a Arc<Mutex<Machine>>,
     /// What a person was asked, and has said, while no terminal is attached.
@@ -72,8 +72,9 @@ pub(super) struct VisitContext<'a> {
 impl VisitContext<'_> {
     /// The account of the visit.
     pub(super) fn account(&self, site: &Site) -> Account {
-        let (machine, mender, above) = (Arc::clone(self.machine), Arc::clone(self.mender), self.above.cloned());
-        Account { machine, mender, lane: site.lane.clone(), role: site.role.clone(), above }
+        let (machine, resume_hint, above) =
+            (Arc::clone(self.machine), Arc::clone(self.resume_hint), self.above.cloned());
+        Account { machine, resume_hint, lane: site.lane.clone(), role: site.role.clone(), above }
     }
 }
 

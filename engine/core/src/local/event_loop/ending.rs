@@ -45,7 +45,7 @@ impl<'a> Driver<'a> {
             }
             _ => fault,
         };
-        let fault = self.parts.mender.with_hint(fault);
+        let fault = self.parts.resume_hint.with_hint(fault);
         if fault.class == FaultClass::Cancelled && kind == StopKind::ForGood {
             let mut ended = None;
             for action in self.on(Input::Cancel { at_ms: self.parts.env.now_ms() }) {

@@ -69,8 +69,7 @@ impl Driver<'_> {
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
         let visited = self.visited(visit, &stop, &waits).await;
-        let visited =
-            visited.unwrap_or_else(|fault| VisitOutcome::of(VisitEnd::of(Err(fault), Note::default())));
+        let visited = visited.unwrap_or_else(|fault| VisitOutcome::of(VisitEnd::of(Err(fault), Note::default())));
         let VisitOutcome::Ended { mut end, unwritten, memory } = visited else { return (lane, visited) };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
@@ -239,7 +238,7 @@ impl Driver<'_> {
             journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
-            mender: &parts.mender,
+            resume_hint: &parts.resume_hint,
             machine: &self.machine,
             person,
             above: parts.above.as_ref().map(|above| &above.account),

@@ -17,7 +17,7 @@ use crate::store::if_damaged;
 use crate::thread::Origin;
 
 /// All that a hint depends on, of one thread.
-pub(super) struct Mender {
+pub(super) struct ResumeHint {
     pub(super) thread: ThreadId,
     /// The thread at the top, whose run this thread belongs to.
     pub(super) root: ThreadId,
@@ -26,7 +26,7 @@ pub(super) struct Mender {
     pub(super) ceilings: Ceilings,
 }
 
-impl Mender {
+impl ResumeHint {
     /// The fault with its hint. A fault of a child keeps the hint that it has, which names the child.
     pub(super) fn with_hint(&self, mut fault: Fault) -> Fault {
         if fault.hint.is_none() {
