@@ -96,51 +96,52 @@ impl Driver<'_> {
             return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
         }
         let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
-        let (visited, told) =
-            if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
-                parts.sink.emit(started);
-                let no_tools = Toolbox::default();
-                (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
-            } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
-                parts.sink.emit(started);
-                let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
-                (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
-            } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
-                let opening = Opening {
-                    lane: &visit.lane,
-                    role: &visit.role,
-                    prompt: &visit.prompt,
-                    prev: &visit.prev,
-                    before: self.machine.lock().seq() + 1,
-                    first_opened_by: &visit.first_opened_by,
-                };
-                let opened = if let Task::Compact { of, through_visit } = &visit.task {
-                    self.leaving(of, &visit.lane, *through_visit)?
-                } else {
-                    let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
-                    opened.map_err(|error| store_fault(&error))?
-                };
-                if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
-                    return Ok(VisitOutcome::TooLong(leaving_bytes));
-                }
-                parts.sink.emit(started);
-                let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
-                let recorder = recorder.as_deref();
-                let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
-                let context = context(&runtime.agent.tools);
-                let told = opened.told;
-                (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
-            } else {
-                let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
-                return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
+        let (visited, context_report) = if let Some((script, contract)) =
+            script.zip(parts.resolved_roles.body_readers.get(&visit.role))
+        {
+            parts.sink.emit(started);
+            let no_tools = Toolbox::default();
+            (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
+        } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
+            parts.sink.emit(started);
+            let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+            (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
+        } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
+            let opening = Opening {
+                lane: &visit.lane,
+                role: &visit.role,
+                prompt: &visit.prompt,
+                prev: &visit.prev,
+                before: self.machine.lock().seq() + 1,
+                first_opened_by: &visit.first_opened_by,
             };
+            let opened = if let Task::Compact { of, through_visit } = &visit.task {
+                self.leaving(of, &visit.lane, *through_visit)?
+            } else {
+                let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
+                opened.map_err(|error| store_fault(&error))?
+            };
+            if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
+                return Ok(VisitOutcome::TooLong(leaving_bytes));
+            }
+            parts.sink.emit(started);
+            let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
+            let recorder = recorder.as_deref();
+            let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
+            let context = context(&runtime.agent.tools);
+            let context_report = opened.context_report;
+            (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, context_report)
+        } else {
+            let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+            return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
+        };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
         let asked = person.asked.lock().take();
         if let Some(form) = asked.filter(|_| result.is_err()) {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
-        let note = Note { hooks, told, ..note };
+        let note = Note { hooks, context_report, ..note };
         let end = VisitEnd { objects, effect_unknown, ..VisitEnd::of(Err(cancelled()), note) };
         let end = match result {
             Ok(turn) => self.answered(&visit, turn, end)?,
@@ -164,7 +165,7 @@ impl Driver<'_> {
     fn leaving(&self, of: &RoleName, lane: &LanePath, through_visit: u64) -> Result<Opened, Fault> {
         let leaving = self.conversations.lock().leaving(of, lane, through_visit);
         let (conversation, _) = leaving.ok_or_else(|| unknown_role(of))?;
-        Ok(Opened { conversation: Arc::new(conversation), told: None })
+        Ok(Opened { conversation: Arc::new(conversation), context_report: None })
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
