@@ -92,7 +92,7 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
 ///
 /// # Errors
 /// If the journal is damaged.
-pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
+pub fn recovered(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane, JournalPart::Visit)?;
     let mut compaction = Journal::default();
     if journal.has_refused() {
@@ -101,20 +101,20 @@ pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) ->
     if !journal.has_begun() && !compaction.has_begun() {
         return Ok(None);
     }
-    let mut left = InFlight::default();
+    let mut recovered = InFlight::default();
     let parts = [&compaction, &journal];
     let answers = || parts.into_iter().flat_map(|of| of.models().chain(of.given_up()).map(|record| &record.answer));
     let billed = parts.into_iter().flat_map(Journal::billed).map(|billed| (Some(billed.usage), billed.cost_usd));
-    left.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
+    recovered.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
     for (usage, cost_usd) in answers().map(|answer| (answer.usage, answer.cost_usd)).chain(billed) {
         if let Some(usage) = usage {
-            *left.usage.get_or_insert_default() += usage;
+            *recovered.usage.get_or_insert_default() += usage;
         }
         match cost_usd {
-            Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
-            None => left.unpriced_calls += 1,
+            Some(cost) => *recovered.cost_usd.get_or_insert_default() += cost,
+            None => recovered.unpriced_calls += 1,
         }
     }
-    left.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
-    Ok(Some(left))
+    recovered.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
+    Ok(Some(recovered))
 }

@@ -7,7 +7,7 @@ use rondo_protocol::id::LanePath;
 use rondo_protocol::object::Start;
 
 use super::engine::PreparedRun;
-use super::past::left;
+use super::past::recovered;
 use super::{Engine, Error, fork};
 use crate::store::{Damage, Row};
 use crate::thread::{LaneState, Machine, Stored};
@@ -36,17 +36,22 @@ impl Engine {
         let asks = ready.parts.run_config.in_doubt.is_none();
         let mut in_flight = BTreeMap::new();
         for path in store.journaled_lanes(thread)? {
-            let found = left(&**store, thread, &path, asks)?;
+            let found = recovered(&**store, thread, &path, asks)?;
             in_flight.extend(found.map(|found| (path, found)));
         }
-        let stored =
-            Stored { checkpoint: &row.checkpoint, lanes, left: in_flight.clone(), version: row.version, seq: row.seq };
+        let stored = Stored {
+            checkpoint: &row.checkpoint,
+            lanes,
+            recovered: in_flight.clone(),
+            version: row.version,
+            seq: row.seq,
+        };
         if let Some(machine) = Machine::restore(definition.clone(), stored, &steps).map_err(Error::Fault)? {
             return Ok(machine);
         }
         let mut past = fork::Past::of(&**store, thread, row)?;
         past.definitions.insert(row.start, definition);
-        let mut machine = past.follower()?.with_left(in_flight);
+        let mut machine = past.follower()?.with_recovered(in_flight);
         past.follow(row.seq, &mut |stored, of| {
             let follows = machine.follow_record(&stored.record, of, &past.definitions, &steps).map_err(Error::Fault)?;
             if follows {

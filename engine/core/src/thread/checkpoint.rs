@@ -86,7 +86,7 @@ pub struct Stored<'a> {
     /// The rows of its lanes.
     pub lanes: Vec<(LanePath, LaneState)>,
     /// The state that an earlier process left of visits in flight.
-    pub left: BTreeMap<LanePath, InFlight>,
+    pub recovered: BTreeMap<LanePath, InFlight>,
     /// The row's version.
     pub version: u64,
     /// The number of the last step.
@@ -140,7 +140,7 @@ impl Machine {
             return Ok(None);
         }
         machine.seq = stored.seq;
-        machine.left = stored.left;
+        machine.recovered = stored.recovered;
         machine.budget.spent = checkpoint.spent;
         machine.budget.roles.clone_from(&checkpoint.roles);
         machine.clock.active_ms = checkpoint.spent.active_ms;

@@ -155,7 +155,7 @@ impl Machine {
         note: &mut Note,
     ) -> Result<StepLocation, Halt> {
         let by = self.compacting_role(&compaction.role).ok_or_else(|| no_lane(path))?;
-        self.left.remove(path);
+        self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
         lane.follow_record(seq, digest);
         lane.own.entry(compaction.role.clone()).or_default().covered = compaction.through_visit;

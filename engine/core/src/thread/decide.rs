@@ -198,7 +198,7 @@ impl Machine {
             && !self.ignores_limits
             && let Some(fault) = self.broken(path, &dispatch.role)
         {
-            if let Some(in_doubt) = self.left.get(path).and_then(|left| left.in_doubt.clone()) {
+            if let Some(in_doubt) = self.recovered.get(path).and_then(|recovered| recovered.in_doubt.clone()) {
                 // A step committed now would forget the call.
                 return Err(in_doubt.into());
             }

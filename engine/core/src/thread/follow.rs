@@ -145,8 +145,8 @@ impl Machine {
 
     /// Adds the state that an earlier process left of visits in flight.
     #[must_use]
-    pub fn with_left(self, left: BTreeMap<LanePath, InFlight>) -> Self {
-        Self { left, ..self }
+    pub fn with_recovered(self, recovered: BTreeMap<LanePath, InFlight>) -> Self {
+        Self { recovered, ..self }
     }
 
     /// Ends following: limits apply again, and decisions are made from here.

@@ -230,16 +230,16 @@ impl Machine {
 
     /// Cancels every open lane of a fan-out.
     pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
-        let left = std::mem::take(&mut self.left);
+        let recovered = std::mem::take(&mut self.recovered);
         let fan = self.fan_mut(parent)?;
         let mut lost = Vec::new();
         let mut given = Vec::new();
         for lane in fan.lanes.values_mut() {
-            cancel(lane, &left, &mut lost, &mut given, &mut after.actions);
+            cancel(lane, &recovered, &mut lost, &mut given, &mut after.actions);
         }
         fan.count();
         fan.lost.extend(lost);
-        self.left = left;
+        self.recovered = recovered;
         self.given.retain(|path| !given.contains(path));
         Ok(())
     }
@@ -439,7 +439,7 @@ pub(super) fn stay(lane: &mut Lane) {
 /// Cancels a lane and all lanes within it.
 pub(super) fn cancel(
     lane: &mut Lane,
-    left: &BTreeMap<LanePath, InFlight>,
+    recovered: &BTreeMap<LanePath, InFlight>,
     lost: &mut Vec<CancelledLane>,
     given: &mut Vec<LanePath>,
     actions: &mut Vec<Action>,
@@ -447,14 +447,16 @@ pub(super) fn cancel(
     if !lane.is_open() {
         return;
     }
-    if let (LanePhase::Deciding, Some(left), Some(visit)) = (&lane.doing, left.get(&lane.path), last_visit(lane)) {
+    if let (LanePhase::Deciding, Some(recovered), Some(visit)) =
+        (&lane.doing, recovered.get(&lane.path), last_visit(lane))
+    {
         lost.push(CancelledLane {
             lane: visit.lane,
             role: visit.role,
-            usage: left.usage,
-            cost_usd: left.cost_usd,
-            unpriced_calls: left.cost_usd.map_or(0, |_| left.unpriced_calls),
-            model_calls: left.model_calls,
+            usage: recovered.usage,
+            cost_usd: recovered.cost_usd,
+            unpriced_calls: recovered.cost_usd.map_or(0, |_| recovered.unpriced_calls),
+            model_calls: recovered.model_calls,
             tool_calls: 0,
             effect_unknown: None,
         });
@@ -470,7 +472,7 @@ pub(super) fn cancel(
         }
         LanePhase::Fanned(mut fan) => {
             lost.append(&mut fan.lost);
-            fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
+            fan.lanes.values_mut().for_each(|lane| cancel(lane, recovered, lost, given, actions));
             fan.count();
             if fan.open > 0 {
                 fan.then = Some(FanOutcome::Cancel);

@@ -46,7 +46,7 @@ pub struct Machine {
     pub(super) budget: Budget,
     pub(super) clock: Clock,
     /// What an earlier process left of visits in flight.
-    pub(super) left: BTreeMap<LanePath, InFlight>,
+    pub(super) recovered: BTreeMap<LanePath, InFlight>,
     /// Commits that are not synced yet, each with what follows from it.
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
     /// The steps of these commits.
@@ -95,7 +95,7 @@ impl Machine {
             trunk: Lane::trunk(),
             budget: Budget::default(),
             clock: Clock::default(),
-            left: BTreeMap::new(),
+            recovered: BTreeMap::new(),
             unsynced: VecDeque::new(),
             unstored: Vec::new(),
             given: VecDeque::new(),
@@ -540,7 +540,7 @@ impl Machine {
     ) -> Result<Added, Halt> {
         let seq = self.seq + 1;
         let keeps = self.keep_all.contains(&step.role);
-        self.left.remove(path);
+        self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
         let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
             return Err(no_lane(path).into());

@@ -441,7 +441,7 @@ impl Thread {
         let stored = checkpoint::Stored {
             checkpoint: &rows.checkpoint,
             lanes: rows.lanes.iter().map(|(path, state)| (path.clone(), state.clone())).collect(),
-            left: BTreeMap::new(),
+            recovered: BTreeMap::new(),
             version: rows.version,
             seq: rows.steps.len() as u64,
         };
