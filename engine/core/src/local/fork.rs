@@ -302,7 +302,7 @@ impl<'a> Past<'a> {
             return if follows == Ok(true) { None } else { different(format!("{role} is not compacted here")) };
         };
         match candidate.follow(step, past.clone(), steps) {
-            Ok(Some(came)) if came.prompt == step.edge.prompt => None,
+            Ok(Some(reached)) if reached.prompt == step.edge.prompt => None,
             Ok(Some(_)) => different(format!("the prompt of {role} is another one")),
             Ok(None) => different(format!("no edge leads to {role} here")),
             Err(fault) => different(fault.message),

@@ -51,7 +51,7 @@ impl Machine {
         recall: &dyn StepLookup,
     ) -> Result<bool, Fault> {
         match record {
-            Record::Step(step) => self.follow(step, of, recall).map(|came| came.is_some()),
+            Record::Step(step) => self.follow(step, of, recall).map(|reached| reached.is_some()),
             Record::Compaction(compaction) => {
                 self.is_replaying = true;
                 let followed = self.follow_compaction(compaction, of);
@@ -111,7 +111,7 @@ impl Machine {
         if dispatch.role != step.role || self.seq + 1 != of.seq {
             return Ok(None);
         }
-        let mut came = ReachedBy {
+        let mut reached = ReachedBy {
             part: Arc::clone(&dispatch.part),
             prompt: dispatch.edge.prompt.clone(),
             opened_by: lane.opened_by.clone(),
@@ -139,8 +139,8 @@ impl Machine {
         }
         self.ending = self.pending.ending.take();
         self.pending.list = None;
-        (came.after, came.left_by) = (after.notices, self.left_by(&step.lane));
-        Ok(Some(came))
+        (reached.after, reached.left_by) = (after.notices, self.left_by(&step.lane));
+        Ok(Some(reached))
     }
 
     /// Adds the state that an earlier process left of visits in flight.

@@ -460,8 +460,8 @@ impl Thread {
                     ..rows.clone()
                 };
                 let view = View { rows: &before, pending: &nothing, recalled: &self.recalled };
-                let came = machine.follow(&made.step, past, &view).unwrap();
-                assert!(came.is_some(), "step {seq} does not follow\n{}", self.text());
+                let reached = machine.follow(&made.step, past, &view).unwrap();
+                assert!(reached.is_some(), "step {seq} does not follow\n{}", self.text());
             }
             machine
         });
