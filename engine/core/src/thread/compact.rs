@@ -53,7 +53,7 @@ impl Machine {
             compact: None,
             ..self.visit(path, dispatch)?
         };
-        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.phase else { return Err(no_lane(path).into()) };
         dispatch.compacting = Compacting::Running { leaving_bytes };
         self.emit(vec![Action::Visit(Box::new(visit))], out);
         Ok(())
@@ -97,7 +97,7 @@ impl Machine {
     }
 
     fn compacting_mut(&mut self, path: &LanePath) -> Result<&mut Dispatch, Halt> {
-        match &mut self.lane_mut(path)?.doing {
+        match &mut self.lane_mut(path)?.phase {
             LanePhase::Visiting(dispatch) => Ok(dispatch),
             _ => Err(no_lane(path).into()),
         }

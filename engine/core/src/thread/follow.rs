@@ -28,7 +28,7 @@ impl Machine {
         (self.is_replaying, self.pending.all_rows) = (true, true);
         if self.seq == 0
             && self.trunk.last.is_none()
-            && matches!(self.trunk.doing, LanePhase::Deciding)
+            && matches!(self.trunk.phase, LanePhase::Deciding)
             && let Err(halt) = self.begin(recall, &mut Vec::new())
         {
             return Err(self.halted(halt));
@@ -107,7 +107,7 @@ impl Machine {
             self.complete_if_ended(&path, world, &mut Consequences::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
-        let LanePhase::Visiting(dispatch) = &lane.doing else { return Ok(None) };
+        let LanePhase::Visiting(dispatch) = &lane.phase else { return Ok(None) };
         if dispatch.role != step.role || self.seq + 1 != of.seq {
             return Ok(None);
         }

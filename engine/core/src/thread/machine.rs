@@ -246,14 +246,14 @@ impl Machine {
     }
 
     pub(super) fn fan_mut(&mut self, path: &LanePath) -> Result<&mut Fan, Halt> {
-        match &mut self.lane_mut(path)?.doing {
+        match &mut self.lane_mut(path)?.phase {
             LanePhase::Fanned(fan) => Ok(fan),
             _ => Err(no_lane(path).into()),
         }
     }
 
     pub(super) fn fan(&self, path: &LanePath) -> Option<&Fan> {
-        match &self.lane(path)?.doing {
+        match &self.lane(path)?.phase {
             LanePhase::Fanned(fan) => Some(fan),
             _ => None,
         }
@@ -270,7 +270,7 @@ impl Machine {
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
-            match &lane.doing {
+            match &lane.phase {
                 LanePhase::Deciding => self.decide(&path, world, &mut after)?,
                 LanePhase::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
@@ -323,7 +323,7 @@ impl Machine {
             if self.is_replaying {
                 continue;
             }
-            let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.doing else { continue };
+            let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.phase else { continue };
             let Some(answered) = dispatch.given.take() else { continue };
             let at_ms = self.clock.latest_ms;
             let note = Note { started_at_ms: at_ms, ended_at_ms: at_ms, ..Note::default() };
@@ -349,7 +349,7 @@ impl Machine {
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let is_form = match &lane.doing {
+        let is_form = match &lane.phase {
             LanePhase::Visiting(dispatch) | LanePhase::Leaving(dispatch) => dispatch.task == Task::Form,
             _ => false,
         };
@@ -360,7 +360,7 @@ impl Machine {
         }
         self.clock.latest_ms = self.clock.latest_ms.max(end.note.ended_at_ms);
         let lane = self.lane_mut(path)?;
-        match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
+        match std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
             LanePhase::Leaving(dispatch) => {
                 self.close_lane(path, LanePhase::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end.note, end.effect_unknown);
@@ -374,14 +374,14 @@ impl Machine {
             }
             LanePhase::Visiting(dispatch) => {
                 let compacting = dispatch.compacting.clone();
-                lane.doing = LanePhase::Visiting(dispatch);
+                lane.phase = LanePhase::Visiting(dispatch);
                 match compacting {
                     Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
                     _ => self.commit_visit(path, end, recall, out),
                 }
             }
             other => {
-                lane.doing = other;
+                lane.phase = other;
                 Err(no_lane(path).into())
             }
         }
@@ -397,7 +397,7 @@ impl Machine {
     ) -> Result<(), Halt> {
         let VisitEnd { outcome, note, objects, .. } = end;
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let LanePhase::Visiting(dispatch) = &lane.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Visiting(dispatch) = &lane.phase else { return Err(no_lane(path).into()) };
         let answered = match outcome {
             Ok(answered) => answered,
             Err(fault) => self.reserved(path, &dispatch.role, fault)?,
@@ -498,7 +498,7 @@ impl Machine {
         while let Some(lane) = open.pop() {
             let is_kept = |(path, row): &(LanePath, LaneState)| row.frontier.is_some() && !closed.contains(path);
             rows.extend(lane.row()?.filter(is_kept));
-            let fan = match &lane.doing {
+            let fan = match &lane.phase {
                 LanePhase::Fanned(fan) => Some(&**fan),
                 _ => lane.joining(),
             };
@@ -542,7 +542,7 @@ impl Machine {
         let keeps = self.keep_all.contains(&step.role);
         self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
-        let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
+        let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) else {
             return Err(no_lane(path).into());
         };
         if let Some((edge, per)) = &dispatch.bounded {
@@ -645,7 +645,7 @@ pub(super) struct Added {
 }
 
 pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispatch)>) {
-    match &lane.doing {
+    match &lane.phase {
         LanePhase::Visiting(dispatch) => found.push((lane.path.clone(), dispatch)),
         LanePhase::Fanned(fan) => fan.lanes.values().for_each(|lane| visiting(lane, found)),
         _ => {}
@@ -654,14 +654,14 @@ pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispat
 
 pub(super) fn lanes<'l>(lane: &'l Lane, found: &mut Vec<&'l Lane>) {
     found.push(lane);
-    if let LanePhase::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.phase {
         fan.lanes.values().for_each(|lane| lanes(lane, found));
     }
 }
 
 /// Every lane with the number of its last step.
 pub(super) fn every_lane(lane: &Lane, found: &mut Vec<(u64, LanePath)>) {
-    if let LanePhase::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.phase {
         fan.lanes.values().for_each(|lane| every_lane(lane, found));
     }
     found.push((lane.last.as_ref().map_or(0, |last| last.seq), lane.path.clone()));

@@ -358,7 +358,7 @@ impl Thread {
         let mut asked_for = self.rows.version + self.pending.len() as u64;
         asked_for += actions.iter().filter(|action| matches!(action, Action::Commit(_))).count() as u64;
         for lane in self.machine.lanes() {
-            if matches!(lane.doing, LanePhase::Leaving(_)) {
+            if matches!(lane.phase, LanePhase::Leaving(_)) {
                 self.leaving.entry(lane.path.clone()).or_insert(asked_for);
             }
         }
