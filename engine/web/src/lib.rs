@@ -239,7 +239,7 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             while let Some(event) = run.next().await {
-                server.live.hear_of_other(event);
+                server.live.publish_foreign(event);
             }
             run.ended().await
         });

@@ -200,12 +200,12 @@ impl Topic {
     }
 
     /// Queues an event without waiting: a run never waits for its readers.
-    pub(super) fn hear(&self, event: Event) {
+    pub(super) fn publish(&self, event: Event) {
         self.take(event, true);
     }
 
     /// The same for an event of another thread, which has a log of its own: a reader that falls behind misses it here.
-    pub fn hear_of_other(&self, event: Event) {
+    pub fn publish_foreign(&self, event: Event) {
         self.take(event, false);
     }
 
@@ -456,7 +456,7 @@ mod tests {
         let mut listener = topic.listen();
         let result = Value::from("x".repeat(1 << 20));
         for number in 0..100 {
-            topic.hear_of_other(finished(number, &result));
+            topic.publish_foreign(finished(number, &result));
         }
         assert!(listener.0.queue.lock().size_bytes <= QUEUE_BYTES);
         for number in 0..QUEUE_BYTES as u128 >> 20 {
@@ -464,10 +464,10 @@ mod tests {
         }
         // It goes on with what comes next, also with one that is larger than the queue.
         let large = Value::from("x".repeat(2 * QUEUE_BYTES));
-        topic.hear_of_other(finished(100, &large));
+        topic.publish_foreign(finished(100, &large));
         assert_eq!(listener.recv().await, finished(100, &large));
         drop(listener);
-        topic.hear_of_other(finished(101, &result));
+        topic.publish_foreign(finished(101, &result));
         assert!(!topic.is_heard());
     }
 }

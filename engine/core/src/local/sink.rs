@@ -88,14 +88,14 @@ impl Sink {
     /// Passes on an event of a child thread.
     pub fn pass_on_of_child(&self, event: Event) {
         if self.topic.is_heard() {
-            self.topic.hear_of_other(event);
+            self.topic.publish_foreign(event);
         }
     }
 
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
         if self.topic.is_heard() {
             let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
-            self.topic.hear(Event { id, thread, parent, durability, at_ms, what });
+            self.topic.publish(Event { id, thread, parent, durability, at_ms, what });
         }
     }
 }

@@ -229,7 +229,7 @@ impl Server {
                     // A client that is gone is seen above.
                     let _ = sender.send(told).await;
                 }
-                server.live.hear_of_other(event);
+                server.live.publish_foreign(event);
             }
             let ended = run.ended().await;
             let rest = server.rest(thread, ended).await.map(|rest| {
