@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rondo::agent_kit::tool::InDoubt;
 use rondo::host::answers_from::AnswersFrom;
-use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use rondo::host::continuing::{Begun, ContinueChoices, ContinueTarget, continued};
 use rondo::host::limit_choice::limits;
 use rondo::protocol::id::ThreadId;
 use rondo::run::configured_for;
@@ -136,21 +136,21 @@ pub(super) fn prepare(
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<Continued, Failure> {
-    prepare_for(args, Meant::Thread, find, output)
+    prepare_for(args, ContinueTarget::Thread, find, output)
 }
 
 /// Like [`prepare`], also for a fork.
 pub(super) fn prepare_for(
     args: &ContinueArgs,
-    meant: Meant<'_>,
+    target: ContinueTarget<'_>,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<Continued, Failure> {
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
-        let begun = Begun::of(store, &row, meant, &here)?;
-        let is_silent = args.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        let begun = Begun::of(store, &row, target, &here)?;
+        let is_silent = args.quiet || output.is_json() || matches!(target, ContinueTarget::Fork(_));
         let raises_limit = !args.limits.is_empty();
         if let Some(notice) =
             begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))

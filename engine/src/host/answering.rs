@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::tell::word;
 
 /// The form of a thread that somebody means.
-pub struct MeantForm {
+pub struct ResolvedForm {
     /// The thread that goes on with the answer: the one at the root of its tree.
     pub root: ThreadId,
     pub open: OpenForm,
@@ -42,11 +42,11 @@ pub struct FormName<'n> {
 ///
 /// # Errors
 /// [`Code::NotWaiting`] or [`Code::AnswerUnclear`], or if the store is damaged.
-pub fn meant_form(
+pub fn resolve_form(
     store: &dyn Read,
     (thread, row): (ThreadId, Row),
     named: FormName<'_>,
-) -> Result<(MeantForm, Row), Failure> {
+) -> Result<(ResolvedForm, Row), Failure> {
     let of_child = row.parent.is_some().then(|| thread.clone());
     let (root, row) = root(store, (thread, row))?;
     let open = open_forms(&root, &row)?;
@@ -55,7 +55,7 @@ pub fn meant_form(
     let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
     let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
     let digest = open.digest(&root);
-    Ok((MeantForm { root, open, digest, workflow }, row))
+    Ok((ResolvedForm { root, open, digest, workflow }, row))
 }
 
 /// The answer to a form with that digest.

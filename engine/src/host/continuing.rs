@@ -58,7 +58,7 @@ impl ContinueChoices {
 
 /// What is continued.
 #[derive(Clone, Copy)]
-pub enum Meant<'a> {
+pub enum ContinueTarget<'a> {
     /// The thread itself.
     Thread,
     /// A fork of it, under this workflow if there is one.
@@ -83,13 +83,13 @@ impl Begun {
     ///
     /// # Errors
     /// If the store is damaged.
-    pub fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
-        let edited = match meant {
-            Meant::Fork(loaded) => loaded,
-            Meant::Thread if row.status.has_ended() => {
+    pub fn of(store: &dyn Read, row: &Row, target: ContinueTarget<'_>, here: &Path) -> Result<Option<Self>, Failure> {
+        let edited = match target {
+            ContinueTarget::Fork(loaded) => loaded,
+            ContinueTarget::Thread if row.status.has_ended() => {
                 return Ok(None);
             }
-            Meant::Thread => None,
+            ContinueTarget::Thread => None,
         };
         let origin = thread_row::origin(row);
         let (workflow, policy, file) = if let Some(loaded) = edited {

@@ -20,9 +20,11 @@ use rondo_protocol::{Digest, Value};
 use super::run::{self, Run};
 use super::{Rondo, blocking};
 use crate::failure::Failure;
-use crate::host::answering::{self, FormName, MeantForm, check, declared, meant_form, only_a_person, other_kind, role};
+use crate::host::answering::{
+    self, FormName, ResolvedForm, check, declared, only_a_person, other_kind, resolve_form, role,
+};
 use crate::host::answers_from::AnswersFrom;
-use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use crate::host::continuing::{Begun, ContinueChoices, ContinueTarget, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::RunSpec;
@@ -278,10 +280,10 @@ impl Rondo {
         &self,
         store: &dyn Read,
         row: &Row,
-        meant: Meant<'_>,
+        target: ContinueTarget<'_>,
         choices: ContinueChoices,
     ) -> Result<RunSpec, Failure> {
-        let begun = Begun::of(store, row, meant, self.folder())?;
+        let begun = Begun::of(store, row, target, self.folder())?;
         let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, begun, choices)?;
         self.tell_all(&notices);
         Ok(run_spec)
@@ -333,7 +335,7 @@ impl Resume {
                 let (thread, row) = root(store, found)?;
                 let limits = limits(&chosen)?;
                 let choices = ContinueChoices { answers, in_doubt, limits, ..preparing.as_begun() };
-                let mut run_spec = preparing.continued(store, &row, Meant::Thread, choices)?;
+                let mut run_spec = preparing.continued(store, &row, ContinueTarget::Thread, choices)?;
                 run_spec.raised.thread = Some(named);
                 Ok((thread, run_spec))
             })
@@ -421,14 +423,14 @@ impl Answer {
         let prepared = rondo.reading(move |store| {
             let found = find_thread(store, thread.as_str())?;
             let named = FormName { role: role.as_deref(), lane: lane.as_deref(), digest: form };
-            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
+            let (ResolvedForm { root, open, digest, workflow }, row) = resolve_form(store, found, named)?;
             if open.is_approval() && matches!(by, Answerer::Client(_)) {
                 return Err(only_a_person(&root, &open));
             }
             let said = said(&open, &workflow)?;
             let answer = answering::answer(said, digest, open, by);
             check(&workflow, &answer)?;
-            let run_spec = preparing.continued(store, &row, Meant::Thread, preparing.as_begun())?;
+            let run_spec = preparing.continued(store, &row, ContinueTarget::Thread, preparing.as_begun())?;
             Ok((root, answer, run_spec))
         });
         let (thread, answer, run_spec) = prepared.await?;
@@ -479,7 +481,7 @@ impl Fork {
             let (thread, row) = find_thread(store, thread.as_str())?;
             let request = request(store, (&thread, &row), at, answer, input)?;
             let plan = plan_fork(store, &thread, &request)?;
-            let run_spec = preparing.continued(store, &row, Meant::Fork(None), preparing.as_begun())?;
+            let run_spec = preparing.continued(store, &row, ContinueTarget::Fork(None), preparing.as_begun())?;
             Ok((thread, request, plan, run_spec))
         });
         let (thread, request, plan, run_spec) = prepared.await?;
