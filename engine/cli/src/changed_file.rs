@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rondo::core::local::{Edited, ForkRequest, plan_fork};
-use rondo::host::continuing::Begun;
+use rondo::host::continuing::ResumeSource;
 use rondo::protocol::call::FaultClass;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::text::shell_argument;
@@ -22,10 +22,10 @@ pub(super) fn notice(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    begun: &Begun,
+    source: &ResumeSource,
     raises_limit: bool,
 ) -> Option<String> {
-    let file = begun.file.as_deref().filter(|file| !shipped::is_one(file))?;
+    let file = source.file.as_deref().filter(|file| !shipped::is_one(file))?;
     if !Path::new(file).exists() {
         return None;
     }
@@ -40,14 +40,14 @@ pub(super) fn notice(
     // `--limit` makes a thread's limits differ from its file's; they matter where it stopped at one.
     let stopped_at_limit =
         thread_row::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
-    let limits = if stopped_at_limit && !raises_limit { policy.limits.clone() } else { begun.policy.limits.clone() };
+    let limits = if stopped_at_limit && !raises_limit { policy.limits.clone() } else { source.policy.limits.clone() };
     let policy_but_limits = Policy { limits, ..policy.clone() };
-    if workflow == begun.workflow && policy_but_limits == begun.policy {
+    if workflow == source.workflow && policy_but_limits == source.policy {
         return None;
     }
     // The thread's own limits may come from `--limit`, so the file need not have changed.
-    let only_limits =
-        workflow == begun.workflow && Policy { limits: begun.policy.limits.clone(), ..policy.clone() } == begun.policy;
+    let only_limits = workflow == source.workflow
+        && Policy { limits: source.policy.limits.clone(), ..policy.clone() } == source.policy;
     let goes_on = if only_limits {
         format!("{file} has other limits than this thread, which goes on with its own")
     } else {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rondo::agent_kit::tool::InDoubt;
 use rondo::host::answers_from::AnswersFrom;
-use rondo::host::continuing::{Begun, ContinueChoices, ContinueTarget, continued};
+use rondo::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use rondo::host::limit_choice::limits;
 use rondo::protocol::id::ThreadId;
 use rondo::run::configured_for;
@@ -149,15 +149,15 @@ pub(super) fn prepare_for(
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
-        let begun = Begun::of(store, &row, target, &here)?;
+        let source = ResumeSource::of(store, &row, target, &here)?;
         let is_silent = args.quiet || output.is_json() || matches!(target, ContinueTarget::Fork(_));
         let raises_limit = !args.limits.is_empty();
         if let Some(notice) =
-            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))
+            source.as_ref().filter(|_| !is_silent).and_then(|source| notice(store, &thread, &row, source, raises_limit))
         {
             tell(&notice);
         }
-        Ok((thread, begun))
+        Ok((thread, source))
     };
     let (thread, Continuation { run_spec, writing }) = continuing(args, find, output)?;
     Ok(Continued { thread, run_spec, writing })
@@ -166,7 +166,7 @@ pub(super) fn prepare_for(
 /// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
 pub(super) fn continuing<T>(
     args: &ContinueArgs,
-    find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
+    find: impl FnOnce(&dyn Read) -> Result<(T, Option<ResumeSource>), Failure>,
     output: &Output,
 ) -> Result<(T, Continuation), Failure> {
     let here = working_folder()?;
@@ -177,7 +177,7 @@ pub(super) fn continuing<T>(
     let settings = rondo.operator().agreed_settings()?;
     let own = own_store(&settings, by)?;
     let view = existing_store_at(&own.folder)?;
-    let (found, begun) = find(view.store.as_ref())?;
+    let (found, source) = find(view.store.as_ref())?;
     drop(view);
     let durability = settings.durability.value;
     let choices = ContinueChoices {
@@ -188,11 +188,11 @@ pub(super) fn continuing<T>(
         flags: args.flags.clone(),
     };
     let is_silent = args.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
-    if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
+    if let Some(file) = source.as_ref().and_then(ResumeSource::played_file).filter(|_| !is_silent) {
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }
-    let (run_spec, notices) = continued(rondo.operator(), settings, begun, choices)?;
+    let (run_spec, notices) = continued(rondo.operator(), settings, source, choices)?;
     for notice in notices {
         tell(&format!("{notice}\n"));
     }

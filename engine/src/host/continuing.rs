@@ -66,7 +66,7 @@ pub enum ContinueTarget<'a> {
 }
 
 /// What a run was begun with.
-pub struct Begun {
+pub struct ResumeSource {
     pub workflow: Workflow,
     pub policy: Policy,
     /// The workflow's file, as an absolute path.
@@ -78,7 +78,7 @@ pub struct Begun {
     pub imported: Option<ImportedPast>,
 }
 
-impl Begun {
+impl ResumeSource {
     /// `None` for a thread that has ended and is not forked.
     ///
     /// # Errors
@@ -136,16 +136,16 @@ impl Begun {
 pub fn continued(
     operator: &Operator,
     mut settings: Settings,
-    begun: Option<Begun>,
+    source: Option<ResumeSource>,
     choices: ContinueChoices,
 ) -> Result<(RunSpec, Vec<String>), Failure> {
     let Operator { files, folder: here, consent, .. } = operator;
-    let Some(begun) = begun else {
+    let Some(source) = source else {
         let equipment = operator.equipment(settings, Grants::default());
         return Ok((choices.run_spec(equipment, Played::default()), Vec::new()));
     };
-    let played = begun.played(&choices.answers, here)?;
-    let Begun { workflow, policy, file, workspace, imported, .. } = &begun;
+    let played = source.played(&choices.answers, here)?;
+    let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
     // Where an imported thread worked is not believed, and it goes on wherever somebody agrees to that.
     let is_elsewhere = Path::new(begun_in) != settings.workspace && (imported.is_none() || workspace.is_some());

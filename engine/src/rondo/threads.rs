@@ -24,7 +24,7 @@ use crate::host::answering::{
     self, FormName, ResolvedForm, check, declared, only_a_person, other_kind, resolve_form, role,
 };
 use crate::host::answers_from::AnswersFrom;
-use crate::host::continuing::{Begun, ContinueChoices, ContinueTarget, continued};
+use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::RunSpec;
@@ -283,8 +283,8 @@ impl Rondo {
         target: ContinueTarget<'_>,
         choices: ContinueChoices,
     ) -> Result<RunSpec, Failure> {
-        let begun = Begun::of(store, row, target, self.folder())?;
-        let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, begun, choices)?;
+        let source = ResumeSource::of(store, row, target, self.folder())?;
+        let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, source, choices)?;
         self.tell_all(&notices);
         Ok(run_spec)
     }
