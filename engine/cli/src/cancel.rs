@@ -10,7 +10,7 @@ use super::output::Output;
 use super::person::{consent_by, is_attended};
 use super::runner::Writing;
 use super::runner::{Task, run_task};
-use super::store_access::{existing_store_at, own_store};
+use super::store_access::{existing_store_at, trusted_store};
 use super::{JsonArgs, StoreArgs};
 
 /// End a thread for good; it cannot be resumed
@@ -29,7 +29,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let rondo = super::rondo(&args.store.flags(), by, None)?;
     rondo.operator().files.refuse_unsafe()?;
     let settings = rondo.operator().files.in_force()?;
-    let store = own_store(&settings, by)?;
+    let store = trusted_store(&settings, by)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {

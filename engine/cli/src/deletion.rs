@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::person::{answer_to, consent_by, is_attended};
 use super::runner::{Session, Writing, with_session};
-use super::store_access::{DrivenThreads, OwnStore, StoreView, own_store};
+use super::store_access::{DrivenThreads, StoreView, TrustedStore, trusted_store};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
 use super::{JsonArgs, StoreArgs, gc};
@@ -60,12 +60,12 @@ impl DeletionArgs {
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    pub(super) fn own_store(&self, output: &Output) -> Result<(Rondo, OwnStore, Durability), Failure> {
+    pub(super) fn trusted_store(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
         let by = consent_by(false, !output.is_json() && is_attended());
         let rondo = super::rondo(&self.store.flags(), by, None)?;
         rondo.operator().files.refuse_unsafe()?;
         let settings = rondo.operator().files.in_force()?;
-        let store = own_store(&settings, by)?;
+        let store = trusted_store(&settings, by)?;
         Ok((rondo, store, settings.durability.value))
     }
 }
@@ -75,7 +75,7 @@ impl DeletionArgs {
 pub struct Deleted {
     pub threads: BTreeSet<ThreadId>,
     /// The store that was written; `None` if nothing was deleted.
-    pub store: Option<(OwnStore, Durability)>,
+    pub store: Option<(TrustedStore, Durability)>,
     /// Whether a collection of garbage costs little beside the deletion.
     is_large: bool,
 }
@@ -244,8 +244,8 @@ impl Deletion {
         Ok(Some(deleted))
     }
 
-    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let (rondo, store, durability) = args.own_store(output)?;
+    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(TrustedStore, Durability), Failure> {
+        let (rondo, store, durability) = args.trusted_store(output)?;
         let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
         let chunks = self.chunks();
         drop(self);

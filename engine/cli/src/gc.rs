@@ -15,7 +15,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::prune::{self, PruneArgs};
-use super::store_access::OwnStore;
+use super::store_access::TrustedStore;
 use super::upkeep_bar::UpkeepBar;
 
 /// Give back the space of what no thread needs, also while threads run
@@ -93,7 +93,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (store, durability) = deleted.store.map_or_else(
             || {
                 deletion.store.existing()?;
-                deletion.own_store(output).map(|(_, store, durability)| (store, durability))
+                deletion.trusted_store(output).map(|(_, store, durability)| (store, durability))
             },
             Ok,
         )?;
@@ -113,7 +113,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
 ///
 /// # Errors
 /// See [`upkeep::gc`].
-pub(super) fn collect(store: OwnStore, durability: Durability) -> Result<Collected, Failure> {
+pub(super) fn collect(store: TrustedStore, durability: Durability) -> Result<Collected, Failure> {
     let bar = UpkeepBar::new();
     let collected = super::runtime()?.block_on(upkeep::gc(store, durability, &mut |at| bar.show(at)));
     bar.finish();

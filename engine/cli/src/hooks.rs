@@ -31,7 +31,7 @@ use super::person::{consent_by, is_attended};
 use super::recording::Recording;
 use super::run_config::{RunSpec, replaying};
 use super::runner::{Task, Writing, run_task};
-use super::store_access::{existing_store_at, own_store, secret};
+use super::store_access::{existing_store_at, secret, trusted_store};
 use super::{thread_row, working_folder};
 
 /// The argument that names an action's thread.
@@ -204,7 +204,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     }
     let durability = settings.durability.value;
     rondo.operator().files.refuse_unsafe()?;
-    let own = own_store(&settings, by)?;
+    let own = trusted_store(&settings, by)?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
-use super::store_access::own_store;
+use super::store_access::trusted_store;
 use super::{JsonArgs, StoreArgs, hooks, settings_files};
 
 /// How many bytes of the file are read at a time.
@@ -55,7 +55,7 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = files.in_force()?;
     let staged = staged(&args.file)?;
     let folder = settings.store.value.clone();
-    let store = own_store(&settings, consent_by(args.trust, !output.is_json() && is_attended()))?;
+    let store = trusted_store(&settings, consent_by(args.trust, !output.is_json() && is_attended()))?;
     let own = staged.is_sealed_by(&store.secret);
     let Imported { threads, present, steps, batches } =
         super::runtime()?.block_on(upkeep::import(&staged, store, settings.durability.value))?;

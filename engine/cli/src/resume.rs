@@ -26,7 +26,7 @@ use super::run::ScriptArgs;
 use super::run_config::RunSpec;
 use super::runner::Writing;
 use super::runner::{Task, TaskContext, show_task};
-use super::store_access::{existing_store_at, own_store};
+use super::store_access::{existing_store_at, trusted_store};
 use super::{JsonArgs, StoreArgs, working_folder};
 
 /// What happens with tool calls in doubt.
@@ -175,7 +175,7 @@ pub(super) fn continuing<T>(
     let rondo = super::rondo(&args.store.flags(), by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
-    let own = own_store(&settings, by)?;
+    let own = trusted_store(&settings, by)?;
     let view = existing_store_at(&own.folder)?;
     let (found, source) = find(view.store.as_ref())?;
     drop(view);

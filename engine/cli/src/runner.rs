@@ -26,7 +26,7 @@ use super::progress::{Mode, Progress, TICK};
 use super::report;
 use super::result::View;
 use super::signals::Signals;
-use super::store_access::OwnStore;
+use super::store_access::TrustedStore;
 
 /// How many updates may be queued before the tasks wait.
 const MAX_UPDATES: usize = 256;
@@ -113,7 +113,7 @@ impl TaskContext {
 pub(super) struct Writing {
     pub rondo: Rondo,
     /// As [`Rondo::store_to_open`] gives it.
-    pub to_open: Option<(OwnStore, Durability)>,
+    pub to_open: Option<(TrustedStore, Durability)>,
 }
 
 /// The open store and the signals of a verb that runs tasks.

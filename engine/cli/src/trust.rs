@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::person::{self, consent_by, is_attended};
 use super::settings_files::{self, SettingsFiles};
-use super::store_access::{is_own, sign, view_store_at};
+use super::store_access::{is_trusted, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 
 /// Show what a folder and a workflow ask for, and record your consent
@@ -241,7 +241,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let view = view_store_at(at)?;
-    let own = is_own(signed, settings)?;
+    let own = is_trusted(signed, settings)?;
     let shown = at.to_string_lossy();
     // The digest covers the contents: another thread makes it another store.
     let mut hasher = Hasher::default();

@@ -26,7 +26,7 @@ use crate::host::limit_choice::limits;
 use crate::host::recording;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
-use crate::host::store_access::OwnStore;
+use crate::host::store_access::TrustedStore;
 use crate::host::workflow::Loaded;
 
 /// A run that is about to begin.
@@ -179,7 +179,7 @@ pub struct Prepared {
     pub rondo: Rondo,
     pub new: NewThread,
     pub run_spec: RunSpec,
-    pub to_open: Option<(OwnStore, Durability)>,
+    pub to_open: Option<(TrustedStore, Durability)>,
 }
 
 impl Prepared {
