@@ -83,7 +83,7 @@ pub struct Inner {
     /// Cancelled once its runs have ended.
     closed: CancellationToken,
     /// Held while a start with an idempotency key looks whether it was made before.
-    repeats: tokio::sync::Mutex<()>,
+    idempotency: tokio::sync::Mutex<()>,
     /// How many values of requests are kept, by the name of their space.
     kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -111,7 +111,7 @@ impl std::ops::Deref for Server {
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { rondo, host, settings, token, names, ending } = parts;
-        let repeats = tokio::sync::Mutex::default();
+        let idempotency = tokio::sync::Mutex::default();
         Self(Arc::new(Inner {
             rondo,
             host,
@@ -122,7 +122,7 @@ impl Server {
             live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
-            repeats,
+            idempotency,
             kept: parking_lot::Mutex::default(),
         }))
     }

@@ -168,7 +168,7 @@ impl Tools {
         let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
         let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
         // Two equal calls at once make one thread.
-        let alone = self.server.repeats.lock().await;
+        let alone = self.server.idempotency.lock().await;
         let known = space.get(&place).map_err(Failure::from)?;
         let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
         let known = known.filter(|call| key.is_some() || !call.is_answered);
