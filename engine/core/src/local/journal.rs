@@ -55,11 +55,12 @@ pub(super) enum Record {
     /// What a provider billed for a failed attempt.
     Billed(Billed),
     /// A person said whether a tool call may be made.
-    Decided {
+    #[serde(rename = "decided")]
+    Approval {
         /// The position of the call in the step.
         position: u32,
         /// The decision.
-        decision: Decided,
+        decision: ApprovalDecision,
     },
     /// The text of a compaction was refused. The records before this one are of that text, those after it of the visit.
     Refused,
@@ -67,7 +68,7 @@ pub(super) enum Record {
 
 /// A person's decision about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Decided {
+pub(super) struct ApprovalDecision {
     /// Whether it may be made.
     pub is_allowed: bool,
     /// Why not.
@@ -177,7 +178,7 @@ pub(super) struct Journal {
     /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
     /// What people said of calls, by position.
-    decided: BTreeMap<u32, Decided>,
+    decided: BTreeMap<u32, ApprovalDecision>,
     /// The child thread of the step.
     pub(super) child: Option<ThreadId>,
     /// Whether the text of a compaction was refused in it.
@@ -228,7 +229,7 @@ impl Journal {
                     journal.open.remove(&record.position);
                     journal.tools.insert(record.position, record);
                 }
-                Record::Decided { position, decision } => {
+                Record::Approval { position, decision } => {
                     journal.decided.insert(position, decision);
                 }
                 Record::Child { thread } => journal.child = Some(thread),
@@ -340,7 +341,7 @@ impl Journal {
             Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
                 self.open.remove(position);
             }
-            Record::Decided { position, decision } => {
+            Record::Approval { position, decision } => {
                 self.decided.insert(*position, decision.clone());
             }
             Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Billed(_) | Record::Refused => {}
@@ -357,7 +358,7 @@ impl Journal {
     }
 
     /// What a person said of the call at `position`.
-    pub(super) fn decided(&self, position: u32) -> Option<&Decided> {
+    pub(super) fn decided(&self, position: u32) -> Option<&ApprovalDecision> {
         self.decided.get(&position)
     }
 

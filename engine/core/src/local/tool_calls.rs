@@ -21,7 +21,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
 use super::forms;
-use super::journal::{Decided, Journal, JournalPart, JournaledCall, Record, ToolRecord};
+use super::journal::{ApprovalDecision, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
 use super::visit::{VisitContext, VisitResult, visit_of, wrong_kind};
 use crate::conversation::store_fault;
@@ -268,24 +268,24 @@ impl<'a> ToolRunner<'a> {
                 () = self.context.stop.drain.cancelled() => return Err(cancelled()),
             }
         };
-        let decision = Decided { is_allowed: is_wanted, why: String::new(), person: String::new() };
+        let decision = ApprovalDecision { is_allowed: is_wanted, why: String::new(), person: String::new() };
         Ok(self.decided(call, &decision, is_in_doubt))
     }
 
     /// What a person has said of a call while the thread waited. It is journaled before anything follows from it.
-    async fn decision(&mut self, call: &ToolCall, form: &Value) -> Result<Option<Decided>, Fault> {
+    async fn decision(&mut self, call: &ToolCall, form: &Value) -> Result<Option<ApprovalDecision>, Fault> {
         let position = call.site.position;
         if let Some(decided) = self.journal.decided(position) {
             return Ok(Some(decided.clone()));
         }
         let Some(decision) = self.context.person.decision(&call.site, form) else { return Ok(None) };
-        self.journal.add(Record::Decided { position, decision: decision.clone() });
+        self.journal.add(Record::Approval { position, decision: decision.clone() });
         self.keep(&call.site).await?;
         Ok(Some(decision))
     }
 
     /// The answer to a call that a person does not want; `None` if they do.
-    fn decided(&mut self, call: &ToolCall, decision: &Decided, is_in_doubt: bool) -> Option<Performed> {
+    fn decided(&mut self, call: &ToolCall, decision: &ApprovalDecision, is_in_doubt: bool) -> Option<Performed> {
         if decision.is_allowed {
             return None;
         }

@@ -23,7 +23,7 @@ use rondo_protocol::{Digest, Value};
 
 use super::account::Account;
 use super::hook_notes::HookNotes;
-use super::journal::{Decided, JournalPart};
+use super::journal::{ApprovalDecision, JournalPart};
 use super::model_calls::{VisitEffects, no_head};
 use super::reply_memory::Reservation;
 use super::resume_hint::ResumeHint;
@@ -81,7 +81,7 @@ impl VisitContext<'_> {
 /// A person who is not at a terminal of this process.
 pub(super) trait AwayPerson: Sync {
     /// What they have said to this form, which asks for a call of this visit. Each answer is given once.
-    fn decision(&self, site: &Site, form: &Value) -> Option<Decided>;
+    fn decision(&self, site: &Site, form: &Value) -> Option<ApprovalDecision>;
 
     /// Leaves them a form.
     fn ask(&self, form: Value);

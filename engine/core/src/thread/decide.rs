@@ -206,7 +206,7 @@ impl Machine {
         }
         if dispatch.given.is_none()
             && !self.is_replaying
-            && let Task::Decided(decided) = &mut dispatch.task
+            && let Task::Computed(decided) = &mut dispatch.task
         {
             let decided = std::mem::replace(decided, Err(no_lane(path)));
             dispatch.given = Some(match decided {

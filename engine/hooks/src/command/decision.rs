@@ -44,7 +44,7 @@ pub(super) struct Changes {
 
 /// What becomes of a call.
 #[derive(Debug)]
-pub(super) enum Decided {
+pub(super) enum HookDecision {
     Through(Call),
     Rewritten(Call),
     Answered(Reply),
@@ -105,17 +105,17 @@ impl Decision {
     ///
     /// # Errors
     /// Why it does not fit the call. `contract` is that of the role's answers.
-    pub(super) fn apply(self, call: Call, contract: Option<&Contract>) -> Result<Decided, String> {
+    pub(super) fn apply(self, call: Call, contract: Option<&Contract>) -> Result<HookDecision, String> {
         match self {
-            Self::Continue => Ok(Decided::Through(call)),
-            Self::Answer { text, failed } => answer(&call, text, failed, contract).map(Decided::Answered),
-            Self::Rewrite(changes) => changes.apply(call).map(Decided::Rewritten),
+            Self::Continue => Ok(HookDecision::Through(call)),
+            Self::Answer { text, failed } => answer(&call, text, failed, contract).map(HookDecision::Answered),
+            Self::Rewrite(changes) => changes.apply(call).map(HookDecision::Rewritten),
             Self::Deny { reason } => Ok(match call {
                 Call::Tool(_) => {
                     let words = tool::Error::new(Code::HookDenied, format!("this call is not made: {reason}"));
-                    Decided::DeniedTool(Reply::Tool(ToolReply::failed(words.to_string(), Some(Code::HookDenied))))
+                    HookDecision::DeniedTool(Reply::Tool(ToolReply::failed(words.to_string(), Some(Code::HookDenied))))
                 }
-                Call::Model(_) | Call::Turn(_) => Decided::Denied(reason),
+                Call::Model(_) | Call::Turn(_) => HookDecision::Denied(reason),
             }),
         }
     }

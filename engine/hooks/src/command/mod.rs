@@ -32,7 +32,7 @@ use rondo_protocol::workflow::{HookUse, OnHookError};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use decision::{Decided, Decision};
+use decision::{Decision, HookDecision};
 use rondo_core::hook::visit_metrics::VisitMetrics;
 use rondo_core::hook::{BuildContext, Context, Hook, HookKind, HookProgram, HookResources, Next, ShortCircuit};
 
@@ -125,7 +125,7 @@ struct Metrics {
 
 impl Asking {
     /// Has the program decide what becomes of a call.
-    async fn decided(&self, call: &Call) -> Result<Decided, Fault> {
+    async fn decided(&self, call: &Call) -> Result<HookDecision, Fault> {
         let unfit = |what: String| self.fault(Code::HookDecision, &what);
         let decision = self.asked(call).await?;
         decision.apply(call.clone(), self.contracts.get(&call.site().role)).map_err(unfit)
@@ -183,11 +183,11 @@ impl Hook for Asking {
             let decided = self.decided(&call).await;
             self.visits.count(call.site(), |metrics| metrics.count(&decided));
             match decided {
-                Ok(Decided::Through(call) | Decided::Rewritten(call)) => next.run(call).await,
-                Ok(Decided::Answered(reply) | Decided::DeniedTool(reply)) => {
+                Ok(HookDecision::Through(call) | HookDecision::Rewritten(call)) => next.run(call).await,
+                Ok(HookDecision::Answered(reply) | HookDecision::DeniedTool(reply)) => {
                     Ok(next.answer(reply, ShortCircuit::default()))
                 }
-                Ok(Decided::Denied(reason)) => {
+                Ok(HookDecision::Denied(reason)) => {
                     let message = format!("the hook {} denied the {} call: {reason}", context.node, call.kind().name());
                     Err(Fault::new(Code::HookDenied, FaultClass::Hook, message))
                 }
@@ -209,13 +209,13 @@ impl Hook for Asking {
 }
 
 impl Metrics {
-    fn count(&mut self, decided: &Result<Decided, Fault>) {
+    fn count(&mut self, decided: &Result<HookDecision, Fault>) {
         self.calls += 1;
         match decided {
-            Ok(Decided::Through(_)) => {}
-            Ok(Decided::Rewritten(_)) => self.rewritten += 1,
-            Ok(Decided::Answered(_)) => self.answered += 1,
-            Ok(Decided::Denied(_) | Decided::DeniedTool(_)) => self.denied += 1,
+            Ok(HookDecision::Through(_)) => {}
+            Ok(HookDecision::Rewritten(_)) => self.rewritten += 1,
+            Ok(HookDecision::Answered(_)) => self.answered += 1,
+            Ok(HookDecision::Denied(_) | HookDecision::DeniedTool(_)) => self.denied += 1,
             Err(_) => self.failed += 1,
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use rondo_protocol::message::Message;
 
-use super::decision::{Changes, Decided, Decision};
+use super::decision::{Changes, Decision, HookDecision};
 use super::*;
 use crate::tests::fixture::calls;
 
@@ -71,7 +71,7 @@ proptest! {
 }
 
 /// Applies a decision to the call of each kind: turn, model, tool.
-fn applied(decision: &str) -> [Result<Decided, String>; 3] {
+fn applied(decision: &str) -> [Result<HookDecision, String>; 3] {
     let each: Vec<_> = calls().into_iter().map(|call| read(decision).unwrap().apply(call, None)).collect();
     each.try_into().unwrap()
 }
@@ -79,7 +79,9 @@ fn applied(decision: &str) -> [Result<Decided, String>; 3] {
 #[test]
 fn a_call_is_rewritten_in_what_it_has_and_in_nothing_else() {
     let [turn, model, tool] = applied(r#"{"decision":"rewrite","call":{"system":"You sing."}}"#);
-    let (Ok(Decided::Rewritten(Call::Turn(turn))), Ok(Decided::Rewritten(Call::Model(model)))) = (turn, model) else {
+    let (Ok(HookDecision::Rewritten(Call::Turn(turn))), Ok(HookDecision::Rewritten(Call::Model(model)))) =
+        (turn, model)
+    else {
         unreachable!()
     };
     for (head, digest) in [(&turn.head, turn.head_digest), (&model.head, model.head_digest)] {
@@ -92,7 +94,9 @@ fn a_call_is_rewritten_in_what_it_has_and_in_nothing_else() {
         {"role":"assistant","parts":[{"kind":"tool_call","id":"1","name":"look","arguments":"{}"}]},
         {"role":"tool","parts":[{"kind":"tool_result","id":"1","text":"seen","failed":false}]}]"#;
     let [turn, model, tool] = applied(&format!(r#"{{"decision":"rewrite","call":{{"messages":{messages}}}}}"#));
-    let (Ok(Decided::Rewritten(Call::Turn(turn))), Ok(Decided::Rewritten(Call::Model(model)))) = (turn, model) else {
+    let (Ok(HookDecision::Rewritten(Call::Turn(turn))), Ok(HookDecision::Rewritten(Call::Model(model)))) =
+        (turn, model)
+    else {
         unreachable!()
     };
     assert_eq!(turn.conversation, model.conversation);
@@ -103,7 +107,7 @@ fn a_call_is_rewritten_in_what_it_has_and_in_nothing_else() {
     let [turn, model, tool] = applied(r#"{"decision":"rewrite","call":{"arguments":{"b":1, "a":2.0}}}"#);
     assert_eq!(turn.unwrap_err(), "`arguments` of a turn call cannot be rewritten: it has none");
     assert!(model.is_err());
-    let Ok(Decided::Rewritten(Call::Tool(tool))) = tool else { unreachable!() };
+    let Ok(HookDecision::Rewritten(Call::Tool(tool))) = tool else { unreachable!() };
     assert_eq!(tool.arguments, r#"{"a":2,"b":1}"#);
 }
 
@@ -111,24 +115,24 @@ fn a_call_is_rewritten_in_what_it_has_and_in_nothing_else() {
 fn an_answer_fits_the_call_that_it_answers() {
     let [turn, model, tool] = applied(r#"{"decision":"answer","text":"done"}"#);
     assert_eq!(turn.unwrap_err(), "the role has no contract that an answer could keep");
-    let Ok(Decided::Answered(Reply::Model(model))) = model else { unreachable!() };
+    let Ok(HookDecision::Answered(Reply::Model(model))) = model else { unreachable!() };
     assert_eq!((model.reply.parts.text().as_ref(), model.usage), ("done", None));
-    let Ok(Decided::Answered(Reply::Tool(tool))) = tool else { unreachable!() };
+    let Ok(HookDecision::Answered(Reply::Tool(tool))) = tool else { unreachable!() };
     assert_eq!((tool.text.as_str(), tool.failed), ("done", false));
 
     let [turn, model, tool] = applied(r#"{"decision":"answer","text":"no","failed":true}"#);
     assert_eq!(turn.unwrap_err(), "`failed` is for tool calls, and this is a turn call");
     assert!(model.is_err());
-    assert!(matches!(tool, Ok(Decided::Answered(Reply::Tool(tool))) if tool.failed));
+    assert!(matches!(tool, Ok(HookDecision::Answered(Reply::Tool(tool))) if tool.failed));
 }
 
 #[test]
 fn a_denied_tool_call_is_a_failed_reply_and_the_others_are_faults() {
     let [turn, model, tool] = applied(r#"{"decision":"deny","reason":"not on Sundays"}"#);
     for denied in [turn, model] {
-        assert!(matches!(denied, Ok(Decided::Denied(reason)) if reason == "not on Sundays"));
+        assert!(matches!(denied, Ok(HookDecision::Denied(reason)) if reason == "not on Sundays"));
     }
-    let Ok(Decided::DeniedTool(Reply::Tool(tool))) = tool else { unreachable!() };
+    let Ok(HookDecision::DeniedTool(Reply::Tool(tool))) = tool else { unreachable!() };
     assert_eq!(tool.text, "error RN1505: this call is not made: not on Sundays");
     assert_eq!((tool.failed, tool.code.as_deref()), (true, Some("RN1505")));
 }

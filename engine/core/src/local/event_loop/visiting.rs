@@ -21,7 +21,7 @@ use super::super::child;
 use super::super::forms;
 use super::super::forms::{Answerer, PersonSaid};
 use super::super::hook_notes::HookNotes;
-use super::super::journal::{Decided, JournalPart};
+use super::super::journal::{ApprovalDecision, JournalPart};
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::{VisitStop, cancelled};
@@ -46,13 +46,13 @@ struct Away<'d, 'a> {
 }
 
 impl AwayPerson for Away<'_, '_> {
-    fn decision(&self, site: &Site, form: &Value) -> Option<Decided> {
+    fn decision(&self, site: &Site, form: &Value) -> Option<ApprovalDecision> {
         let asked = event::form_digest(&site.thread, &visit::visit_of(site), form);
         // The visit may ask for another call by now: only the one that was shown is decided.
         let answer = self.driver.answer.lock().take_if(|answer| answer.form == asked)?;
         match (answer.said, answer.by) {
             (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
-                Some(Decided { is_allowed, why, person })
+                Some(ApprovalDecision { is_allowed, why, person })
             }
             (PersonSaid::Form(_), _) | (_, Answerer::Client(_)) => None,
         }
