@@ -206,7 +206,8 @@ pub enum What {
         /// Its effect: `pure`, `reads`, `writes`, `external`.
         effect: String,
         /// The path, the command or the query in its arguments, cut; empty if they say nothing.
-        gist: String,
+        #[serde(rename = "gist")]
+        argument_preview: String,
     },
     /// A tool call has ended.
     ToolFinished {

@@ -8,11 +8,11 @@
 //! it.
 
 mod apply_patch;
+mod argument_preview;
 mod arguments;
 mod builtin;
 mod edit_file;
 mod files;
-mod gist;
 mod http_get;
 mod list_files;
 mod near;
@@ -30,10 +30,10 @@ use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 
 pub use crate::cut::cut;
+pub use argument_preview::argument_preview;
 pub use arguments::Arguments;
 pub use builtin::{BuiltIn, Typed, schema_of, spec};
 pub use files::file_tools;
-pub use gist::gist;
 pub use http_get::{HttpGet, HttpGetArguments};
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
 pub use shell::{Shell, ShellArguments};

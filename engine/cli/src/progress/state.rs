@@ -79,7 +79,7 @@ struct ActiveVisit {
     /// Of an answer shown in full: whether it has begun, and the line that has no end yet.
     has_spoken: bool,
     unfinished: String,
-    /// By id: tool calls under way, each with its gist.
+    /// By id: tool calls under way, each with a preview of its arguments.
     calls: BTreeMap<String, String>,
     /// How many answers were refused.
     refused: u32,
@@ -289,11 +289,11 @@ impl RunState {
                 let told = format!(": {model}: {}; again {when}", reason(message));
                 Some(Line::of("     ").and(Tone::Name, who(visit)).and(Tone::Warning, told))
             }
-            What::ToolStarted { visit, tool, call, gist, .. } => {
+            What::ToolStarted { visit, tool, call, argument_preview, .. } => {
                 let speaking = self.speaking.get_mut(&visit.lane)?;
                 speaking.is_silent();
-                let blank = if gist.is_empty() { "" } else { " " };
-                speaking.calls.insert(call.clone(), format!("{tool}{blank}{gist}"));
+                let blank = if argument_preview.is_empty() { "" } else { " " };
+                speaking.calls.insert(call.clone(), format!("{tool}{blank}{argument_preview}"));
                 None
             }
             What::ToolFinished { .. } => self.tool_finished(&event.what),

@@ -446,7 +446,7 @@ fn started(call: &ToolCall) -> What {
         tool: call.name.clone(),
         call: call.id.clone(),
         effect: call.effect.name().to_owned(),
-        gist: tool::gist(&call.arguments),
+        argument_preview: tool::argument_preview(&call.arguments),
     }
 }
 

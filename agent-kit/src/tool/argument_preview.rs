@@ -11,7 +11,7 @@ const TELLING: [&str; 12] =
 
 /// The path, the command or the query of a tool call, on one line and cut; its only or first text or list otherwise.
 /// Empty if the arguments say nothing.
-pub fn gist(arguments: &str) -> String {
+pub fn argument_preview(arguments: &str) -> String {
     let Ok(Value::Object(members)) = canonical::parse(arguments.as_bytes()) else { return short(arguments) };
     let told = TELLING.iter().find_map(|name| members.get(*name).map(words).filter(|words| !words.is_empty()));
     told.or_else(|| members.values().map(words).find(|words| !words.is_empty())).unwrap_or_default()
@@ -45,7 +45,7 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::gist;
+    use super::argument_preview;
 
     #[test]
     fn a_call_is_told_by_its_path_its_command_or_its_query() {
@@ -58,9 +58,9 @@ mod tests {
             ("{}", ""),
             ("not json \u{7}", "not json"),
         ] {
-            assert_eq!(gist(arguments), told, "{arguments}");
+            assert_eq!(argument_preview(arguments), told, "{arguments}");
         }
-        let long = gist(&format!(r#"{{"command": "{}"}}"#, "é ".repeat(5_000)));
+        let long = argument_preview(&format!(r#"{{"command": "{}"}}"#, "é ".repeat(5_000)));
         assert_eq!(long.chars().count(), 120);
     }
 }
