@@ -253,7 +253,7 @@ impl<'a> ToolRunner<'a> {
             return Ok(self.decided(call, &decision, is_in_doubt));
         }
         let Some(approver) = tooling.approver else {
-            self.context.person.ask(form);
+            self.context.approval.ask(form);
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
                  ask at",
@@ -278,7 +278,7 @@ impl<'a> ToolRunner<'a> {
         if let Some(decided) = self.journal.decided(position) {
             return Ok(Some(decided.clone()));
         }
-        let Some(decision) = self.context.person.decision(&call.site, form) else { return Ok(None) };
+        let Some(decision) = self.context.approval.decision(&call.site, form) else { return Ok(None) };
         self.journal.add(Record::Approval { position, decision: decision.clone() });
         self.keep(&call.site).await?;
         Ok(Some(decision))

@@ -5,29 +5,27 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use rondo_agent_kit::tool::Toolbox;
+use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{self, What};
+use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
-use rondo_protocol::{Digest, Value};
 
 use super::super::RunConfig;
 use super::super::child;
-use super::super::forms;
-use super::super::forms::{Answerer, PersonSaid};
+use super::super::forms::{self, DeferredApproval};
 use super::super::hook_notes::HookNotes;
-use super::super::journal::{ApprovalDecision, JournalPart};
+use super::super::journal::JournalPart;
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::{VisitStop, cancelled};
 use super::super::tool_calls::Tooling;
 use super::super::tool_role;
-use super::super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult};
+use super::super::visit::{self, ModelContext, VisitContext, VisitResult};
 use super::{Driver, Parts, VisitOutcome, unknown_role};
 use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
@@ -37,31 +35,6 @@ use crate::thread::{Answered, OpenForm, Task, Visit, VisitEnd};
 
 /// How many bytes count as a token where a workflow file says tokens of a request.
 const BYTES_A_TOKEN: u64 = 4;
-
-/// A person who answers while the thread waits.
-struct Away<'d, 'a> {
-    driver: &'d Driver<'a>,
-    /// The form that the visit leaves them.
-    asked: Mutex<Option<Value>>,
-}
-
-impl AwayPerson for Away<'_, '_> {
-    fn decision(&self, site: &Site, form: &Value) -> Option<ApprovalDecision> {
-        let asked = event::form_digest(&site.thread, &visit::visit_of(site), form);
-        // The visit may ask for another call by now: only the one that was shown is decided.
-        let answer = self.driver.answer.lock().take_if(|answer| answer.form == asked)?;
-        match (answer.said, answer.by) {
-            (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
-                Some(ApprovalDecision { is_allowed, why, person })
-            }
-            (PersonSaid::Form(_), _) | (_, Answerer::Client(_)) => None,
-        }
-    }
-
-    fn ask(&self, form: Value) {
-        self.asked.lock().get_or_insert(form);
-    }
-}
 
 impl Driver<'_> {
     pub(super) async fn visit(&self, visit: Visit, stop: VisitStop) -> (LanePath, VisitOutcome) {
@@ -84,9 +57,9 @@ impl Driver<'_> {
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = self.site(&visit);
         let hook_notes = HookNotes::default();
-        let person = Away { driver: self, asked: Mutex::default() };
+        let approval = DeferredApproval::new(&self.answer);
         let memory = tokio::sync::Mutex::new(parts.engine.parts.reply_memory.reservation());
-        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &person));
+        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &approval));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         if let Task::Child(input) = &visit.task {
@@ -137,7 +110,7 @@ impl Driver<'_> {
         };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
-        let asked = person.asked.lock().take();
+        let asked = approval.asked();
         if let Some(form) = asked.filter(|_| result.is_err()) {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
@@ -215,7 +188,7 @@ impl Driver<'_> {
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
         (hook_notes, memory): (&'s HookNotes, &'s tokio::sync::Mutex<Reservation>),
-        (stop, waits, person): (&VisitStop, &Waits, &'s Away<'_, '_>),
+        (stop, waits, approval): (&VisitStop, &Waits, &'s DeferredApproval<'_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
@@ -241,7 +214,7 @@ impl Driver<'_> {
             waits: waits.clone(),
             resume_hint: &parts.resume_hint,
             machine: &self.machine,
-            person,
+            approval,
             above: parts.above.as_ref().map(|above| &above.account),
             memory,
         }
