@@ -72,7 +72,7 @@ pub struct StoredEvents {
 #[derive(Default)]
 pub struct Topic {
     readers: Mutex<Vec<Arc<Reader>>>,
-    heard_by: AtomicUsize,
+    reader_count: AtomicUsize,
 }
 
 /// The queue of one reader.
@@ -183,7 +183,7 @@ impl Topic {
         let reader = Arc::new(Reader::default());
         let mut readers = self.readers.lock();
         readers.push(Arc::clone(&reader));
-        self.heard_by.store(readers.len(), Ordering::Release);
+        self.reader_count.store(readers.len(), Ordering::Release);
         reader
     }
 
@@ -192,11 +192,11 @@ impl Topic {
             reader.queue.lock().has_ended = true;
             reader.ready.notify_one();
         }
-        self.heard_by.store(0, Ordering::Release);
+        self.reader_count.store(0, Ordering::Release);
     }
 
-    pub(super) fn is_heard(&self) -> bool {
-        self.heard_by.load(Ordering::Acquire) > 0
+    pub(super) fn has_readers(&self) -> bool {
+        self.reader_count.load(Ordering::Acquire) > 0
     }
 
     /// Queues an event without waiting: a run never waits for its readers.
@@ -222,7 +222,7 @@ impl Topic {
             reader.ready.notify_one();
             true
         });
-        self.heard_by.store(readers.len(), Ordering::Release);
+        self.reader_count.store(readers.len(), Ordering::Release);
     }
 }
 
@@ -468,6 +468,6 @@ mod tests {
         assert_eq!(listener.recv().await, finished(100, &large));
         drop(listener);
         topic.publish_foreign(finished(101, &result));
-        assert!(!topic.is_heard());
+        assert!(!topic.has_readers());
     }
 }

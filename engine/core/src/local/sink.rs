@@ -80,20 +80,20 @@ impl Sink {
 
     /// Emits a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
-        if self.topic.is_heard() {
+        if self.topic.has_readers() {
             self.emit(what);
         }
     }
 
     /// Passes on an event of a child thread.
     pub fn pass_on_of_child(&self, event: Event) {
-        if self.topic.is_heard() {
+        if self.topic.has_readers() {
             self.topic.publish_foreign(event);
         }
     }
 
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
-        if self.topic.is_heard() {
+        if self.topic.has_readers() {
             let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
             self.topic.publish(Event { id, thread, parent, durability, at_ms, what });
         }
