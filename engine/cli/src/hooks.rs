@@ -13,7 +13,7 @@ use rondo::core::grant::Grants;
 use rondo::core::hook::{
     Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
-use rondo::core::local::RaisedLimits;
+use rondo::core::local::{RaisedLimits, origin};
 use rondo::core::thread::Origin;
 use rondo::core::{Engine, SystemEnv};
 use rondo::host::answers_from::read_script;
@@ -32,7 +32,7 @@ use super::recording::Recording;
 use super::run_config::{RunSpec, replaying};
 use super::runner::{Task, Writing, run_task};
 use super::store_access::{existing_store_at, secret, trusted_store};
-use super::{thread_row, working_folder};
+use super::working_folder;
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";
@@ -191,7 +191,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let store = settings.store.value.clone();
     let view = existing_store_at(&store)?;
     if !changes {
-        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings));
+        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings)?);
         let context = |kind: &str| StoreContext {
             space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
@@ -209,7 +209,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;
         *word = id.to_string();
-        let Origin { script, recorded, imported, .. } = thread_row::origin(&row).unwrap_or_default();
+        let Origin { script, recorded, imported, .. } = origin(&id, &row)?;
         // What is learned answers other threads.
         ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;

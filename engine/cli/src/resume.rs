@@ -149,7 +149,7 @@ pub(super) fn prepare_for(
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
-        let source = ResumeSource::of(store, &row, target, &here)?;
+        let source = ResumeSource::of(store, (&thread, &row), target, &here)?;
         let is_silent = args.quiet || output.is_json() || matches!(target, ContinueTarget::Fork(_));
         let raises_limit = !args.limits.is_empty();
         if let Some(notice) =

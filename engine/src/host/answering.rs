@@ -1,7 +1,7 @@
 //! The forms that a thread waits for, and answers to them.
 
 use rondo_core::conversation::rebuild;
-use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms};
+use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms, origin};
 use rondo_core::resolved_roles;
 use rondo_core::thread::OpenForm;
 use rondo_protocol::Digest;
@@ -15,7 +15,6 @@ use rondo_store as store;
 use rondo_store::{Read, Row};
 
 use super::find_thread::{no_threads, root};
-use super::thread_row::origin;
 use crate::failure::Failure;
 use crate::tell::word;
 
@@ -72,7 +71,7 @@ pub fn this_person() -> Answerer {
 
 fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
     match row.status {
-        store::Status::Waiting => Ok(origin(row).map(|origin| origin.forms).unwrap_or_default()),
+        store::Status::Waiting => Ok(origin(thread, row)?.forms),
         status => Err(not_waiting(thread, &word(&status))),
     }
 }

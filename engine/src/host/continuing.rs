@@ -7,10 +7,11 @@ use std::sync::Arc;
 use rondo_agent_kit::tool::InDoubt;
 use rondo_core::conversation::rebuild;
 use rondo_core::grant::Grants;
-use rondo_core::local::{RaisedLimit, RaisedLimits};
+use rondo_core::local::{RaisedLimit, RaisedLimits, origin};
 use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_settings::Settings;
 use rondo_store::{Read, Row};
@@ -23,7 +24,7 @@ use super::recording::Recording;
 use super::run_config::{Approvers, Equipment, RunSpec};
 use super::starting::of_plain_http;
 use super::tooling::hold;
-use super::{thread_row, workflow};
+use super::workflow;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
 
@@ -83,7 +84,12 @@ impl ResumeSource {
     ///
     /// # Errors
     /// If the store is damaged.
-    pub fn of(store: &dyn Read, row: &Row, target: ContinueTarget<'_>, here: &Path) -> Result<Option<Self>, Failure> {
+    pub fn of(
+        store: &dyn Read,
+        (thread, row): (&ThreadId, &Row),
+        target: ContinueTarget<'_>,
+        here: &Path,
+    ) -> Result<Option<Self>, Failure> {
         let edited = match target {
             ContinueTarget::Fork(loaded) => loaded,
             ContinueTarget::Thread if row.status.has_ended() => {
@@ -91,15 +97,13 @@ impl ResumeSource {
             }
             ContinueTarget::Thread => None,
         };
-        let origin = thread_row::origin(row);
+        let Origin { file, script, recorded, workspace, imported, .. } = origin(thread, row)?;
         let (workflow, policy, file) = if let Some(loaded) = edited {
             let file = absolute(&loaded.path, here);
             (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
         } else {
-            let file = origin.as_ref().and_then(|origin| origin.file.clone());
             (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
         };
-        let Origin { script, recorded, workspace, imported, .. } = origin.unwrap_or_default();
         Ok(Some(Self { workflow, policy, file, script, recorded, workspace, imported }))
     }
 

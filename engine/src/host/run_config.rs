@@ -250,7 +250,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
         (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
     };
-    let player_served_by = player_served_by(script.as_ref(), cassette.as_deref());
+    let player_served_by = player_served_by(script.as_ref(), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut models = BTreeMap::new();
@@ -308,13 +308,13 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
 
 /// Identifies the endpoint of a script or a recording. An edited one is another provider: answers of the old one or of
 /// a real provider are not its answers.
-fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Option<ServedBy> {
+fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Result<Option<ServedBy>, Failure> {
     let (provider, digest) = match (cassette, script) {
         (Some(cassette), _) => (RECORDING_PROVIDER, cassette.digest()),
-        (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script).unwrap_or_default())),
-        (None, None) => return None,
+        (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script)?)),
+        (None, None) => return Ok(None),
     };
-    Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
+    Ok(Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") }))
 }
 
 /// Removes every known key from text that enters a thread.

@@ -131,9 +131,9 @@ pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedSt
                 None
             }
         };
-        return Ok(TrustedStore { folder, owner, secret: secret(settings) });
+        return Ok(TrustedStore { folder, owner, secret: secret(settings)? });
     };
-    let trusted = TrustedStore { folder, owner: None, secret: secret(settings) };
+    let trusted = TrustedStore { folder, owner: None, secret: secret(settings)? };
     if matches!(by, ConsentSource::Flag) || is_trusted(signed, settings)? {
         return Ok(trusted);
     }
@@ -159,7 +159,7 @@ pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedSt
         Answer::Once => Ok(trusted),
         Answer::Always | Answer::Own => {
             sign(&trusted.folder, settings)?;
-            Ok(TrustedStore { secret: secret(settings), ..trusted })
+            Ok(TrustedStore { secret: secret(settings)?, ..trusted })
         }
     }
 }
@@ -180,8 +180,12 @@ pub fn is_trusted(signed: Option<Owner>, settings: &Settings) -> Result<bool, Fa
 
 /// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
 /// trusted.
-pub fn secret(settings: &Settings) -> Secret {
-    read_secret(settings).ok().flatten().unwrap_or_else(|| trust::secret::random().unwrap_or_default())
+///
+/// # Errors
+/// If the system gives no random numbers.
+pub fn secret(settings: &Settings) -> Result<Secret, Failure> {
+    let random = || trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string()));
+    read_secret(settings).ok().flatten().map_or_else(random, Ok)
 }
 
 fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {

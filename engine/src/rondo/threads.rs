@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use rondo_agent_kit::tool::InDoubt;
 use rondo_author::prefix::{self, RoleSum, Visit};
 use rondo_core::conversation::rebuild::{self, Request};
-use rondo_core::local::{Answerer, Edited, FilledForm, ForkPlan, ForkRequest, PersonSaid, Subscription, plan_fork};
+use rondo_core::local::{
+    Answerer, Edited, FilledForm, ForkPlan, ForkRequest, PersonSaid, Subscription, origin, plan_fork,
+};
 use rondo_core::store::{Read, Row, rows_after};
 use rondo_core::thread::OpenForm;
 use rondo_protocol::diagnostic::Code;
@@ -28,7 +30,6 @@ use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, con
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::RunSpec;
-use crate::host::thread_row::origin;
 use crate::views::diff::{Comparison, StepPair};
 use crate::views::form::FormView;
 use crate::views::lines::{RecordLine, ThreadLine, thread_line};
@@ -158,7 +159,7 @@ impl Rondo {
     /// If there is no such thread.
     pub async fn forms(&self, thread: &ThreadId) -> Result<Vec<FormView>, Failure> {
         let forms = |_: &dyn Read, thread: &ThreadId, row: &Row| {
-            let open: Vec<OpenForm> = origin(row).map(|origin| origin.forms).unwrap_or_default();
+            let open = origin(thread, row)?.forms;
             Ok(open.iter().map(|open| FormView::new(thread, open)).collect())
         };
         self.reading_thread(thread, forms).await
@@ -279,11 +280,11 @@ impl Rondo {
     fn continued(
         &self,
         store: &dyn Read,
-        row: &Row,
+        thread: (&ThreadId, &Row),
         target: ContinueTarget<'_>,
         choices: ContinueChoices,
     ) -> Result<RunSpec, Failure> {
-        let source = ResumeSource::of(store, row, target, self.folder())?;
+        let source = ResumeSource::of(store, thread, target, self.folder())?;
         let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, source, choices)?;
         self.tell_all(&notices);
         Ok(run_spec)
@@ -335,7 +336,7 @@ impl Resume {
                 let (thread, row) = root(store, found)?;
                 let limits = limits(&chosen)?;
                 let choices = ContinueChoices { answers, in_doubt, limits, ..preparing.as_begun() };
-                let mut run_spec = preparing.continued(store, &row, ContinueTarget::Thread, choices)?;
+                let mut run_spec = preparing.continued(store, (&thread, &row), ContinueTarget::Thread, choices)?;
                 run_spec.raised.thread = Some(named);
                 Ok((thread, run_spec))
             })
@@ -430,7 +431,7 @@ impl Answer {
             let said = said(&open, &workflow)?;
             let answer = answering::answer(said, digest, open, by);
             check(&workflow, &answer)?;
-            let run_spec = preparing.continued(store, &row, ContinueTarget::Thread, preparing.as_begun())?;
+            let run_spec = preparing.continued(store, (&root, &row), ContinueTarget::Thread, preparing.as_begun())?;
             Ok((root, answer, run_spec))
         });
         let (thread, answer, run_spec) = prepared.await?;
@@ -481,7 +482,8 @@ impl Fork {
             let (thread, row) = find_thread(store, thread.as_str())?;
             let request = request(store, (&thread, &row), at, answer, input)?;
             let plan = plan_fork(store, &thread, &request)?;
-            let run_spec = preparing.continued(store, &row, ContinueTarget::Fork(None), preparing.as_begun())?;
+            let run_spec =
+                preparing.continued(store, (&thread, &row), ContinueTarget::Fork(None), preparing.as_begun())?;
             Ok((thread, request, plan, run_spec))
         });
         let (thread, request, plan, run_spec) = prepared.await?;

@@ -115,12 +115,12 @@ pub struct Repaired {
 }
 
 /// Makes the origin of a thread whose row is lost.
-type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Vec<u8>;
+type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Result<Vec<u8>, Error>;
 
 /// How the values are read that are opaque here.
 pub struct Opaque<'a> {
     /// The origin of a thread, given by its row, that goes on after another last step than its own.
-    pub stopped: &'a dyn Fn(&Row, u64) -> Vec<u8>,
+    pub stopped: &'a dyn Fn(&ThreadId, &Row, u64) -> Result<Vec<u8>, Error>,
     /// The origin of a thread whose row is lost, given the bytes of its workflow and its head.
     pub rebuilt: &'a RebuiltOrigin,
     /// Whether the bytes of a policy are of a workflow, given the bytes of this first.
@@ -350,15 +350,15 @@ impl Repair<'_, '_> {
             if readable(self.from.journaled_lanes(thread))?.is_none_or(|lanes| !lanes.is_empty()) {
                 self.tell(Loss::of(LossKind::Journal, thread, "the step that was begun begins anew"));
             }
-            row = self.shortened(row, through, head)?;
+            row = self.shortened(thread, row, through, head)?;
         }
         fit(self.to.set_row(row))?;
         fit(self.to.end_thread())
     }
 
     /// The row of a thread that goes on after step `through`.
-    fn shortened(&self, row: Row, through: u64, head: Option<Digest>) -> Result<Row, Error> {
-        let origin = (self.opaque.stopped)(&row, through);
+    fn shortened(&self, thread: &ThreadId, row: Row, through: u64, head: Option<Digest>) -> Result<Row, Error> {
+        let origin = (self.opaque.stopped)(thread, &row, through)?;
         let mut row = Row { status: Status::Stopped, seq: through, head, checkpoint: Vec::new(), origin, ..row };
         row.version = row.version.saturating_add(1);
         // Without a step of its own a fork has not moved to another definition yet.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rondo::author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
 use rondo::core::conversation::rebuild;
 use rondo::core::exit::Exit;
+use rondo::core::local::origin;
 use rondo::core::thread::Origin;
 use rondo::failure::Failure;
 use rondo::files::absolute;
@@ -16,7 +17,7 @@ use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
 use rondo::settings::folder_of;
 use rondo::tell::tell;
-use rondo::views::scenario::{Told, origin, yaml};
+use rondo::views::scenario::{Told, yaml};
 use serde::Serialize;
 
 use super::super::find_thread::find_thread_in;

@@ -118,7 +118,8 @@ fn told<T>(after: &[T]) -> u32 {
 fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Error> {
     let Some(mut row) = store.row(thread)? else { return Ok(None) };
     // It may hold a large result, and is read only here.
-    let origin = origin(thread, &std::mem::take(&mut row.origin))?;
+    let origin = origin(thread, &row)?;
+    row.origin.clear();
     Ok(Some((row, origin)))
 }
 

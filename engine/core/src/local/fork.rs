@@ -410,7 +410,7 @@ fn definition(start: Digest, workflow: &Workflow, policy: &Policy, input: Value)
 
 pub(super) fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
     let row = store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-    let origin = origin(thread, &row.origin)?;
+    let origin = origin(thread, &row)?;
     Ok((row, origin))
 }
 

@@ -48,7 +48,7 @@ pub use forms::{Answerer, FilledForm, PersonAnswer, PersonSaid};
 pub use hub::{Listener, SubscribeError, Subscription, Topic, unreadable};
 pub use in_flight::{CallInFlight, ModelInFlight, ToolInFlight, VisitInFlight, in_flight};
 pub use limits::{RaisedLimit, RaisedLimits, limited};
-pub use past::{StoredPast, spent};
+pub use past::{StoredPast, origin, spent};
 pub use retrace::retrace;
 pub use retry::attempts_of;
 pub use retry::{Deadline, Waiting, Waits};

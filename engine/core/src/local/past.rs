@@ -59,13 +59,13 @@ impl Past for StoredPast {
     }
 }
 
-/// What is known of a thread and not hashed, from the bytes in its row.
+/// What is known of a thread and not hashed, from its row.
 ///
 /// # Errors
-/// If they are damaged.
-pub fn origin(thread: &ThreadId, bytes: &[u8]) -> Result<Origin, Error> {
+/// If it is damaged.
+pub fn origin(thread: &ThreadId, row: &Row) -> Result<Origin, Error> {
     let damaged = |error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread);
-    Ok(Origin::from_bytes(bytes).map_err(damaged)?)
+    Ok(Origin::from_bytes(&row.origin).map_err(damaged)?)
 }
 
 /// What a thread has spent: by its checkpoint, or if there is none that this version can read, by its steps.
