@@ -386,10 +386,8 @@ impl Committed<'_> {
             sent.push((place, request));
             true
         };
-        if self.row.seq > 0 {
-            rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
-                .map_err(|error| error.to_string())?;
-        }
+        rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
+            .map_err(|error| error.to_string())?;
         let in_order = |(role, mut sent): (RoleName, Vec<(usize, Request)>)| {
             sent.sort_by_key(|(place, _)| *place);
             (role, Requests { sent: sent.into_iter().map(|(_, request)| request).collect() })

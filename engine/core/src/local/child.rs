@@ -179,7 +179,7 @@ fn ended(
 ) -> Result<VisitEnd, Fault> {
     let damaged = |error: store::Error| store_fault(&error);
     let row = parts.store.row(thread).map_err(damaged)?.ok_or_else(cancelled)?;
-    let last = if row.seq == 0 { None } else { parts.store.step(thread, row.seq).map_err(damaged)? };
+    let last = parts.store.step(thread, row.seq).map_err(damaged)?;
     let readers = resolved_roles::body_readers(&child.workflow)
         .map_err(|error| Fault::new(Code::InternalFault, FaultClass::Denied, error.to_string()))?;
     let body = last.as_ref().map_or_else(String::new, |(stored, _)| {

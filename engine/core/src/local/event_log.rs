@@ -56,17 +56,15 @@ pub fn after(
     }
     let first = after.seq.max(1);
     let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
-    if first <= last {
-        store.scan(thread, first..=last, &mut |stored, note| {
-            for (id, what) in of_record(thread, &stored, &note) {
-                tell(&mut events, id, note.ended_at_ms, what);
-            }
-            true
-        })?;
-    }
+    store.scan(thread, first..=last, &mut |stored, note| {
+        for (id, what) in of_record(thread, &stored, &note) {
+            tell(&mut events, id, note.ended_at_ms, what);
+        }
+        true
+    })?;
     let is_last = last == row.seq;
     if let Some(ending) = origin.ending.filter(|_| is_last) {
-        let last_step = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
+        let last_step = store.record_at(thread, row.seq)?;
         let status = last_step.as_ref().and_then(|(stored, _)| match &stored.record {
             Record::Step(step) => Some(step.status.clone()),
             Record::Rebind(_) | Record::Compaction(_) => None,
@@ -102,8 +100,7 @@ pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error
 /// # Errors
 /// If the store is damaged.
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
-    let last = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
-    Ok(match last {
+    Ok(match store.record_at(thread, row.seq)? {
         Some((stored, note)) => {
             Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms }
         }

@@ -135,12 +135,10 @@ pub fn plan(store: &dyn Read, thread: &ThreadId, request: &ForkRequest) -> Resul
     // A step that is given its answer asks for none.
     let is_answered = request.edited.is_none() && request.answer.is_some();
     let (first, mut again) = (at + 1 + u64::from(is_answered), Unshared::default());
-    if first <= row.seq {
-        store.steps(thread, first..=row.seq, &mut |_, note| {
-            again.add(&note);
-            true
-        })?;
-    }
+    store.steps(thread, first..=row.seq, &mut |_, note| {
+        again.add(&note);
+        true
+    })?;
     Ok(ForkPlan { at, changed, again })
 }
 
@@ -212,9 +210,6 @@ impl<'a> Past<'a> {
         at: u64,
         each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        if at == 0 {
-            return Ok(());
-        }
         let steps = self.steps()?;
         let mut fault = None;
         self.store.scan(&self.thread, 1..=at, &mut |stored, note| {

@@ -30,13 +30,11 @@ impl Past for StoredPast {
         };
         let seq = self.store.row(&self.thread)?.map_or(0, |row| row.seq);
         let mut transcripts = Vec::new();
-        if seq > 0 {
-            self.store.steps(&self.thread, 1..=seq, &mut |stored, _| {
-                let step = stored.step;
-                transcripts.extend(step.transcript.filter(|_| step.lane == *lane).map(|digest| (step.role, digest)));
-                true
-            })?;
-        }
+        self.store.steps(&self.thread, 1..=seq, &mut |stored, _| {
+            let step = stored.step;
+            transcripts.extend(step.transcript.filter(|_| step.lane == *lane).map(|digest| (step.role, digest)));
+            true
+        })?;
         for (role, digest) in transcripts {
             let transcript: Transcript = rebuild::object(&*self.store, Kind::Transcript, digest)?;
             for entry in transcript.entries {
@@ -77,13 +75,11 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
         return Ok(checkpoint.spent());
     }
     let (mut spent, mut clock) = (Spent::default(), Clock::default());
-    if row.seq > 0 {
-        store.scan(thread, 1..=row.seq, &mut |_, note| {
-            spent.add(&note);
-            clock.follow(&note);
-            true
-        })?;
-    }
+    store.scan(thread, 1..=row.seq, &mut |_, note| {
+        spent.add(&note);
+        clock.follow(&note);
+        true
+    })?;
     Ok(Spent { active_ms: clock.active_ms, ..spent })
 }
 

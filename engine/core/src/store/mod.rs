@@ -125,7 +125,7 @@ pub trait Read: Send + Sync {
 
     /// Passes the records of a thread within `seqs` to `visit` in order, each with its note, until it returns `false`.
     /// A scan succeeds only if the iterator's status is good, the digest of each record is right, each names its
-    /// predecessors, and none of the range is missing.
+    /// predecessors, and none of the range up to the thread's end is missing.
     ///
     /// # Errors
     /// [`Error::Damaged`], also if the end is missing.

@@ -74,12 +74,10 @@ impl<'s> Told<'s> {
         let origin = origin(thread, row)?;
         self.waiting += origin.after.iter().map(waits).sum::<u64>();
         let mut outcome = Ok(());
-        if row.seq > 0 {
-            self.store.scan(thread, 1..=row.seq, &mut |stored, note| {
-                outcome = self.record(&mut reading, stored, &note);
-                outcome.is_ok()
-            })?;
-        }
+        self.store.scan(thread, 1..=row.seq, &mut |stored, note| {
+            outcome = self.record(&mut reading, stored, &note);
+            outcome.is_ok()
+        })?;
         outcome?;
         // A child that has not ended has no step in its parent.
         for ((role, ..), child) in std::mem::take(&mut reading.children) {

@@ -100,9 +100,6 @@ fn add_thread(
     let imported = origin.imported.map_or(0, |past| past.seq);
     let first = row.shared().max(imported).saturating_add(1);
     tally.begin(origin.name);
-    if first > row.seq {
-        return Ok(());
-    }
     let mut outcome = Ok(());
     child_roles.store.scan(thread, first..=row.seq, &mut |stored, note| {
         if note.ended_at_ms >= from_ms {
