@@ -246,7 +246,7 @@ pub async fn resume(
     }
 }
 
-/// Continues a thread with the answer to a form.
+/// Continues a thread with the answer to a form, in the recording that its configuration names.
 #[doc(hidden)]
 pub async fn answer(
     rondo: &Rondo,
@@ -255,17 +255,7 @@ pub async fn answer(
     run_spec: RunSpec,
     run_config: RunConfig,
 ) -> Result<Run, Failure> {
-    answered(rondo, thread, answer, run_spec, (run_config, None)).await
-}
-
-async fn answered(
-    rondo: &Rondo,
-    thread: &ThreadId,
-    answer: PersonAnswer,
-    run_spec: RunSpec,
-    (run_config, recorder): (RunConfig, Option<Arc<Recorder>>),
-) -> Result<Run, Failure> {
-    let run_config = RunConfig { recorder: recorder.clone(), ..run_config };
+    let recorder = run_config.recorder.clone();
     let engine = rondo.host().await?.engine();
     match engine.answer(thread, answer, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, recorder, handle)),
@@ -371,7 +361,8 @@ impl Run {
     /// Goes on with the answer to a form, in the same recording.
     #[doc(hidden)]
     pub async fn answered(self, answer: PersonAnswer, run_config: RunConfig) -> Result<Self, Failure> {
-        answered(&self.rondo, &self.thread, answer, self.spec, (run_config, self.recorder)).await
+        let run_config = RunConfig { recorder: self.recorder, ..run_config };
+        self::answer(&self.rondo, &self.thread, answer, self.spec, run_config).await
     }
 
     /// Whether the thread had ended before, so that nothing runs.
