@@ -30,7 +30,6 @@ const DELETIONS: usize = 10_000;
 /// How often an import begins again when the store changes its holder.
 const ATTEMPTS: u32 = 3;
 
-/// A write of an import.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum ImportWrite {
     /// Sets the mark, in place of an earlier import that did not end.

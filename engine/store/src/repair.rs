@@ -36,31 +36,26 @@ const LINES: usize = 256;
 pub struct Loss {
     /// What it is.
     pub kind: LossKind,
-    /// Its thread.
     pub thread: Option<ThreadId>,
     /// The number of its step: of the first one if several are lost of which nothing else is known.
     pub seq: Option<u64>,
     /// The number of the last of these.
     pub through: Option<u64>,
-    /// The digest of the step.
     pub step: Option<Digest>,
     /// Whose step it is.
     pub role: Option<RoleName>,
     /// The role's visit in its lane.
     pub visit: Option<u64>,
-    /// The lane.
     pub lane: Option<LanePath>,
     /// Why, or what follows from it; for people.
     pub what: String,
 }
 
-/// A kind of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossKind {
     /// A thread of which nothing is kept.
     Thread,
-    /// A step.
     Step,
     /// The times, usage and cost of a step that is kept.
     Note,

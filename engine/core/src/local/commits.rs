@@ -48,7 +48,6 @@ pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<
     }
 }
 
-/// A step.
 pub(super) fn step(new: thread::NewStep) -> NewStep {
     let thread::NewStep { seq, digest, bytes, step, visit, note, .. } = new;
     let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };

@@ -133,7 +133,6 @@ fn of_beginning(thread: &ThreadId, row: &Row, origin: &Origin) -> Vec<(EventId, 
     numbered(0, std::iter::once(started).chain(after))
 }
 
-/// The events of a record.
 fn of_record(thread: &ThreadId, stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
     let (site, visit, status) = match &stored.record {
         Record::Step(step) => {

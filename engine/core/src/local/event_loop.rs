@@ -54,17 +54,13 @@ pub struct Parts {
     pub above: Option<ParentVisit>,
     /// Says how the thread goes on after a fault.
     pub resume_hint: Arc<ResumeHint>,
-    /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
-    /// The thread.
     pub thread: ThreadId,
-    /// Its workflow.
     pub workflow: Arc<Workflow>,
     /// The same, lowered.
     pub graph: Arc<Graph>,
-    /// Its resolved roles.
     pub resolved_roles: ResolvedRoles,
     /// The operator's configuration.
     pub run_config: RunConfig,
@@ -173,7 +169,6 @@ type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
 /// How a visit left off.
 pub(super) enum VisitOutcome {
-    /// It ended.
     Ended {
         end: Box<VisitEnd>,
         /// What the journal needs if no step follows.
@@ -199,7 +194,6 @@ struct RunState<'a> {
     /// The memory of the replies in these commits, by the version of the row.
     memory: Vec<(u64, Reservation)>,
     actions: VecDeque<Action>,
-    /// The open forms, by lane.
     forms: BTreeMap<LanePath, OpenForm>,
     /// The forms that the children of visits wait for, by lane.
     asleep: BTreeMap<LanePath, Vec<OpenForm>>,

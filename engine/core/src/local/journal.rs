@@ -41,7 +41,6 @@ pub(super) enum Record {
     Tool(ToolRecord),
     /// A child thread with this id is about to start.
     Child {
-        /// Its id.
         thread: ThreadId,
     },
     /// Failed attempts of a call that was given up, or whose answer was not usable.
@@ -59,7 +58,6 @@ pub(super) enum Record {
     Approval {
         /// The position of the call in the step.
         position: u32,
-        /// The decision.
         decision: ApprovalDecision,
     },
     /// The text of a compaction was refused. The records before this one are of that text, those after it of the visit.
@@ -119,7 +117,6 @@ pub(super) struct ModelRecord {
     pub asked: Digest,
     /// The number of attempts.
     pub attempts: u64,
-    /// The answer.
     pub answer: ModelAnswer,
     /// The digest of the head that was sent.
     pub head: Digest,
@@ -145,7 +142,6 @@ pub(super) struct ModelRecord {
 pub(super) struct JournaledObject {
     /// Whether it is a head; otherwise it is a request.
     pub is_head: bool,
-    /// Its digest.
     pub digest: Digest,
     /// Its canonical bytes, which are text.
     pub text: String,

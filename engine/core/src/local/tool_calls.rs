@@ -414,7 +414,6 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
     Ok(ToolCall { effect, ..call })
 }
 
-/// Calls the tool.
 async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
     let found = tooling.toolbox.find(&call.name)?;
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));

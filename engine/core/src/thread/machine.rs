@@ -303,7 +303,6 @@ impl Machine {
         Ok(())
     }
 
-    /// The fault for a halt.
     pub(super) fn halted(&mut self, halt: Halt) -> Fault {
         match halt {
             Halt::Fault(fault) => fault,

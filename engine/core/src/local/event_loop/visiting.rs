@@ -240,7 +240,6 @@ impl Driver<'_> {
     }
 }
 
-/// Whether a transcript names an object.
 fn is_named(transcript: &Transcript, object: Digest) -> bool {
     transcript.entries.iter().any(|entry| match entry {
         Entry::Model { head, request, .. } => [*head, *request].contains(&object),
