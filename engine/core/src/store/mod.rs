@@ -54,9 +54,6 @@ pub trait Read: Send + Sync {
     /// Threads with their rows, oldest first: at most `limit`, and only those after `after`.
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error>;
 
-    /// The row of an open lane.
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error>;
-
     /// Open lanes of a thread with their rows, in path order: at most `limit`, and only those after `after`.
     fn lanes(
         &self,
