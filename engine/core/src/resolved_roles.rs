@@ -110,6 +110,7 @@ pub enum Error {
     /// A logical model is not resolved.
     #[error("the model {model:?} of role {role} is not resolved to a provider's model")]
     UnresolvedModel {
+        /// The role.
         role: RoleName,
         /// The logical model.
         model: String,
@@ -117,6 +118,7 @@ pub enum Error {
     /// The definition is not supported by this version.
     #[error("role {role}: {what}")]
     Unfit {
+        /// The role.
         role: RoleName,
         /// The unsupported part.
         what: String,

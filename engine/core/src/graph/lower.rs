@@ -18,6 +18,7 @@ pub enum Error {
     /// A template or expression cannot be parsed.
     #[error("the workflow holds a template that this version cannot read: {source_text:?}")]
     Template {
+        /// Its source.
         source_text: String,
     },
     /// An edge leads to a role that does not exist, or a role is not declared.
