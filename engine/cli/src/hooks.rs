@@ -13,10 +13,10 @@ use rondo::core::grant::Grants;
 use rondo::core::hook::{
     Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
-use rondo::core::local::{RaisedLimits, origin};
+use rondo::core::local::origin;
 use rondo::core::thread::Origin;
 use rondo::core::{Engine, SystemEnv};
-use rondo::host::answers_from::read_script;
+use rondo::host::answers_from::Played;
 use rondo::host::consent::ConsentRequest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -28,7 +28,6 @@ use super::failure::Failure;
 use super::find_thread::find_thread;
 use super::output::Output;
 use super::person::{consent_by, is_attended};
-use super::recording::Recording;
 use super::run_config::{RunSpec, replaying};
 use super::runner::{Task, Writing, run_task};
 use super::store_access::{existing_store_at, secret, trusted_store};
@@ -213,20 +212,8 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         // What is learned answers other threads.
         ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
-        let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
-        let script = script.map(read).transpose()?.map(|(script, _)| script);
-        let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
-        let (grants, flags) = (Grants::everything(), BTreeMap::new());
-        run_spec = Some(RunSpec {
-            equipment: rondo.operator().equipment(settings, grants),
-            script,
-            recorded,
-            record: None,
-            in_doubt: None,
-            raised: RaisedLimits::default(),
-            approvers: None,
-            flags,
-        });
+        let played = Played::named(script.as_deref(), recorded.as_deref(), &workflow, &working_folder()?)?;
+        run_spec = Some(RunSpec::new(rondo.operator().equipment(settings, Grants::everything()), played));
     }
     drop(view);
     let task: Task = Box::new(move |context| {

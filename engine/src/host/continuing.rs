@@ -17,10 +17,9 @@ use rondo_settings::Settings;
 use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
-use super::answers_from::{AnswersFrom, Played, read_script};
+use super::answers_from::{AnswersFrom, Played};
 use super::consent::{ConsentRequest, Subject, named};
 use super::operator::Operator;
-use super::recording::Recording;
 use super::run_config::{Approvers, Equipment, RunSpec};
 use super::starting::of_plain_http;
 use super::tooling::hold;
@@ -44,16 +43,9 @@ pub struct ContinueChoices {
 
 impl ContinueChoices {
     fn run_spec(self, equipment: Arc<Equipment>, played: Played) -> RunSpec {
-        RunSpec {
-            equipment,
-            script: played.script.map(|(script, _)| script),
-            recorded: played.recorded,
-            record: None,
-            in_doubt: self.in_doubt,
-            approvers: self.approvers,
-            raised: RaisedLimits { thread: None, limits: self.limits },
-            flags: self.flags,
-        }
+        let raised = RaisedLimits { thread: None, limits: self.limits };
+        let Self { in_doubt, approvers, flags, .. } = self;
+        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, played) }
     }
 }
 
@@ -124,9 +116,7 @@ impl ResumeSource {
                 Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
             ));
         }
-        let script = self.script.as_ref().map(|file| read_script(Path::new(file), &self.workflow, here)).transpose()?;
-        let recorded = self.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;
-        Ok(Played { script, recorded })
+        Played::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
     }
 }
 

@@ -260,7 +260,7 @@ impl Rondo {
     /// If there is no such thread, or it has no such event.
     pub async fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, Failure> {
         let (host, thread) = (self.host().await?.clone(), thread.clone());
-        blocking(move || host.subscribe(&thread, after).map_err(Failure::from)).await
+        blocking(move || host.engine().subscribe(&thread, after).map_err(Failure::from)).await
     }
 
     async fn reading_thread<T: Send + 'static>(

@@ -233,7 +233,7 @@ async fn go(
     let Options { concurrency, fails_fast, .. } = batch.options;
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop: CancellationToken = signals.stop.child_token();
-    let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
+    let is_played = run_spec.played.is_any();
     let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (view, output))?;
     display.started()?;
     let common = Arc::new(Common { id, batch, run_spec });
