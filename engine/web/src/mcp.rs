@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
 use super::changes::AnswerRequest;
 use super::model::{RunUpdate, Settled, WaitsFor, named};
 use super::problem::Problem;
 use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
+use super::{Server, kept};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";
@@ -163,14 +163,12 @@ impl Tools {
         caller: Caller,
     ) -> Result<Box<Settled>, Problem> {
         let engine = self.server.host.engine();
-        let space = engine.space(SPACE);
         let asked = Digest::sha256(&canonical::to_bytes(&(name, &arguments)).map_err(Failure::from)?);
         let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
         let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
         // Two equal calls at once make one thread.
         let alone = self.server.idempotency.lock().await;
-        let known = space.get(&place).map_err(Failure::from)?;
-        let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let known = kept::known::<Call>(&engine.space(SPACE), &place)?;
         let known = known.filter(|call| key.is_some() || !call.is_answered);
         let keep = async |call: &Call| {
             let bytes = canonical::to_bytes(call).map_err(Failure::from)?;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::body::Json;
 use super::problem::Problem;
 use super::workflows::load;
-use super::{Inner, Server};
+use super::{Inner, Server, kept};
 
 /// The header with which a repeated request starts nothing again
 /// (draft-ietf-httpapi-idempotency-key-header-07).
@@ -95,11 +95,9 @@ impl Server {
     /// Starts the thread of a request, unless one with this key did: its thread is returned then, also after a crash.
     pub(super) async fn begin_once(&self, key: &str, request: StartRequest) -> Result<ThreadId, Problem> {
         let engine = self.host.engine();
-        let space = engine.space(SPACE);
         let digest = Digest::sha256(&canonical::to_bytes(&request).map_err(Failure::from)?);
         let place = Digest::sha256(key.as_bytes()).as_bytes().to_vec();
-        let known = space.get(&place).map_err(Failure::from)?;
-        let known: Option<IdempotentStart> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let known = kept::known::<IdempotentStart>(&engine.space(SPACE), &place)?;
         let thread = match known {
             Some(repeat) if repeat.request != digest => {
                 let what = "the idempotency key was used for another request";
