@@ -35,7 +35,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let task: Task = Box::new(move |context| {
         Box::pin(async move {
             if let Cancelled::Ended { ending, head } = context.engine.cancel(&id).await? {
-                context.ended(id, ending, head).await;
+                context.ended(id, ending, head).await?;
             }
             Ok(Exit::Done)
         })

@@ -60,9 +60,13 @@ impl TaskContext {
     }
 
     /// Shows the end of a thread that does not run in this process.
-    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) {
-        let event = finished(self.engine.store().as_ref(), thread, ending, head);
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Result<(), Failure> {
+        let event = finished(self.engine.store().as_ref(), thread, ending, head)?;
         self.send(Update::Event(Box::new(event))).await;
+        Ok(())
     }
 
     /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.

@@ -14,7 +14,7 @@ use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Workflow, types};
 use rondo_protocol::{Digest, Value};
-use rondo_store::StepStore;
+use rondo_store::{self as store, StepStore};
 
 use super::end::End;
 use super::{Rondo, blocking};
@@ -294,7 +294,7 @@ impl Run {
         head: Option<Digest>,
     ) -> Result<Self, Failure> {
         let (id, told, host) = (thread.clone(), ending.clone(), rondo.host().await?.clone());
-        let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head))).await?;
+        let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head)?)).await?;
         let state = State::Over(Some(Box::new(last)), ending);
         let (rondo, thread, stopper) = (rondo.clone(), thread.clone(), Stopper::default());
         Ok(Self { rondo, thread, spec, recorder: None, stopper, state })
@@ -378,12 +378,20 @@ impl Run {
 }
 
 /// The last event of a thread that has ended.
+///
+/// # Errors
+/// If the store is damaged.
 #[doc(hidden)]
-pub fn finished(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Event {
+pub fn finished(
+    store: &dyn StepStore,
+    thread: ThreadId,
+    ending: Ending,
+    head: Option<Digest>,
+) -> Result<Event, store::Error> {
     let Ending { outcome, reason, result, at_ms } = ending;
-    let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
+    let last = store.row(&thread)?.map_or(Ok(None), |row| store.step(&thread, row.seq))?;
     let status = last.map(|(stored, _)| stored.step.status);
     let what = What::ThreadFinished { outcome, head, status, reason, result: Arc::unwrap_or_clone(result) };
-    let id = local::end(store, &thread).ok().flatten();
-    Event { id, thread, parent: None, durability: store.durability(), at_ms, what }
+    let id = local::end(store, &thread)?;
+    Ok(Event { id, thread, parent: None, durability: store.durability(), at_ms, what })
 }

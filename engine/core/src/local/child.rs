@@ -71,9 +71,9 @@ pub(super) async fn visit(
         Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
         Ended::Stopped(fault) => {
             // Where the graph routes the fault, its step says what the child has used.
-            let note = parts.store.row(&thread).ok().flatten().map(|row| note(parts, &thread, &row)).transpose();
-            let note = note.map_err(|error| store_fault(&error))?.unwrap_or_default();
-            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note)))
+            let row = parts.store.row(&thread);
+            let note = row.and_then(|row| row.map_or_else(|| Ok(Note::default()), |row| note(parts, &thread, &row)));
+            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note.map_err(|error| store_fault(&error))?)))
         }
         Ended::Waiting(forms) => {
             let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };

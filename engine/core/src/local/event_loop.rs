@@ -360,20 +360,24 @@ impl<'a> Driver<'a> {
         let child = open.into_iter().find_map(|open| open.thread);
         let mut end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
         if let Some(child) = child {
-            let row = self.parts.store.row(&child).ok().flatten();
-            if let Some(Ok(note)) = row.map(|row| child::note(self.parts, &child, &row)) {
-                end.note = Note { started_at_ms: end.note.started_at_ms, ended_at_ms: end.note.ended_at_ms, ..note };
+            let row = self.parts.store.row(&child);
+            let used = row.and_then(|row| row.map(|row| child::note(self.parts, &child, &row)).transpose());
+            if let Ok(Some(note)) = &used {
+                let Note { started_at_ms, ended_at_ms, .. } = end.note;
+                end.note = Note { started_at_ms, ended_at_ms, ..note.clone() };
             }
             // It is asleep, so that nothing but its row changes.
             let cancelled = self.parts.engine.cancel(&child).await;
-            if let Some(error) = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. })) {
+            let uncancelled = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. }));
+            if let Some(error) = uncancelled.or(used.err().map(Error::Store)) {
                 let code = match &error {
                     Error::Store(error) => error.code(),
                     Error::Fault(fault) => fault.code,
                     _ => Code::UnfitThread,
                 };
                 let code = code.to_string();
-                let message = format!("the child {child} of a lane that is cancelled could not be cancelled: {error}");
+                let message =
+                    format!("the child {child} of a lane that is cancelled could not be cancelled or counted: {error}");
                 let hint = Some(Operation::on(Verb::Cancel, &child).into());
                 let place = Some(Location::Thread { thread: child, role: None, visit: None });
                 self.parts.sink.emit(What::Error { code, message, hint, place });

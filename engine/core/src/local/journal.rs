@@ -40,9 +40,7 @@ pub(super) enum Record {
     /// A tool answered.
     Tool(ToolRecord),
     /// A child thread with this id is about to start.
-    Child {
-        thread: ThreadId,
-    },
+    Child { thread: ThreadId },
     /// Failed attempts of a call that was given up, or whose answer was not usable.
     Failed {
         /// How many.
