@@ -50,7 +50,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() && !["target", "tests", "node_modules", "page", "examples", "fuzz"].contains(&&*name) {
             sources(&path, found);
-        } else if name.ends_with(".rs") && !name.contains("tests") {
+        } else if path.extension().is_some_and(|end| end == "rs") && !name.contains("tests") {
             found.push(path);
         }
     }

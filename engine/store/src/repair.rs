@@ -109,13 +109,16 @@ pub struct Repaired {
     pub lost_steps: u64,
 }
 
+/// Makes the origin of a thread that goes on after another last step than its own.
+type StoppedOrigin = dyn Fn(&ThreadId, &Row, u64) -> Result<Vec<u8>, Error>;
+
 /// Makes the origin of a thread whose row is lost.
 type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Result<Vec<u8>, Error>;
 
 /// How the values are read that are opaque here.
 pub struct Opaque<'a> {
-    /// The origin of a thread, given by its row, that goes on after another last step than its own.
-    pub stopped: &'a dyn Fn(&ThreadId, &Row, u64) -> Result<Vec<u8>, Error>,
+    /// The origin of a thread, given its row and the number of the step that is its last now.
+    pub stopped: &'a StoppedOrigin,
     /// The origin of a thread whose row is lost, given the bytes of its workflow and its head.
     pub rebuilt: &'a RebuiltOrigin,
     /// Whether the bytes of a policy are of a workflow, given the bytes of this first.
