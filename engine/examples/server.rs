@@ -12,7 +12,7 @@ type Refusal = (StatusCode, String);
 
 async fn start(State(rondo): State<Rondo>, Json(topic): Json<String>) -> Result<String, Refusal> {
     let new = rondo.workflow("review-loop").map_err(refused)?;
-    // The thread goes on when the run is dropped.
+    // The thread continues when the run is dropped.
     let run = new.input("topic", topic).start().await.map_err(refused)?;
     Ok(run.thread().to_string())
 }

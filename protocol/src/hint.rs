@@ -233,16 +233,16 @@ mod tests {
         let thread = ThreadId::new("01k9b6x2e0q8v3m5n7p9r1t4wz").unwrap();
         Hint::from("raise it, then ")
             .operation(Operation::on(Verb::Resume, &thread).with("limit", "steps=6"))
-            .words(" goes on")
+            .words(" continues")
     }
 
     #[test]
     fn an_operation_is_data_and_each_place_writes_it_in_its_way() {
         let hint = raised();
-        assert_eq!(hint.to_string(), "raise it, then `resume 01k9b6x2e0q8v3m5n7p9r1t4wz limit steps=6` goes on");
+        assert_eq!(hint.to_string(), "raise it, then `resume 01k9b6x2e0q8v3m5n7p9r1t4wz limit steps=6` continues");
         assert_eq!(
             hint.written(|operation| format!("[{}]", operation.action.name())),
-            "raise it, then [resume] goes on"
+            "raise it, then [resume] continues"
         );
         assert_eq!(hint.operations().count(), 1);
         assert_eq!(Hint::from("a").words("b").then("c".into()).parts(), [HintPart::Words("abc".to_owned())]);
@@ -257,8 +257,8 @@ mod tests {
         );
         assert_eq!(serde_json::from_str::<Hint>(&json).unwrap(), raised());
         assert_eq!(
-            serde_json::from_str::<Hint>("\"`rondo resume` goes on\"").unwrap(),
-            "`rondo resume` goes on".into()
+            serde_json::from_str::<Hint>("\"`rondo resume` continues\"").unwrap(),
+            "`rondo resume` continues".into()
         );
     }
 }

@@ -489,7 +489,7 @@ fn of_seals() -> Vec<Attempt> {
     ]
 }
 
-/// Whether a verb over an imported thread of `two` goes on without consent. In the double the victim gives it.
+/// Whether a verb over an imported thread of `two` continues without consent. In the double the victim gives it.
 fn unasked(is_named: bool, name: &'static str, words: &'static [&'static str]) -> Attempt {
     let made = |scene: &Scene<'_>| {
         let mut forged = lines(scene);

@@ -25,7 +25,7 @@ async function enterToken(page) {
 const shown = (page) => page.getByRole("option").evaluateAll((rows) => rows.map((row) => Number(row.getAttribute("aria-posinset"))));
 const upTo = (count) => Array.from({ length: count }, (_, index) => index + 1);
 
-test("a server that is killed is told of, found again, and its thread goes on from the page", async () => {
+test("a server that is killed is told of, found again, and its thread continues from the page", async () => {
   const thread = await server.begin("relay");
   const page = await open(browser, server, { path: `/t/${thread}` });
   await page.getByRole("option").nth(3).waitFor();

@@ -56,7 +56,7 @@ test("a required field that is left empty is asked for, and the form stays", asy
   await close(page);
 });
 
-test("a tool call that needs approval shows its arguments, and goes on when it is allowed", async () => {
+test("a tool call that needs approval shows its arguments, and continues when it is allowed", async () => {
   const thread = await server.begin("deploy");
   const page = await open(browser, server, { path: `/t/${thread}` });
   const form = page.getByRole("region", { name: "operator waits for you" });

@@ -168,7 +168,7 @@ test("a thread becomes a scenario that the tester accepts", async () => {
   await close(page);
 });
 
-test("a thread that stopped at a limit goes on when the limit is raised", async () => {
+test("a thread that stopped at a limit continues when the limit is raised", async () => {
   const stopped = await server.begin("relay", {}, { limits: { steps: 3 } });
   await server.until(stopped, "stopped");
   const page = await open(browser, server, { path: `/t/${stopped}` });

@@ -110,7 +110,7 @@ pub struct Subject {
     words: Vec<String>,
     /// The files before it.
     before: Vec<Contents>,
-    /// Whether all is as it has to be after a fault, now and when it goes on.
+    /// Whether all is as it has to be after a fault, now and when it continues.
     holds: Box<Holds>,
     /// Where the files lie that it is given, which meet no fault.
     _inputs: TempDir,

@@ -170,7 +170,7 @@ impl Round {
         child.wait().unwrap();
     }
 
-    /// The thread goes on to its end, and the books agree.
+    /// The thread continues to its end, and the books agree.
     fn settled(self) {
         let number = self.number;
         for _ in 0..3 {

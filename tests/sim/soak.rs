@@ -1,7 +1,7 @@
 //! `make soak`: crash images, the damage sweep, repairs, races, ledgers and faults at every call in turn, for as long as
 //! it is told to.
 //!
-//! Its folder keeps the damaged store and how far the sweeps are, so that the next call goes on from there.
+//! Its folder keeps the damaged store and how far the sweeps are, so that the next call continues from there.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -179,7 +179,7 @@ fn a_program_that_failed_is_bypassed_where_file_and_operator_agree_and_it_is_sai
     }
 }
 
-/// Without an edge for it the run stops, and goes on where it was once the program works.
+/// Without an edge for it the run stops, and continues where it was once the program works.
 #[test]
 fn a_run_that_stopped_on_a_program_goes_on_when_it_works() {
     for at in KINDS {

@@ -49,10 +49,6 @@ impl Read for Gated {
         self.inner.rows(after, limit)
     }
 
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        self.inner.lane(thread, lane)
-    }
-
     fn lanes(
         &self,
         thread: &ThreadId,

@@ -93,7 +93,7 @@ fn a_store_of_format_2_is_read_proven_and_continued() {
     }
     insta::assert_debug_snapshot!("continued", standing(&place));
 
-    // A fork where lanes are open goes on with them.
+    // A fork where lanes are open continues with them.
     let first = all.iter().find(|thread| thread["name"] == "everything").unwrap()["thread"].as_str().unwrap();
     let words = ["fork", first, "--at", "11", "--script", "script.yaml", "--trust", "--json"];
     let forked = place.run(words).exits(75);

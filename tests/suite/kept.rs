@@ -147,7 +147,7 @@ impl Tool for Looks {
     }
 }
 
-/// A chain of rules asks nobody and never waits; it stops all the same, and goes on where it was.
+/// A chain of rules asks nobody and never waits; it stops all the same, and continues where it was.
 #[tokio::test]
 async fn a_chain_of_rules_stops_and_goes_on() {
     const RULES: &str = "rondo: 1\nname: rules\nlimits: { steps: 1000000 }\nroles:\n  \

@@ -52,6 +52,7 @@ mod servers;
 mod showing;
 mod shutdown;
 mod simulate;
+mod swallowed;
 mod terminals;
 mod threads;
 mod three_terminals;

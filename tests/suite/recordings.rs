@@ -88,7 +88,7 @@ async fn a_recording_that_cannot_be_written_stops_the_run_before_the_next_call()
     let row = store.row(&thread).unwrap().unwrap();
     assert_eq!((asked.load(Ordering::SeqCst), row.seq, row.status), (1, 1, Status::Stopped));
 
-    // It goes on without a recording.
+    // It continues without a recording.
     let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_core::Error>(given)).await.unwrap();
     let rondo_core::Resumed::Running(handle) = resumed else { panic!("it must go on") };
     assert!(matches!(follow(handle).await.1, Ended::Finished(_)));

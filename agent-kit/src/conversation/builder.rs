@@ -134,16 +134,16 @@ impl Builder {
 
     /// Summarizes what happened since the role's last visit, for a visit that follows the steps `prev`, all before step
     /// `before`. Reads no more steps than the summary includes.
-    pub fn summary<P: Past>(&self, prev: &[Digest], before: u64, past: &P) -> Result<String, P::Error> {
+    pub fn context_report<P: Past>(&self, prev: &[Digest], before: u64, past: &P) -> Result<String, P::Error> {
         let mut walk = Walk::new(past, prev, before, self.last.as_ref())?;
         let text = summary(&self.history_policy.context, self.last.is_none(), &mut walk);
         walk.fault.map_or(Ok(text), Err)
     }
 
     /// Opens a visit and returns the messages of its first request. Discards an earlier visit that was not closed.
-    pub fn open(&mut self, prompt: &str, summary: &str) -> Conversation {
+    pub fn open(&mut self, prompt: &str, context_report: &str) -> Conversation {
         let mut opened = self.conversation.clone();
-        opened.push(opening(prompt, summary));
+        opened.push(opening(prompt, context_report));
         self.opened = Some(opened.clone());
         opened
     }

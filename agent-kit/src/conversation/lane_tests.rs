@@ -181,7 +181,7 @@ fn extended(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, C
             }
         }
         let builder = builders.entry(Key::new(role, lane)).or_insert_with(|| Builder::new(history_policy.clone()));
-        let told = builder.summary(&step.prev, *seq, &Steps(&done[..at])).unwrap();
+        let told = builder.context_report(&step.prev, *seq, &Steps(&done[..at])).unwrap();
         let mut opened = builder.open(prompt, &told);
         requests.insert(step.id.clone(), opened.clone());
         opened.push(Message::user("a repair that does not stay"));

@@ -7,9 +7,9 @@ use rondo::core::shown_call::ShownCall;
 use rondo::core::thread::OpenForm;
 use rondo::core::{Ended, FilledForm, PersonAnswer, PersonSaid};
 use rondo::host::answering::{
-    self, FormName, MeantForm, check, declared, meant_form, other_kind, role, statuses, this_person,
+    self, FormName, ResolvedForm, check, declared, other_kind, resolve_form, role, statuses, this_person,
 };
-use rondo::host::continuing::Meant;
+use rondo::host::continuing::ContinueTarget;
 use rondo::protocol::Digest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -72,13 +72,13 @@ pub fn answer(args: &AnswerArgs, output: &mut Output) -> Result<Exit, Failure> {
             None => find_waiting(store)?,
         };
         let named = FormName { role: args.role.as_deref(), lane: args.lane.as_deref(), digest: args.form };
-        let (form, row) = meant_form(store, (thread, row), named)?;
+        let (form, row) = resolve_form(store, (thread, row), named)?;
         let root = form.root.clone();
         meant = Some(form);
         Ok((root, row))
     };
-    let (thread, run_spec, writing) = prepare(&args.run, Meant::Thread, find, output)?;
-    let MeantForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
+    let (thread, run_spec, writing) = prepare(&args.run, ContinueTarget::Thread, find, output)?;
+    let ResolvedForm { open, digest, workflow, .. } = meant.ok_or_else(no_threads)?;
     let role = role(&workflow, &open.visit)?;
     let (is_approval, can_ask) = (open.is_approval(), is_attended(output));
     let said = match (&args.status, args.approve || args.refuse) {

@@ -18,13 +18,13 @@ pub struct CancelArgs {
 }
 
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rondo, store, durability) = args.store.own(output)?;
+    let (rondo, store, durability) = args.store.trusted(output)?;
     let (_, thread, _) = find_thread_in(existing_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
         Box::pin(async move {
             if let Cancelled::Ended { ending, head } = context.engine.cancel(&id).await? {
-                context.ended(id, ending, head).await;
+                context.ended(id, ending, head).await?;
             }
             Ok(Exit::Done)
         })

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rondo::core::local::{Edited, ForkRequest, plan_fork};
-use rondo::host::continuing::Begun;
+use rondo::host::continuing::ResumeSource;
 use rondo::protocol::call::FaultClass;
 use rondo::protocol::id::ThreadId;
 use rondo::protocol::text::shell_argument;
@@ -22,10 +22,10 @@ pub(super) fn notice(
     store: &dyn Read,
     thread: &ThreadId,
     row: &Row,
-    begun: &Begun,
+    source: &ResumeSource,
     raises_limit: bool,
 ) -> Option<String> {
-    let file = begun.file.as_deref().filter(|file| !shipped::is_one(file))?;
+    let file = source.file.as_deref().filter(|file| !shipped::is_one(file))?;
     if !Path::new(file).exists() {
         return None;
     }
@@ -41,13 +41,13 @@ pub(super) fn notice(
     let stopped_at_limit =
         thread_row::origin(row).and_then(|origin| origin.stop).is_some_and(|stop| stop.class == FaultClass::Limit);
     let is_as_begun = |limits: &Limits| {
-        workflow == begun.workflow && Policy { limits: limits.clone(), ..policy.clone() } == begun.policy
+        workflow == source.workflow && Policy { limits: limits.clone(), ..policy.clone() } == source.policy
     };
-    if is_as_begun(if stopped_at_limit && !raises_limit { &policy.limits } else { &begun.policy.limits }) {
+    if is_as_begun(if stopped_at_limit && !raises_limit { &policy.limits } else { &source.policy.limits }) {
         return None;
     }
     // The thread's own limits may come from `--limit`, so the file need not have changed.
-    let told = if is_as_begun(&begun.policy.limits) {
+    let told = if is_as_begun(&source.policy.limits) {
         format!("{file} has other limits than this thread, which continues with its own")
     } else {
         told

@@ -16,7 +16,7 @@ use rondo::views::lines::{ThreadLine, thread_line};
 use super::batch::Numbers;
 use super::person::{answer_to, is_attended};
 use super::runner::{Session, Writing, with_session};
-use super::store_access::{DrivenThreads, OwnStore, StoreView};
+use super::store_access::{DrivenThreads, StoreView, TrustedStore};
 use super::stored_batch::Line;
 use super::threads::{Cells, begun_ms, cells, listed};
 use super::{Exit, Failure, Output, StoreArgs, gc, json, json_line};
@@ -53,7 +53,7 @@ pub struct DeletionArgs {
 pub struct Deleted {
     pub threads: BTreeSet<ThreadId>,
     /// The store that was written; `None` if nothing was deleted.
-    pub store: Option<(OwnStore, Durability)>,
+    pub store: Option<(TrustedStore, Durability)>,
     /// Whether a collection of garbage costs little beside the deletion.
     is_large: bool,
 }
@@ -203,8 +203,8 @@ impl Deletion {
         Ok(Some(deleted))
     }
 
-    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(OwnStore, Durability), Failure> {
-        let (rondo, store, durability) = args.store.own(output)?;
+    fn delete(self, args: &DeletionArgs, output: &Output) -> Result<(TrustedStore, Durability), Failure> {
+        let (rondo, store, durability) = args.store.trusted(output)?;
         let writing = Writing { rondo, to_open: Some((store.clone(), durability)) };
         let chunks = self.chunks();
         drop(self);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::consent::{ConsentRequest, is_plain_http};
 use super::settings_files::{self, SettingsFiles};
-use super::store_access::{StoreView, is_own, view_store_at};
+use super::store_access::{StoreView, is_trusted, view_store_at};
 use super::{Exit, Failure, Output, StoreArgs, json, tooling};
 
 /// Show the settings in force and where each comes from
@@ -195,7 +195,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     }
     let (value, is_fault) = match folder::look(&settings.store.value) {
         Ok(FolderState::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
-        Ok(FolderState::Store(signed)) => match is_own(signed, settings) {
+        Ok(FolderState::Store(signed)) => match is_trusted(signed, settings) {
             Ok(true) => ("yours, by its tag".to_owned(), false),
             Ok(false) => {
                 ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true)

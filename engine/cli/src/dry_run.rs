@@ -14,6 +14,7 @@ use rondo::agent_kit::model::{Completion, Deltas, Model};
 use rondo::agent_kit::tool::{Error, Invocation, Spec, Tool, ToolSet};
 use rondo::author::simulate::Worst;
 use rondo::core::{Engine, NewThread, RunConfig, SystemEnv};
+use rondo::host::answers_from::Played;
 use rondo::protocol::call::{Effect, Fault, FaultClass, ModelCall};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::What;
@@ -94,7 +95,8 @@ pub fn show(checked: &Checked, new: NewThread, run_spec: &RunSpec, output: &mut 
 /// The requests that would be sent first, and what would happen before any.
 async fn first_requests(new: NewThread, run_spec: &RunSpec) -> Result<(Vec<FirstRequest>, Option<String>), Failure> {
     // With a script no server is started and no key is needed.
-    let played = RunSpec { script: Some(run_spec.script.clone().unwrap_or_default()), ..run_spec.clone() };
+    let script = Some(run_spec.played.script.clone().unwrap_or_default());
+    let played = RunSpec { played: Played { script, ..run_spec.played.clone() }, ..run_spec.clone() };
     let (run_config, _) = run_config(&new.workflow, &played).await?;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let run_config = harmless(run_config, &seen)?;

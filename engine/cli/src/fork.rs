@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rondo::core::conversation::rebuild;
 use rondo::core::local::{Edited, ForkPlan, ForkRequest, plan_fork};
-use rondo::host::continuing::Meant;
+use rondo::host::continuing::ContinueTarget;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::digest::Kind;
 use rondo::protocol::id::ThreadId;
@@ -84,7 +84,7 @@ pub fn fork(args: &ForkArgs, output: &mut Output) -> Result<Exit, Failure> {
         meant = Some((request, plan));
         Ok((thread, row))
     };
-    let subject = Meant::Fork(loaded.as_ref());
+    let subject = ContinueTarget::Fork(loaded.as_ref());
     let (thread, run_spec, writing) = prepare(&args.run, subject, find, output)?;
     let (request, plan) = meant.ok_or_else(no_threads)?;
     let task: Task = Box::new(move |context| Box::pin(fork_thread(context, thread, request, plan, run_spec)));

@@ -6,7 +6,7 @@ use rondo::upkeep::{self, Collected};
 
 use super::deletion::{Deleted, DeletionArgs};
 use super::prune::{self, PruneArgs};
-use super::store_access::OwnStore;
+use super::store_access::TrustedStore;
 use super::upkeep_bar::with_bar;
 use super::{Exit, Failure, Output, json_line};
 
@@ -42,7 +42,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
         let (store, durability) = deleted.store.map_or_else(
             || {
                 deletion.store.existing()?;
-                deletion.store.own(output).map(|(_, store, durability)| (store, durability))
+                deletion.store.trusted(output).map(|(_, store, durability)| (store, durability))
             },
             Ok,
         )?;
@@ -77,7 +77,7 @@ pub fn gc(args: &GcArgs, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Collects the garbage of a store, with a progress bar.
-pub(super) fn collect(store: OwnStore, durability: Durability) -> Result<Collected, Failure> {
+pub(super) fn collect(store: TrustedStore, durability: Durability) -> Result<Collected, Failure> {
     let runtime = super::runtime()?;
     with_bar(|progress| runtime.block_on(upkeep::gc(store, durability, progress)))
 }

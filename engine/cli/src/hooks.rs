@@ -13,10 +13,10 @@ use rondo::core::grant::Grants;
 use rondo::core::hook::{
     Action, Argument, HookKind, KeySpace, Registry, Subcommand, SubcommandContext, SubcommandOutput, subcommand,
 };
-use rondo::core::local::RaisedLimits;
+use rondo::core::local::origin;
 use rondo::core::thread::Origin;
 use rondo::core::{Engine, SystemEnv};
-use rondo::host::answers_from::read_script;
+use rondo::host::answers_from::Played;
 use rondo::host::consent::ConsentRequest;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::id::ThreadId;
@@ -25,11 +25,10 @@ use rondo::store::Read;
 
 use super::find_thread::find_thread;
 use super::person::consent_by;
-use super::recording::Recording;
 use super::run_config::{RunSpec, replaying};
 use super::runner::{Task, Writing, run_task};
-use super::store_access::{existing_store_at, own_store, secret};
-use super::{Exit, Failure, Output, thread_row, working_folder};
+use super::store_access::{existing_store_at, secret, trusted_store};
+use super::{Exit, Failure, Output, working_folder};
 
 /// The argument that names an action's thread.
 const THREAD: &str = "thread";
@@ -183,7 +182,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let store = settings.store.value.clone();
     let view = existing_store_at(&store)?;
     if !changes {
-        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings));
+        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings)?);
         let context = |kind: &str| StoreContext {
             space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
@@ -196,29 +195,17 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     }
     let durability = settings.durability.value;
     rondo.operator().files.refuse_unsafe()?;
-    let own = own_store(&settings, by)?;
+    let own = trusted_store(&settings, by)?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = find_thread(view.store.as_ref(), word)?;
         *word = id.to_string();
-        let Origin { script, recorded, imported, .. } = thread_row::origin(&row).unwrap_or_default();
+        let Origin { script, recorded, imported, .. } = origin(&id, &row)?;
         // What is learned answers other threads.
         ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
-        let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
-        let script = script.map(read).transpose()?.map(|(script, _)| script);
-        let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
-        let (grants, flags) = (Grants::everything(), BTreeMap::new());
-        run_spec = Some(RunSpec {
-            equipment: rondo.operator().equipment(settings, grants),
-            script,
-            recorded,
-            record: None,
-            in_doubt: None,
-            raised: RaisedLimits::default(),
-            approvers: None,
-            flags,
-        });
+        let played = Played::named(script.as_deref(), recorded.as_deref(), &workflow, &working_folder()?)?;
+        run_spec = Some(RunSpec::new(rondo.operator().equipment(settings, Grants::everything()), played));
     }
     drop(view);
     let task: Task = Box::new(move |context| {

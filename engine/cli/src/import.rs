@@ -10,7 +10,7 @@ use rondo::tell::plural;
 use rondo::upkeep::{self, Staged};
 
 use super::person::consent_by;
-use super::store_access::own_store;
+use super::store_access::trusted_store;
 use super::{Exit, Failure, Output, StoreArgs, hooks, json, json_line, settings_files};
 
 /// How many bytes of the file are read at a time.
@@ -39,7 +39,7 @@ pub fn import(args: &ImportArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = files.in_force()?;
     let staged = staged(&args.file)?;
     let folder = settings.store.value.clone();
-    let store = own_store(&settings, consent_by(args.trust, output))?;
+    let store = trusted_store(&settings, consent_by(args.trust, output))?;
     // Whether a store of the user wrote the file.
     let own = staged.is_sealed_by(&store.secret);
     let Imported { threads, present, steps, batches } =

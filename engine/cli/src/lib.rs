@@ -92,7 +92,7 @@ use rondo::files;
 use rondo::host::consent::ConsentSource;
 use rondo::host::process::{provide_cryptography, runtime, working_folder};
 use rondo::host::run_config::Approvers;
-use rondo::host::store_access::{OwnStore, StoreView, existing_store_at, own_store, view_store_at};
+use rondo::host::store_access::{StoreView, TrustedStore, existing_store_at, trusted_store, view_store_at};
 use rondo::host::{
     batch as stored_batch, consent, find_thread, known_keys, recording, run_config, settings_files, store_access,
     thread_row, tooling, workflow,
@@ -213,12 +213,12 @@ impl StoreArgs {
     ///
     /// # Errors
     /// [`Code::StoreForeign`] if it is not the user's own; faults of the settings.
-    fn own(&self, output: &Output) -> Result<(Rondo, OwnStore, Durability), Failure> {
+    fn trusted(&self, output: &Output) -> Result<(Rondo, TrustedStore, Durability), Failure> {
         let by = consent_by(false, output);
         let rondo = rondo(&self.flags(), by, None)?;
         rondo.operator().files.refuse_unsafe()?;
         let settings = rondo.operator().files.in_force()?;
-        let store = own_store(&settings, by)?;
+        let store = trusted_store(&settings, by)?;
         Ok((rondo, store, settings.durability.value))
     }
 }

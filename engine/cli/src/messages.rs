@@ -8,7 +8,7 @@ use rondo::protocol::digest::Kind;
 use rondo::protocol::id::{LanePath, RoleName, ThreadId};
 use rondo::protocol::message::Message;
 use rondo::protocol::object::{Head, Record, Transcript};
-use rondo::store::{Read, Row, StoredRecord, StoredStep};
+use rondo::store::{Read, Row, StoredRecord};
 use rondo::views::in_flight::visits as uncommitted_visits;
 use rondo::views::lines::who;
 use rondo::views::request::RequestLine;
@@ -146,15 +146,12 @@ fn visits(
     visit: u64,
 ) -> Result<Vec<(LanePath, u64)>, Failure> {
     let mut found = Vec::new();
-    if row.seq > 0 {
-        let each = &mut |stored: StoredStep, _| {
-            if stored.step.role == *role && stored.visit == visit {
-                found.push((stored.step.lane, stored.seq));
-            }
-            true
-        };
-        store.steps(thread, 1..=row.seq, each)?;
-    }
+    store.steps(thread, 1..=row.seq, &mut |stored, _| {
+        if stored.step.role == *role && stored.visit == visit {
+            found.push((stored.step.lane, stored.seq));
+        }
+        true
+    })?;
     let place = |lane: &LanePath| lane.parts().map(|(role, index)| (index, role.to_owned())).collect::<Vec<_>>();
     found.sort_by_key(|(lane, _)| place(lane));
     Ok(found)

@@ -81,7 +81,7 @@ mod tests {
     fn a_command_that_is_named_means_the_same_store_and_file() {
         let given = Given { store: " --store 'my store'".to_owned(), output: " -o out.json".to_owned() };
         for (text, wanted) in [
-            ("`rondo resume x` goes on", "`rondo resume x --store 'my store' -o out.json` goes on"),
+            ("`rondo resume x` continues", "`rondo resume x --store 'my store' -o out.json` continues"),
             ("see `rondo show x`", "see `rondo show x --store 'my store'`"),
             ("`rondo explain lanes`, `max` and rondo show", "`rondo explain lanes`, `max` and rondo show"),
             ("`rondo trust --store` makes it yours", "`rondo trust --store` makes it yours"),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rondo::agent_kit::tool::InDoubt;
 use rondo::host::answers_from::AnswersFrom;
-use rondo::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use rondo::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use rondo::host::limit_choice::limits;
 use rondo::protocol::id::ThreadId;
 use rondo::run::configured_for;
@@ -21,7 +21,7 @@ use super::result::View;
 use super::run::ScriptArgs;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
-use super::store_access::{existing_store_at, own_store};
+use super::store_access::{existing_store_at, trusted_store};
 use super::{Exit, Failure, Output, batch};
 use super::{StoreArgs, json, working_folder};
 
@@ -93,7 +93,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         named = Some(found.0.clone());
         root(store, found)
     };
-    let (thread, mut run_spec, writing) = prepare(run, Meant::Thread, find, output)?;
+    let (thread, mut run_spec, writing) = prepare(run, ContinueTarget::Thread, find, output)?;
     // A child continues the threads above it, whose limits hold for it too.
     run_spec.raised.thread = named;
     let task: Task = Box::new(|context| Box::pin(resume_thread(context, thread, run_spec)));
@@ -103,22 +103,22 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// Prepares to continue a thread: settings, consent, script or recording, keys.
 pub(super) fn prepare(
     args: &ContinueArgs,
-    meant: Meant<'_>,
+    target: ContinueTarget<'_>,
     find: impl FnOnce(&dyn Read) -> Result<(ThreadId, Row), Failure>,
     output: &Output,
 ) -> Result<(ThreadId, RunSpec, Writing), Failure> {
     let here = working_folder()?;
     let find = |store: &dyn Read| {
         let (thread, row) = find(store)?;
-        let begun = Begun::of(store, &row, meant, &here)?;
-        let is_silent = args.view.quiet || output.is_json() || matches!(meant, Meant::Fork(_));
+        let source = ResumeSource::of(store, (&thread, &row), target, &here)?;
+        let is_silent = args.view.quiet || output.is_json() || matches!(target, ContinueTarget::Fork(_));
         let raises_limit = !args.limits.is_empty();
         if let Some(notice) =
-            begun.as_ref().filter(|_| !is_silent).and_then(|begun| notice(store, &thread, &row, begun, raises_limit))
+            source.as_ref().filter(|_| !is_silent).and_then(|source| notice(store, &thread, &row, source, raises_limit))
         {
             tell(&notice);
         }
-        Ok((thread, begun))
+        Ok((thread, source))
     };
     continuing(args, find, output)
 }
@@ -126,7 +126,7 @@ pub(super) fn prepare(
 /// Prepares to continue what `find` finds in the store. Without anything begun, no call will be made.
 pub(super) fn continuing<T>(
     args: &ContinueArgs,
-    find: impl FnOnce(&dyn Read) -> Result<(T, Option<Begun>), Failure>,
+    find: impl FnOnce(&dyn Read) -> Result<(T, Option<ResumeSource>), Failure>,
     output: &Output,
 ) -> Result<(T, RunSpec, Writing), Failure> {
     let here = working_folder()?;
@@ -134,9 +134,9 @@ pub(super) fn continuing<T>(
     let rondo = super::rondo(&args.store.flags(), by, approvers(is_attended))?;
     // The settings choose the store, and its contents may be a stranger's.
     let settings = rondo.operator().agreed_settings()?;
-    let own = own_store(&settings, by)?;
+    let own = trusted_store(&settings, by)?;
     let view = existing_store_at(&own.folder)?;
-    let (found, begun) = find(view.store.as_ref())?;
+    let (found, source) = find(view.store.as_ref())?;
     drop(view);
     let durability = settings.durability.value;
     let choices = ContinueChoices {
@@ -147,11 +147,11 @@ pub(super) fn continuing<T>(
         flags: args.flags.clone(),
     };
     let is_silent = args.view.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
-    if let Some(file) = begun.as_ref().and_then(Begun::played_file).filter(|_| !is_silent) {
+    if let Some(file) = source.as_ref().and_then(ResumeSource::played_file).filter(|_| !is_silent) {
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }
-    let (run_spec, notices) = continued(rondo.operator(), settings, begun, choices)?;
+    let (run_spec, notices) = continued(rondo.operator(), settings, source, choices)?;
     for notice in notices {
         tell(&format!("{notice}\n"));
     }

@@ -23,7 +23,7 @@ use super::named_command::hinted;
 use super::progress::{Mode, Progress, TICK};
 use super::result::View;
 use super::signals::{STOPPING, Signals};
-use super::store_access::OwnStore;
+use super::store_access::TrustedStore;
 use super::{Exit, Failure, Output, Style, report};
 
 /// How many updates may be queued before the tasks wait.
@@ -58,9 +58,13 @@ impl TaskContext {
     }
 
     /// Shows the end of a thread that does not run in this process.
-    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) {
-        let event = finished(self.engine.store().as_ref(), thread, ending, head);
+    ///
+    /// # Errors
+    /// If the store is damaged.
+    pub async fn ended(&self, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Result<(), Failure> {
+        let event = finished(self.engine.store().as_ref(), thread, ending, head)?;
         self.send(Update::Event(Box::new(event))).await;
+        Ok(())
     }
 
     /// Waits for preparations, such as the start of an MCP server, unless the process receives a signal to stop.
@@ -108,7 +112,7 @@ impl TaskContext {
 pub(super) struct Writing {
     pub rondo: Rondo,
     /// As [`Rondo::store_to_open`] gives it.
-    pub to_open: Option<(OwnStore, Durability)>,
+    pub to_open: Option<(TrustedStore, Durability)>,
 }
 
 /// The open store and the signals of a verb that runs tasks.

@@ -300,8 +300,8 @@ pub(super) fn step_text(step: &StepLine) -> String {
             let _ = writeln!(text, "     {}: whether {tool} had its effect is not known", who(&lost.role, &lost.lane));
         }
     }
-    let came = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
-    block(&mut text, &format!("{}{came} >", step.edge.from), &step.edge.prompt);
+    let by_status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
+    block(&mut text, &format!("{}{by_status} >", step.edge.from), &step.edge.prompt);
     let mut notes = step.note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {

@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::consent::{Answer, ConsentRequest, Shown, Subject};
 use super::person::{self, consent_by, is_attended};
 use super::settings_files::{self, SettingsFiles};
-use super::store_access::{is_own, sign, view_store_at};
+use super::store_access::{is_trusted, sign, view_store_at};
 use super::{Exit, Failure, Output, files, json, json_line, tooling, workflow, working_folder};
 
 /// Show what a folder and a workflow ask for, and record your consent
@@ -194,7 +194,7 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let view = view_store_at(at)?;
-    let own = is_own(signed, settings)?;
+    let own = is_trusted(signed, settings)?;
     let shown = at.to_string_lossy();
     // The digest covers the contents: another thread makes it another store.
     let mut hasher = Hasher::default();

@@ -22,16 +22,14 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(args.store.existing()?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
-    if row.seq > 0 {
-        rebuild::requests(view.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
-            requests += 1;
-            if !request.is_proven() {
-                faults += 1;
-                outcome = tell(&thread, request, output);
-            }
-            outcome.is_ok()
-        })?;
-    }
+    rebuild::requests(view.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
+        requests += 1;
+        if !request.is_proven() {
+            faults += 1;
+            outcome = tell(&thread, request, output);
+        }
+        outcome.is_ok()
+    })?;
     outcome?;
     output.show(&json_line!("verified", thread: &thread, head: row.head, requests, faults), || {
         let head = row.head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());

@@ -1,7 +1,7 @@
 //! The forms that a thread waits for, and answers to them.
 
 use rondo_core::conversation::rebuild;
-use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms};
+use rondo_core::local::{Answerer, PersonAnswer, PersonSaid, forms, origin};
 use rondo_core::resolved_roles;
 use rondo_core::thread::OpenForm;
 use rondo_protocol::Digest;
@@ -15,13 +15,12 @@ use rondo_store as store;
 use rondo_store::{Read, Row};
 
 use super::find_thread::{no_threads, root};
-use super::thread_row::origin;
 use crate::failure::Failure;
 use crate::tell::word;
 
 /// The form of a thread that somebody means.
-pub struct MeantForm {
-    /// The thread that goes on with the answer: the one at the root of its tree.
+pub struct ResolvedForm {
+    /// The thread that continues with the answer: the one at the root of its tree.
     pub root: ThreadId,
     pub open: OpenForm,
     /// Its digest, as it was found: an answer takes it along.
@@ -42,11 +41,11 @@ pub struct FormName<'n> {
 ///
 /// # Errors
 /// [`Code::NotWaiting`] or [`Code::AnswerUnclear`], or if the store is damaged.
-pub fn meant_form(
+pub fn resolve_form(
     store: &dyn Read,
     (thread, row): (ThreadId, Row),
     named: FormName<'_>,
-) -> Result<(MeantForm, Row), Failure> {
+) -> Result<(ResolvedForm, Row), Failure> {
     let of_child = row.parent.is_some().then(|| thread.clone());
     let (root, row) = root(store, (thread, row))?;
     let open = open_forms(&root, &row)?;
@@ -55,7 +54,7 @@ pub fn meant_form(
     let whose = open.thread.as_ref().map_or_else(|| Ok(Some(row.clone())), |thread| store.row(thread))?;
     let workflow = rebuild::beginning(store, &whose.ok_or_else(no_threads)?)?.workflow;
     let digest = open.digest(&root);
-    Ok((MeantForm { root, open, digest, workflow }, row))
+    Ok((ResolvedForm { root, open, digest, workflow }, row))
 }
 
 /// The answer to a form with that digest.
@@ -72,7 +71,7 @@ pub fn this_person() -> Answerer {
 
 fn open_forms(thread: &ThreadId, row: &Row) -> Result<Vec<OpenForm>, Failure> {
     match row.status {
-        store::Status::Waiting => Ok(origin(row).map(|origin| origin.forms).unwrap_or_default()),
+        store::Status::Waiting => Ok(origin(thread, row)?.forms),
         status => Err(not_waiting(thread, &word(&status))),
     }
 }

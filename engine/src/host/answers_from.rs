@@ -25,7 +25,7 @@ pub const SCRIPT_NAME: &str = "script.yaml";
 /// What somebody chose to answer in place of models.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum AnswersFrom {
-    /// Nothing: models are asked, or what the thread began with goes on.
+    /// Nothing: models are asked, or what the thread began with continues.
     #[default]
     Unchosen,
     /// A script; `-` is standard input.
@@ -47,6 +47,22 @@ pub struct Played {
 }
 
 impl Played {
+    /// The script and the recording that a thread names.
+    ///
+    /// # Errors
+    /// If one cannot be read, or does not fit the workflow's roles.
+    pub fn named(
+        script: Option<&str>,
+        recorded: Option<&str>,
+        workflow: &Workflow,
+        here: &Path,
+    ) -> Result<Self, Failure> {
+        let script = script.map(Path::new);
+        let script = script.map(|file| checked_script(file, &read_text(file, MAX_SCRIPT_BYTES)?, workflow, here));
+        let recorded = recorded.map(|file| Recording::read(Path::new(file), here));
+        Ok(Self { script: script.transpose()?, recorded: recorded.transpose()? })
+    }
+
     pub fn is_any(&self) -> bool {
         self.script.is_some() || self.recorded.is_some()
     }
@@ -78,14 +94,6 @@ fn script_beside(folder: &Path) -> Result<String, Failure> {
     FolderFiles::new(folder)
         .read(SCRIPT_NAME, MAX_SCRIPT_BYTES)
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", folder.join(SCRIPT_NAME).display())))
-}
-
-/// Reads a script that a thread names, as [`checked_script`].
-///
-/// # Errors
-/// If it cannot be read, or does not fit the roles.
-pub fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
-    checked_script(file, &read_text(file, MAX_SCRIPT_BYTES)?, workflow, here)
 }
 
 /// A script, checked against the roles of a workflow. Also returns its file as an absolute path.

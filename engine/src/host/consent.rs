@@ -128,7 +128,8 @@ impl ConsentRequest {
     pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
         let granted = granted_by_settings(&whole.grant);
         let asks = files.asks();
-        let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
+        let of_workflow =
+            subject.map(|subject| Ok::<_, Failure>((subject, of_workflow(&subject, whole, &granted)?))).transpose()?;
         let asks_for = |(_, asks): &(Subject<'_>, Vec<Ask>)| asks.iter().any(|ask| ask.kind != Kind::Limits);
         // If nothing is asked for, defective records do not matter.
         let file = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.as_ref().is_some_and(asks_for));
@@ -151,7 +152,7 @@ impl ConsentRequest {
         Ok(Self { settings, workflow, harmless, past: None })
     }
 
-    /// Adds the past that a thread goes on from, if it was imported.
+    /// Adds the past that a thread continues from, if it was imported.
     ///
     /// # Errors
     /// Any error of the records.
@@ -442,7 +443,7 @@ pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
 }
 
 /// What a workflow asks for beyond tools that only read below the workspace.
-fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> Vec<Ask> {
+fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> Result<Vec<Ask>, Failure> {
     let is_shipped = shipped::is_one(subject.file);
     let named = named(subject.workflow);
     let provided = rules(&settings.provided.tools);
@@ -455,7 +456,7 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
         }
     }
     if is_shipped {
-        return asks;
+        return Ok(asks);
     }
     let is_asked = |(name, _): &(&String, &Mcp)| !settings.provided.servers.contains(name);
     for (name, server) in settings.mcp.iter().filter(is_asked) {
@@ -480,8 +481,8 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     if !named.is_empty() {
         asks.extend(folders_outside(subject.file, settings));
     }
-    asks.push(Ask::new(Kind::Limits, "workflow", limits(subject.policy)));
-    asks
+    asks.push(Ask::new(Kind::Limits, "workflow", limits(subject.policy)?));
+    Ok(asks)
 }
 
 /// The folders that a workflow's tools reach outside the workspace, and the workspace itself if the workflow is not in
@@ -504,11 +505,11 @@ fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
     asks
 }
 
-fn limits(policy: &Policy) -> Value {
-    match Value::from_serialize(&policy.limits).unwrap_or_default() {
+fn limits(policy: &Policy) -> Result<Value, Failure> {
+    Ok(match Value::from_serialize(&policy.limits)? {
         Value::Object(members) => Value::Object(members.into_iter().filter(|(_, limit)| !limit.is_null()).collect()),
         other => other,
-    }
+    })
 }
 
 /// The digest of a workflow in the records: its definition with every included file, and its policy.

@@ -7,27 +7,27 @@ use std::sync::Arc;
 use rondo_agent_kit::tool::InDoubt;
 use rondo_core::conversation::rebuild;
 use rondo_core::grant::Grants;
-use rondo_core::local::{RaisedLimit, RaisedLimits};
+use rondo_core::local::{RaisedLimit, RaisedLimits, origin};
 use rondo_core::thread::{ImportedPast, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::hint::{Hint, Operation, Verb};
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_settings::Settings;
 use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
-use super::answers_from::{AnswersFrom, Played, read_script};
+use super::answers_from::{AnswersFrom, Played};
 use super::consent::{ConsentRequest, Subject, named};
 use super::operator::Operator;
-use super::recording::Recording;
 use super::run_config::{Approvers, Equipment, RunSpec};
 use super::starting::of_plain_http;
 use super::tooling::hold;
-use super::{thread_row, workflow};
+use super::workflow;
 use crate::failure::Failure;
 use crate::files::{STDIN, absolute};
 
-/// What somebody chose for a thread that goes on.
+/// What somebody chose for a thread that continues.
 #[derive(Default)]
 pub struct ContinueChoices {
     pub answers: AnswersFrom,
@@ -43,22 +43,15 @@ pub struct ContinueChoices {
 
 impl ContinueChoices {
     fn run_spec(self, equipment: Arc<Equipment>, played: Played) -> RunSpec {
-        RunSpec {
-            equipment,
-            script: played.script.map(|(script, _)| script),
-            recorded: played.recorded,
-            record: None,
-            in_doubt: self.in_doubt,
-            approvers: self.approvers,
-            raised: RaisedLimits { thread: None, limits: self.limits },
-            flags: self.flags,
-        }
+        let raised = RaisedLimits { thread: None, limits: self.limits };
+        let Self { in_doubt, approvers, flags, .. } = self;
+        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, played) }
     }
 }
 
 /// What is continued.
 #[derive(Clone, Copy)]
-pub enum Meant<'a> {
+pub enum ContinueTarget<'a> {
     /// The thread itself.
     Thread,
     /// A fork of it, under this workflow if there is one.
@@ -66,7 +59,7 @@ pub enum Meant<'a> {
 }
 
 /// What a run was begun with.
-pub struct Begun {
+pub struct ResumeSource {
     pub workflow: Workflow,
     pub policy: Policy,
     /// The workflow's file, as an absolute path.
@@ -78,28 +71,31 @@ pub struct Begun {
     pub imported: Option<ImportedPast>,
 }
 
-impl Begun {
+impl ResumeSource {
     /// `None` for a thread that has ended and is not forked.
     ///
     /// # Errors
     /// If the store is damaged.
-    pub fn of(store: &dyn Read, row: &Row, meant: Meant<'_>, here: &Path) -> Result<Option<Self>, Failure> {
-        let edited = match meant {
-            Meant::Fork(loaded) => loaded,
-            Meant::Thread if row.status.has_ended() => {
+    pub fn of(
+        store: &dyn Read,
+        (thread, row): (&ThreadId, &Row),
+        target: ContinueTarget<'_>,
+        here: &Path,
+    ) -> Result<Option<Self>, Failure> {
+        let edited = match target {
+            ContinueTarget::Fork(loaded) => loaded,
+            ContinueTarget::Thread if row.status.has_ended() => {
                 return Ok(None);
             }
-            Meant::Thread => None,
+            ContinueTarget::Thread => None,
         };
-        let origin = thread_row::origin(row);
+        let Origin { file, script, recorded, workspace, imported, .. } = origin(thread, row)?;
         let (workflow, policy, file) = if let Some(loaded) = edited {
             let file = absolute(&loaded.path, here);
             (loaded.checked.workflow.clone(), loaded.checked.policy.clone(), Some(file))
         } else {
-            let file = origin.as_ref().and_then(|origin| origin.file.clone());
             (rebuild::beginning(store, row)?.workflow, rebuild::policy(store, row)?, file)
         };
-        let Origin { script, recorded, workspace, imported, .. } = origin.unwrap_or_default();
         Ok(Some(Self { workflow, policy, file, script, recorded, workspace, imported }))
     }
 
@@ -120,9 +116,7 @@ impl Begun {
                 Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
             ));
         }
-        let script = self.script.as_ref().map(|file| read_script(Path::new(file), &self.workflow, here)).transpose()?;
-        let recorded = self.recorded.as_ref().map(|file| Recording::read(Path::new(file), here)).transpose()?;
-        Ok(Played { script, recorded })
+        Played::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
     }
 }
 
@@ -136,18 +130,18 @@ impl Begun {
 pub fn continued(
     operator: &Operator,
     mut settings: Settings,
-    begun: Option<Begun>,
+    source: Option<ResumeSource>,
     choices: ContinueChoices,
 ) -> Result<(RunSpec, Vec<String>), Failure> {
     let Operator { files, folder: here, consent, .. } = operator;
-    let Some(begun) = begun else {
+    let Some(source) = source else {
         let equipment = operator.equipment(settings, Grants::default());
         return Ok((choices.run_spec(equipment, Played::default()), Vec::new()));
     };
-    let played = begun.played(&choices.answers, here)?;
-    let Begun { workflow, policy, file, workspace, imported, .. } = &begun;
+    let played = source.played(&choices.answers, here)?;
+    let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
-    // Where an imported thread worked is not believed, and it goes on wherever somebody agrees to that.
+    // Where an imported thread worked is not believed, and it continues wherever somebody agrees to that.
     let is_elsewhere = Path::new(begun_in) != settings.workspace && (imported.is_none() || workspace.is_some());
     if !named(workflow).is_empty() && is_elsewhere {
         let here = settings.workspace.display();

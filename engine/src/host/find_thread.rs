@@ -164,7 +164,7 @@ pub(crate) fn child_threads(
 /// # Errors
 /// [`Code::ResumeUnclear`] if there is none or more than one.
 pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    // A child goes on with the thread above it.
+    // A child continues with the thread above it.
     let unfinished = Candidates::among(store, |_, row| row.parent.is_none() && !row.status.has_ended())?;
     unfinished.only().map_err(|unfinished| match unfinished.count {
         0 => Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume"),

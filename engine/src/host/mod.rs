@@ -30,13 +30,10 @@ use std::sync::Arc;
 
 use rondo_core::env::Env;
 use rondo_core::hook::Registry;
-use rondo_core::local::{Engine, Running, SubscribeError, Subscription};
+use rondo_core::local::{Engine, Running};
 use rondo_core::secret::Secret;
-use rondo_protocol::event::EventId;
-use rondo_protocol::id::ThreadId;
 
 use rondo_store as store;
-use rondo_store::Row;
 pub use rondo_store::shared_store::Opening;
 use rondo_store::shared_store::{OwnThreads, SharedStore};
 use store_access::DrivenThreads;
@@ -89,26 +86,10 @@ impl Host {
         &self.engine
     }
 
-    /// Threads with their rows, oldest first: at most `limit`, and only those after `after`.
-    ///
-    /// # Errors
-    /// If the store is damaged.
-    pub fn list(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, store::Error> {
-        self.engine.store().rows(after, limit)
-    }
-
     /// The threads that run in any process that uses the store.
     pub fn driven(&self) -> DrivenThreads {
         let driven = self.shared.as_ref().map_or_else(|| Ok(BTreeSet::new()), SharedStore::driven);
         driven.map_or(DrivenThreads::Unknown, DrivenThreads::These)
-    }
-
-    /// Like [`Engine::subscribe`].
-    ///
-    /// # Errors
-    /// Like [`Engine::subscribe`].
-    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
-        self.engine.subscribe(thread, after)
     }
 
     /// Releases the store to other processes. Threads that still run here stop with a fault of the store.

@@ -23,8 +23,8 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 
+use super::answers_from::Played;
 use super::key_command::used_providers;
-use super::recording::Recording;
 use super::resources::Resources;
 use super::tooling::{self, NoServer};
 use crate::failure::Failure;
@@ -57,10 +57,8 @@ pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 #[derive(Clone)]
 pub struct RunSpec {
     pub equipment: Arc<Equipment>,
-    /// Answers in place of models, from a script.
-    pub script: Option<Script>,
-    /// Answers in place of models, from a recording.
-    pub recorded: Option<Recording>,
+    /// Answers in place of models.
+    pub played: Played,
     /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
     /// The policy for calls that may have had their effect, overriding that of each tool.
@@ -94,7 +92,7 @@ pub type Given = (RunConfig, Vec<String>);
 /// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
     let Equipment { settings, resources, .. } = &*run_spec.equipment;
-    if !run_spec.is_played() {
+    if !run_spec.played.is_any() {
         let used = used_providers(settings, workflow);
         resources.read_keys(used.iter().map(String::as_str)).await?;
     }
@@ -124,7 +122,7 @@ async fn with_children(workflow: &Workflow, run_spec: &RunSpec, script: Option<S
 async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted>) -> Result<Given, Failure> {
     let run_config = speaking_as(workflow, run_spec, script)?;
     let Equipment { settings, grants, .. } = &*run_spec.equipment;
-    let is_played = run_spec.is_played();
+    let is_played = run_spec.played.is_any();
     let Tools { set: tools, files, notices } = run_spec.equipment.tools(workflow, is_played).await?;
     let grants = grants.clone();
     if !is_played {
@@ -162,9 +160,17 @@ struct Tools {
 }
 
 impl RunSpec {
-    /// Whether a script or a recording answers in place of models.
-    pub fn is_played(&self) -> bool {
-        self.script.is_some() || self.recorded.is_some()
+    /// A run with nothing chosen beside what it may use and what answers in place of models.
+    pub fn new(equipment: Arc<Equipment>, played: Played) -> Self {
+        Self {
+            equipment,
+            played,
+            record: None,
+            in_doubt: None,
+            approvers: None,
+            raised: RaisedLimits::default(),
+            flags: BTreeMap::new(),
+        }
     }
 }
 
@@ -237,12 +243,14 @@ pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Fa
 
 /// The script of a run, for the roles of its workflow and of its children.
 fn scripted(workflow: &Workflow, run_spec: &RunSpec) -> Result<Option<Scripted>, Failure> {
-    let of = |script: &Script| Ok(Scripted::new(Arc::new(script.clone()), Arc::new(scripted_cast(workflow)?)));
-    run_spec.script.as_ref().map(of).transpose()
+    let of = |(script, _): &(Script, String)| {
+        Ok(Scripted::new(Arc::new(script.clone()), Arc::new(scripted_cast(workflow)?)))
+    };
+    run_spec.played.script.as_ref().map(of).transpose()
 }
 
 fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scripted>) -> Result<RunConfig, Failure> {
-    let RunSpec { equipment, script, recorded, .. } = run_spec;
+    let RunSpec { equipment, played: Played { script, recorded }, .. } = run_spec;
     let Equipment { settings, provided, resources, .. } = &**equipment;
     let redactor = Arc::new(resources.redactor());
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
@@ -250,7 +258,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
         (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
     };
-    let player_served_by = player_served_by(script.as_ref(), cassette.as_deref());
+    let player_served_by = player_served_by(script.as_ref().map(|(script, _)| script), cassette.as_deref())?;
     let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut models = BTreeMap::new();
@@ -308,13 +316,13 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
 
 /// Identifies the endpoint of a script or a recording. An edited one is another provider: answers of the old one or of
 /// a real provider are not its answers.
-fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Option<ServedBy> {
+fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Result<Option<ServedBy>, Failure> {
     let (provider, digest) = match (cassette, script) {
         (Some(cassette), _) => (RECORDING_PROVIDER, cassette.digest()),
-        (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script).unwrap_or_default())),
-        (None, None) => return None,
+        (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script)?)),
+        (None, None) => return Ok(None),
     };
-    Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
+    Ok(Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") }))
 }
 
 /// Removes every known key from text that enters a thread.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rondo_core::grant::Grants;
-use rondo_core::local::{Labels, NewThread, RaisedLimit, RaisedLimits, limited};
+use rondo_core::local::{Labels, NewThread, RaisedLimit, limited};
 use rondo_protocol::Value;
 use rondo_settings::Settings;
 
@@ -92,16 +92,8 @@ impl Draft {
 
     /// The run with these grants: enough to show it.
     pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
-        let run_spec = RunSpec {
-            equipment: operator.equipment(self.settings, grants),
-            script: self.played.script.map(|(script, _)| script),
-            recorded: self.played.recorded,
-            record: self.record,
-            in_doubt: None,
-            approvers: self.approvers,
-            raised: RaisedLimits::default(),
-            flags: self.flags,
-        };
+        let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.played);
+        let run_spec = RunSpec { record: self.record, approvers: self.approvers, flags: self.flags, ..run_spec };
         (self.new, run_spec)
     }
 

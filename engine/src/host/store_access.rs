@@ -106,7 +106,7 @@ fn opened(at: &Path) -> Result<Option<(StoreView, Vec<String>)>, Failure> {
 
 /// A writable store: the user's own, or one that a person agreed to use.
 #[derive(Debug, Clone)]
-pub struct OwnStore {
+pub struct TrustedStore {
     pub folder: PathBuf,
     /// The owner of a new store.
     pub owner: Option<Owner>,
@@ -118,7 +118,7 @@ pub struct OwnStore {
 ///
 /// # Errors
 /// Exit 3 for a store that is not the user's own and that no person agreed to use.
-pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Failure> {
+pub fn trusted_store(settings: &Settings, by: ConsentSource) -> Result<TrustedStore, Failure> {
     let folder = settings.store.value.clone();
     let found = folder::look(&folder)?;
     let FolderState::Store(signed) = found else {
@@ -131,13 +131,13 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
                 None
             }
         };
-        return Ok(OwnStore { folder, owner, secret: secret(settings) });
+        return Ok(TrustedStore { folder, owner, secret: secret(settings)? });
     };
-    let own = OwnStore { folder, owner: None, secret: secret(settings) };
-    if matches!(by, ConsentSource::Flag) || is_own(signed, settings)? {
-        return Ok(own);
+    let trusted = TrustedStore { folder, owner: None, secret: secret(settings)? };
+    if matches!(by, ConsentSource::Flag) || is_trusted(signed, settings)? {
+        return Ok(trusted);
     }
-    let shown = own.folder.display();
+    let shown = trusted.folder.display();
     let foreign = || {
         let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
         Failure::new(Code::StoreForeign, message).with_hint(
@@ -156,10 +156,10 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
     );
     match ask(&question) {
         Answer::No => Err(foreign()),
-        Answer::Once => Ok(own),
+        Answer::Once => Ok(trusted),
         Answer::Always | Answer::Own => {
-            sign(&own.folder, settings)?;
-            Ok(OwnStore { secret: secret(settings), ..own })
+            sign(&trusted.folder, settings)?;
+            Ok(TrustedStore { secret: secret(settings)?, ..trusted })
         }
     }
 }
@@ -170,18 +170,22 @@ pub fn own_store(settings: &Settings, by: ConsentSource) -> Result<OwnStore, Fai
 /// If the store's folder is unsafe, or the secret cannot be read.
 pub fn seal_of(settings: &Settings) -> Result<Option<Secret>, Failure> {
     let FolderState::Store(signed) = folder::look(&settings.store.value)? else { return Ok(None) };
-    Ok(if is_own(signed, settings)? { read_secret(settings)? } else { None })
+    Ok(if is_trusted(signed, settings)? { read_secret(settings)? } else { None })
 }
 
-pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
+pub fn is_trusted(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
     let secret = read_secret(settings)?;
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
 }
 
 /// The user's secret, or if there is none, a random key for this process: earlier entries of hooks are then not
 /// trusted.
-pub fn secret(settings: &Settings) -> Secret {
-    read_secret(settings).ok().flatten().unwrap_or_else(|| trust::secret::random().unwrap_or_default())
+///
+/// # Errors
+/// If the system gives no random numbers.
+pub fn secret(settings: &Settings) -> Result<Secret, Failure> {
+    let random = || trust::secret::random().map_err(|error| Failure::new(Code::StoreUnusable, error.to_string()));
+    read_secret(settings).ok().flatten().map_or_else(random, Ok)
 }
 
 fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {

@@ -16,7 +16,7 @@ use crate::views::form::FormView;
 pub enum End {
     /// The thread has ended.
     Finished(Finished),
-    /// Every lane waits for a person. [`answer`](crate::Rondo::answer) goes on.
+    /// Every lane waits for a person. [`answer`](crate::Rondo::answer) continues.
     Waiting(Vec<FormView>),
     /// The thread stopped, and can be [resumed](crate::Rondo::resume).
     Stopped(Fault),

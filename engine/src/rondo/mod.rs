@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 use crate::failure::Failure;
 use crate::host::operator::Operator;
 use crate::host::resources::{Keeper, Resources};
-use crate::host::store_access::{OwnStore, own_store};
+use crate::host::store_access::{TrustedStore, trusted_store};
 use crate::host::{Host, Opening, workflow};
 
 pub use builder::Builder;
@@ -127,20 +127,20 @@ impl Rondo {
     /// # Errors
     /// Exit 3 for a store that is not the user's own.
     #[doc(hidden)]
-    pub fn store_to_open(&self, settings: &Settings) -> Result<Option<(OwnStore, Durability)>, Failure> {
+    pub fn store_to_open(&self, settings: &Settings) -> Result<Option<(TrustedStore, Durability)>, Failure> {
         if self.0.is_in_memory || self.0.host.initialized() {
             return Ok(None);
         }
-        Ok(Some((own_store(settings, self.0.operator.consent)?, settings.durability.value)))
+        Ok(Some((trusted_store(settings, self.0.operator.consent)?, settings.durability.value)))
     }
 
     /// Opens the store, unless it is open.
     #[doc(hidden)]
-    pub async fn open_store(&self, to_open: Option<(OwnStore, Durability)>) -> Result<&Host, Failure> {
+    pub async fn open_store(&self, to_open: Option<(TrustedStore, Durability)>) -> Result<&Host, Failure> {
         self.0.host.get_or_try_init(|| self.opened(to_open)).await
     }
 
-    async fn opened(&self, to_open: Option<(OwnStore, Durability)>) -> Result<Host, Failure> {
+    async fn opened(&self, to_open: Option<(TrustedStore, Durability)>) -> Result<Host, Failure> {
         let Inner { env, registry, is_in_memory, .. } = &*self.0;
         if *is_in_memory {
             return Ok(Host::new(Engine::new(Arc::new(MemoryStore::new()), Arc::clone(env), registry.clone())));
@@ -151,11 +151,11 @@ impl Rondo {
             let rondo = self.clone();
             let own = blocking(move || {
                 let settings = rondo.operator().agreed_settings()?;
-                Ok((own_store(&settings, rondo.operator().consent)?, settings.durability.value))
+                Ok((trusted_store(&settings, rondo.operator().consent)?, settings.durability.value))
             });
             own.await?
         };
-        let OwnStore { folder, owner, secret } = own;
+        let TrustedStore { folder, owner, secret } = own;
         let opening = Opening { folder, owner, durability };
         let (host, notices) = Host::open(opening, Arc::clone(env), registry.clone()).await?;
         self.tell_all(&notices.iter().map(|notice| format!("store: {notice}")).collect::<Vec<_>>());

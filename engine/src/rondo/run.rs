@@ -1,4 +1,4 @@
-//! Runs: one that is about to begin, and one that goes on.
+//! Runs: one that is about to begin, and one that continues.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{Workflow, types};
 use rondo_protocol::{Digest, Value};
-use rondo_store::StepStore;
+use rondo_store::{self as store, StepStore};
 
 use super::end::End;
 use super::{Rondo, blocking};
@@ -26,7 +26,7 @@ use crate::host::limit_choice::limits;
 use crate::host::recording;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
-use crate::host::store_access::OwnStore;
+use crate::host::store_access::TrustedStore;
 use crate::host::workflow::Loaded;
 
 /// A run that is about to begin.
@@ -179,7 +179,7 @@ pub struct Prepared {
     pub rondo: Rondo,
     pub new: NewThread,
     pub run_spec: RunSpec,
-    pub to_open: Option<(OwnStore, Durability)>,
+    pub to_open: Option<(TrustedStore, Durability)>,
 }
 
 impl Prepared {
@@ -200,7 +200,7 @@ pub async fn configured(rondo: &Rondo, workflow: &Workflow, run_spec: &RunSpec) 
     Ok(run_config)
 }
 
-/// The configuration of a thread that goes on. One that has ended makes no calls.
+/// The configuration of a thread that continues. One that has ended makes no calls.
 #[doc(hidden)]
 pub async fn configured_for(rondo: &Rondo, thread: &ThreadId, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (workflow, origin) = rondo.host().await?.engine().definition(thread)?;
@@ -246,7 +246,7 @@ pub async fn resume(
     }
 }
 
-/// Continues a thread with the answer to a form.
+/// Continues a thread with the answer to a form, in the recording that its configuration names.
 #[doc(hidden)]
 pub async fn answer(
     rondo: &Rondo,
@@ -255,17 +255,7 @@ pub async fn answer(
     run_spec: RunSpec,
     run_config: RunConfig,
 ) -> Result<Run, Failure> {
-    answered(rondo, thread, answer, run_spec, (run_config, None)).await
-}
-
-async fn answered(
-    rondo: &Rondo,
-    thread: &ThreadId,
-    answer: PersonAnswer,
-    run_spec: RunSpec,
-    (run_config, recorder): (RunConfig, Option<Arc<Recorder>>),
-) -> Result<Run, Failure> {
-    let run_config = RunConfig { recorder: recorder.clone(), ..run_config };
+    let recorder = run_config.recorder.clone();
     let engine = rondo.host().await?.engine();
     match engine.answer(thread, answer, |_, _| Ok::<_, local::Error>(run_config)).await? {
         Resumed::Running(handle) => Ok(Run::of(rondo.clone(), run_spec, recorder, handle)),
@@ -273,7 +263,7 @@ async fn answered(
     }
 }
 
-/// A thread that runs in this process. It goes on if this is dropped.
+/// A thread that runs in this process. It continues if this is dropped.
 pub struct Run {
     rondo: Rondo,
     thread: ThreadId,
@@ -304,7 +294,7 @@ impl Run {
         head: Option<Digest>,
     ) -> Result<Self, Failure> {
         let (id, told, host) = (thread.clone(), ending.clone(), rondo.host().await?.clone());
-        let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head))).await?;
+        let last = blocking(move || Ok(finished(&**host.engine().store(), id, told, head)?)).await?;
         let state = State::Over(Some(Box::new(last)), ending);
         let (rondo, thread, stopper) = (rondo.clone(), thread.clone(), Stopper::default());
         Ok(Self { rondo, thread, spec, recorder: None, stopper, state })
@@ -371,7 +361,8 @@ impl Run {
     /// Goes on with the answer to a form, in the same recording.
     #[doc(hidden)]
     pub async fn answered(self, answer: PersonAnswer, run_config: RunConfig) -> Result<Self, Failure> {
-        answered(&self.rondo, &self.thread, answer, self.spec, (run_config, self.recorder)).await
+        let run_config = RunConfig { recorder: self.recorder, ..run_config };
+        self::answer(&self.rondo, &self.thread, answer, self.spec, run_config).await
     }
 
     /// Whether the thread had ended before, so that nothing runs.
@@ -387,12 +378,20 @@ impl Run {
 }
 
 /// The last event of a thread that has ended.
+///
+/// # Errors
+/// If the store is damaged.
 #[doc(hidden)]
-pub fn finished(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Option<Digest>) -> Event {
+pub fn finished(
+    store: &dyn StepStore,
+    thread: ThreadId,
+    ending: Ending,
+    head: Option<Digest>,
+) -> Result<Event, store::Error> {
     let Ending { outcome, reason, result, at_ms } = ending;
-    let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
+    let last = store.row(&thread)?.map_or(Ok(None), |row| store.step(&thread, row.seq))?;
     let status = last.map(|(stored, _)| stored.step.status);
     let what = What::ThreadFinished { outcome, head, status, reason, result: Arc::unwrap_or_clone(result) };
-    let id = local::end(store, &thread).ok().flatten();
-    Event { id, thread, parent: None, durability: store.durability(), at_ms, what }
+    let id = local::end(store, &thread)?;
+    Ok(Event { id, thread, parent: None, durability: store.durability(), at_ms, what })
 }

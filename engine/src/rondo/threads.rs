@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use rondo_agent_kit::tool::InDoubt;
 use rondo_author::prefix::{self, RoleSum, VisitPrefix};
 use rondo_core::conversation::rebuild::{self, Request};
-use rondo_core::local::{Answerer, Edited, FilledForm, ForkPlan, ForkRequest, PersonSaid, Subscription, plan_fork};
+use rondo_core::local::{
+    Answerer, Edited, FilledForm, ForkPlan, ForkRequest, PersonSaid, Subscription, origin, plan_fork,
+};
 use rondo_core::store::{Read, Row, rows_after};
 use rondo_core::thread::OpenForm;
 use rondo_protocol::diagnostic::Code;
@@ -20,13 +22,14 @@ use rondo_protocol::{Digest, Value};
 use super::run::{self, Run};
 use super::{Rondo, blocking};
 use crate::failure::Failure;
-use crate::host::answering::{self, FormName, MeantForm, check, declared, meant_form, only_a_person, other_kind, role};
+use crate::host::answering::{
+    self, FormName, ResolvedForm, check, declared, only_a_person, other_kind, resolve_form, role,
+};
 use crate::host::answers_from::AnswersFrom;
-use crate::host::continuing::{Begun, ContinueChoices, Meant, continued};
+use crate::host::continuing::{ContinueChoices, ContinueTarget, ResumeSource, continued};
 use crate::host::find_thread::{find_thread, root};
 use crate::host::limit_choice::limits;
 use crate::host::run_config::RunSpec;
-use crate::host::thread_row::origin;
 use crate::views::diff::{Comparison, StepPair};
 use crate::views::form::FormView;
 use crate::views::lines::{RecordLine, ThreadLine, thread_line};
@@ -34,7 +37,7 @@ use crate::views::records::records;
 use crate::views::usage::{By, Groups, sums};
 
 /// A thread that is about to go on.
-#[must_use = "nothing goes on before `start`"]
+#[must_use = "nothing continues before `start`"]
 pub struct Resume {
     rondo: Rondo,
     thread: ThreadId,
@@ -156,7 +159,7 @@ impl Rondo {
     /// If there is no such thread.
     pub async fn forms(&self, thread: &ThreadId) -> Result<Vec<FormView>, Failure> {
         let forms = |_: &dyn Read, thread: &ThreadId, row: &Row| {
-            let open: Vec<OpenForm> = origin(row).map(|origin| origin.forms).unwrap_or_default();
+            let open = origin(thread, row)?.forms;
             Ok(open.iter().map(|open| FormView::new(thread, open)).collect())
         };
         self.reading_thread(thread, forms).await
@@ -257,7 +260,7 @@ impl Rondo {
     /// If there is no such thread, or it has no such event.
     pub async fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, Failure> {
         let (host, thread) = (self.host().await?.clone(), thread.clone());
-        blocking(move || host.subscribe(&thread, after).map_err(Failure::from)).await
+        blocking(move || host.engine().subscribe(&thread, after).map_err(Failure::from)).await
     }
 
     async fn reading_thread<T: Send + 'static>(
@@ -277,17 +280,17 @@ impl Rondo {
     fn continued(
         &self,
         store: &dyn Read,
-        row: &Row,
-        meant: Meant<'_>,
+        thread: (&ThreadId, &Row),
+        target: ContinueTarget<'_>,
         choices: ContinueChoices,
     ) -> Result<RunSpec, Failure> {
-        let begun = Begun::of(store, row, meant, self.folder())?;
-        let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, begun, choices)?;
+        let source = ResumeSource::of(store, thread, target, self.folder())?;
+        let (run_spec, notices) = continued(self.operator(), self.operator().agreed_settings()?, source, choices)?;
         self.tell_all(&notices);
         Ok(run_spec)
     }
 
-    /// The choices for a thread that goes on as it began.
+    /// The choices for a thread that continues as it began.
     fn as_begun(&self) -> ContinueChoices {
         ContinueChoices {
             answers: self.operator().answers.clone(),
@@ -319,7 +322,7 @@ impl Resume {
         Self { answers: AnswersFrom::Recording(file.into()), ..self }
     }
 
-    /// Continues it. A child goes on with the thread at the top of its tree.
+    /// Continues it. A child continues with the thread at the top of its tree.
     ///
     /// # Errors
     /// If there is no such thread, it runs, what it began with cannot be read again, or consent is missing.
@@ -333,7 +336,7 @@ impl Resume {
                 let (thread, row) = root(store, found)?;
                 let limits = limits(&chosen)?;
                 let choices = ContinueChoices { answers, in_doubt, limits, ..preparing.as_begun() };
-                let mut run_spec = preparing.continued(store, &row, Meant::Thread, choices)?;
+                let mut run_spec = preparing.continued(store, (&thread, &row), ContinueTarget::Thread, choices)?;
                 run_spec.raised.thread = Some(named);
                 Ok((thread, run_spec))
             })
@@ -421,14 +424,14 @@ impl Answer {
         let prepared = rondo.reading(move |store| {
             let found = find_thread(store, thread.as_str())?;
             let named = FormName { role: role.as_deref(), lane: lane.as_deref(), digest: form };
-            let (MeantForm { root, open, digest, workflow }, row) = meant_form(store, found, named)?;
+            let (ResolvedForm { root, open, digest, workflow }, row) = resolve_form(store, found, named)?;
             if open.is_approval() && matches!(by, Answerer::Client(_)) {
                 return Err(only_a_person(&root, &open));
             }
             let said = said(&open, &workflow)?;
             let answer = answering::answer(said, digest, open, by);
             check(&workflow, &answer)?;
-            let run_spec = preparing.continued(store, &row, Meant::Thread, preparing.as_begun())?;
+            let run_spec = preparing.continued(store, (&root, &row), ContinueTarget::Thread, preparing.as_begun())?;
             Ok((root, answer, run_spec))
         });
         let (thread, answer, run_spec) = prepared.await?;
@@ -479,7 +482,8 @@ impl Fork {
             let (thread, row) = find_thread(store, thread.as_str())?;
             let request = request(store, (&thread, &row), at, answer, input)?;
             let plan = plan_fork(store, &thread, &request)?;
-            let run_spec = preparing.continued(store, &row, Meant::Fork(None), preparing.as_begun())?;
+            let run_spec =
+                preparing.continued(store, (&thread, &row), ContinueTarget::Fork(None), preparing.as_begun())?;
             Ok((thread, request, plan, run_spec))
         });
         let (thread, request, plan, run_spec) = prepared.await?;

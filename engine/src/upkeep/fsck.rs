@@ -25,7 +25,7 @@ const LINES: usize = 1000;
 /// How often it is saved how far an examination got.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// The file that says how far an examination got, so that another goes on from there. It is saved as well as it can be:
+/// The file that says how far an examination got, so that another continues from there. It is saved as well as it can be:
 /// without it everything is examined again.
 #[derive(Debug, Clone)]
 pub struct SavedExamination {
@@ -64,7 +64,7 @@ impl SavedExamination {
     }
 }
 
-/// Examines the store in `folder`, without a lock and without changing anything in it. With `saved` it goes on from where
+/// Examines the store in `folder`, without a lock and without changing anything in it. With `saved` it continues from where
 /// an earlier examination got, unless something was written since. A store to which nothing has been
 /// written is whole.
 ///

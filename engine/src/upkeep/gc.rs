@@ -14,9 +14,9 @@ use rondo_store::collect::{self, Garbage};
 use rondo_store::folder::{DiskUsage, disk_usage};
 use rondo_store::{RocksReader, holder};
 
-use super::own::with_store;
+use super::trusted_store::with_store;
 use crate::failure::Failure;
-use crate::host::store_access::OwnStore;
+use crate::host::store_access::TrustedStore;
 
 /// How often a store is read anew if a writer replaced files while they were read.
 const ATTEMPTS: u32 = 3;
@@ -39,7 +39,7 @@ pub struct Collected {
 /// [`Code::StoreDamaged`] if something that had to be read is damaged: then nothing is deleted. [`Code::StoreBusy`]
 /// while an import is under way; any other error of the store.
 pub async fn gc(
-    store: OwnStore,
+    store: TrustedStore,
     durability: Durability,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Collected, Failure> {

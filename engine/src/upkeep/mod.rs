@@ -9,9 +9,9 @@ mod fsck;
 pub(crate) mod fuzz;
 mod gc;
 mod new_folder;
-mod own;
 mod repair;
 mod transfer;
+mod trusted_store;
 
 pub use backup::backup;
 pub use fsck::{SavedExamination, fsck};

@@ -78,26 +78,32 @@ pub fn repair(
     Ok(Some(Repair { before, kept }))
 }
 
-/// The origin of a thread that goes on after step `last`, because the later ones are lost.
-fn stopped(row: &Row, last: u64) -> Vec<u8> {
-    let origin = Origin::from_bytes(&row.origin).unwrap_or_default();
+/// The origin of a thread that continues after step `last`, because the later ones are lost. Of one that cannot be read
+/// it is not known whether its past was imported, so somebody has to agree to it.
+fn stopped(thread: &ThreadId, row: &Row, last: u64) -> Result<Vec<u8>, store::Error> {
+    let imported = || Some(ImportedPast { thread: thread.clone(), seq: 0, step: row.head });
+    let origin = Origin::from_bytes(&row.origin).unwrap_or_else(|_| Origin {
+        imported: imported(),
+        started_at_ms: thread.unix_ms(),
+        ..Origin::default()
+    });
     let message = format!("a repair of the store kept its steps up to {last} of {}", row.seq);
     let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
-    let origin = Origin { ending: None, stop: Some(stop), forms: Vec::new(), ..origin };
-    // What was read has a canonical form.
-    origin.to_bytes().unwrap_or_default()
+    written(&Origin { ending: None, stop: Some(stop), forms: Vec::new(), ..origin })
+}
+
+fn written(origin: &Origin) -> Result<Vec<u8>, store::Error> {
+    origin.to_bytes().map_err(|error| store::Error::Malformed { what: error.to_string() })
 }
 
 /// The origin of a thread whose row is lost: it can be resumed, and comes to its end without a call if it had ended.
 /// Whether its past was imported is not known, so somebody has to agree to it.
-fn rebuilt(thread: &ThreadId, workflow: &[u8], head: Option<Digest>) -> Vec<u8> {
+fn rebuilt(thread: &ThreadId, workflow: &[u8], head: Option<Digest>) -> Result<Vec<u8>, store::Error> {
     let name = canonical::from_slice::<Workflow>(workflow).map_or_else(|_| String::new(), |workflow| workflow.name);
     let message = "a repair of the store made its row again from its steps".to_owned();
     let stop = Stop { code: Code::StoreDamaged.to_string(), class: FaultClass::Store, message, hint: None };
     let imported = Some(ImportedPast { thread: thread.clone(), seq: 0, step: head });
-    let origin = Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), imported, ..Origin::default() };
-    // A name has a canonical form.
-    origin.to_bytes().unwrap_or_default()
+    written(&Origin { name, started_at_ms: thread.unix_ms(), stop: Some(stop), imported, ..Origin::default() })
 }
 
 /// Whether a policy names the roles of a workflow.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rondo_core::conversation::rebuild;
-use rondo_core::local::{VisitInFlight, spent};
+use rondo_core::local::{VisitInFlight, origin, spent};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{
@@ -20,7 +20,7 @@ use super::event;
 use super::in_flight::{self, InFlightTotals};
 use crate::failure::Failure;
 use crate::host::store_access::DrivenThreads;
-use crate::host::thread_row::{origin, status};
+use crate::host::thread_row::status;
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "event", rename = "thread")]
@@ -90,7 +90,7 @@ pub fn thread_line_with(
     visits: &[VisitInFlight],
 ) -> Result<ThreadLine, Failure> {
     let spent = spent(store, thread, row)?;
-    let origin = origin(row).unwrap_or_default();
+    let origin = origin(thread, row)?;
     Ok(ThreadLine {
         thread: thread.clone(),
         workflow: row.workflow,

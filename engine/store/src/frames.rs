@@ -170,7 +170,7 @@ pub(super) struct LogRecord {
     pub(super) is_whole: bool,
 }
 
-/// Passes every record of a log to `visit` in order, also those that do not match their checksums. Reading goes on
+/// Passes every record of a log to `visit` in order, also those that do not match their checksums. Reading continues
 /// after damage wherever a header can be found: at the next block at the latest.
 pub(super) fn records(path: &Path, visit: &mut dyn FnMut(LogRecord)) -> std::io::Result<()> {
     let mut file = folder::opened(path, OpenOptions::new().read(true))?;

@@ -30,7 +30,6 @@ const DELETIONS: usize = 10_000;
 /// How often an import begins again when the store changes its holder.
 const ATTEMPTS: u32 = 3;
 
-/// A write of an import.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum ImportWrite {
     /// Sets the mark, in place of an earlier import that did not end.
@@ -346,7 +345,7 @@ mod tests {
         assert_eq!(run, Err(Error::Conflict { thread: trunk.thread.clone() }));
         submit(&store, finish).await.unwrap();
         assert_eq!(answers(&store, &trunk.thread).unwrap(), ["0", "1", "2"]);
-        // It goes on by ordinary commits, also in another process.
+        // It continues by ordinary commits, also in another process.
         store.commit(trunk.next("3")).await.unwrap();
         drop(store);
         let (store, notices) = open(folder.path());

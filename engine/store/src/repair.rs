@@ -36,31 +36,26 @@ const LINES: usize = 256;
 pub struct Loss {
     /// What it is.
     pub kind: LossKind,
-    /// Its thread.
     pub thread: Option<ThreadId>,
     /// The number of its step: of the first one if several are lost of which nothing else is known.
     pub seq: Option<u64>,
     /// The number of the last of these.
     pub through: Option<u64>,
-    /// The digest of the step.
     pub step: Option<Digest>,
     /// Whose step it is.
     pub role: Option<RoleName>,
     /// The role's visit in its lane.
     pub visit: Option<u64>,
-    /// The lane.
     pub lane: Option<LanePath>,
     /// Why, or what follows from it; for people.
     pub what: String,
 }
 
-/// A kind of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossKind {
     /// A thread of which nothing is kept.
     Thread,
-    /// A step.
     Step,
     /// The times, usage and cost of a step that is kept.
     Note,
@@ -114,13 +109,16 @@ pub struct Repaired {
     pub lost_steps: u64,
 }
 
+/// Makes the origin of a thread that continues after another last step than its own.
+type StoppedOrigin = dyn Fn(&ThreadId, &Row, u64) -> Result<Vec<u8>, Error>;
+
 /// Makes the origin of a thread whose row is lost.
-type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Vec<u8>;
+type RebuiltOrigin = dyn Fn(&ThreadId, &[u8], Option<Digest>) -> Result<Vec<u8>, Error>;
 
 /// How the values are read that are opaque here.
 pub struct Opaque<'a> {
-    /// The origin of a thread, given by its row, that goes on after another last step than its own.
-    pub stopped: &'a dyn Fn(&Row, u64) -> Vec<u8>,
+    /// The origin of a thread, given its row and the number of the step that is its last now.
+    pub stopped: &'a StoppedOrigin,
     /// The origin of a thread whose row is lost, given the bytes of its workflow and its head.
     pub rebuilt: &'a RebuiltOrigin,
     /// Whether the bytes of a policy are of a workflow, given the bytes of this first.
@@ -350,15 +348,15 @@ impl Repair<'_, '_> {
             if readable(self.from.journaled_lanes(thread))?.is_none_or(|lanes| !lanes.is_empty()) {
                 self.tell(Loss::of(LossKind::Journal, thread, "the step that was begun begins anew"));
             }
-            row = self.shortened(row, through, head)?;
+            row = self.shortened(thread, row, through, head)?;
         }
         fit(self.to.set_row(row))?;
         fit(self.to.end_thread())
     }
 
-    /// The row of a thread that goes on after step `through`.
-    fn shortened(&self, row: Row, through: u64, head: Option<Digest>) -> Result<Row, Error> {
-        let origin = (self.opaque.stopped)(&row, through);
+    /// The row of a thread that continues after step `through`.
+    fn shortened(&self, thread: &ThreadId, row: Row, through: u64, head: Option<Digest>) -> Result<Row, Error> {
+        let origin = (self.opaque.stopped)(thread, &row, through)?;
         let mut row = Row { status: Status::Stopped, seq: through, head, checkpoint: Vec::new(), origin, ..row };
         row.version = row.version.saturating_add(1);
         // Without a step of its own a fork has not moved to another definition yet.

@@ -156,7 +156,7 @@ impl Follower {
                 continue;
             }
             let (server, thread, after) = (self.server.clone(), self.thread.clone(), self.after);
-            let subscribed = reading(move || match server.host.subscribe(&thread, after) {
+            let subscribed = reading(move || match server.host.engine().subscribe(&thread, after) {
                 Ok(subscription) => Ok(Some(subscription)),
                 Err(SubscribeError::Store(error)) => Err(error),
                 Err(SubscribeError::NoThread { .. } | SubscribeError::NoEvent { .. }) => Ok(None),

@@ -2,7 +2,10 @@
 
 use rondo::core::hook::KeySpace;
 use rondo::failure::Failure;
+use rondo::protocol::canonical;
 use rondo::protocol::id::ThreadId;
+use rondo::store::{self, Damage};
+use serde::de::DeserializeOwned;
 
 use super::Server;
 
@@ -29,6 +32,16 @@ impl Server {
     }
 }
 
+/// A value that is kept.
+///
+/// # Errors
+/// If it is damaged: what was done for its key would be done again.
+pub(super) fn known<T: DeserializeOwned>(space: &KeySpace, key: &[u8]) -> Result<Option<T>, Failure> {
+    let Some(bytes) = space.get(key)? else { return Ok(None) };
+    let damaged = |error| store::Error::from(Damage::new(format!("what is kept of a request: {error}")));
+    Ok(Some(canonical::from_slice(&bytes).map_err(damaged)?))
+}
+
 /// Forgets the values of the oldest threads. Returns how many are left.
 async fn forget_oldest(space: &KeySpace, count: usize) -> Result<usize, Failure> {
     let mut all: Vec<(u64, Vec<u8>)> =
@@ -53,6 +66,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use rondo::protocol::diagnostic::Code;
     use rondo::store::MemoryStore;
 
     #[tokio::test]
@@ -66,5 +80,13 @@ mod tests {
         assert_eq!(forget_oldest(&space, 2).await.unwrap(), 2);
         let left: Vec<Vec<u8>> = space.scan(&[], 9).unwrap().into_iter().map(|(key, _)| key).collect();
         assert_eq!(left, [[7], [9]]);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_value_is_told_and_not_taken_for_none() {
+        let space = KeySpace::new(Arc::new(MemoryStore::new()), "requests");
+        assert_eq!(known::<ThreadId>(&space, b"key").unwrap(), None);
+        space.put(b"key".to_vec(), Some(b"{\"thread\":".to_vec())).await.unwrap();
+        assert_eq!(known::<ThreadId>(&space, b"key").unwrap_err().code(), Code::StoreDamaged);
     }
 }

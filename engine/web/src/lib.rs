@@ -85,7 +85,7 @@ pub struct Inner {
     /// Cancelled once its runs have ended.
     closed: CancellationToken,
     /// Held while a start with an idempotency key looks whether it was made before.
-    repeats: tokio::sync::Mutex<()>,
+    idempotency: tokio::sync::Mutex<()>,
     /// How many values of requests are kept, by the name of their space.
     kept: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -118,7 +118,7 @@ impl Server {
             live: Topic::default(),
             ending,
             closed: CancellationToken::new(),
-            repeats: tokio::sync::Mutex::default(),
+            idempotency: tokio::sync::Mutex::default(),
             kept: parking_lot::Mutex::default(),
         }))
     }
@@ -200,7 +200,7 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             while let Some(event) = run.next().await {
-                server.live.hear_of_other(event);
+                server.live.publish_foreign(event);
             }
             run.ended().await
         });

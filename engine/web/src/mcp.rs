@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
 use super::changes::AnswerRequest;
-use super::model::{Heard, Rest, WaitsFor, named};
+use super::model::{RunUpdate, Settled, WaitsFor, named};
 use super::problem::Problem;
 use super::starting::{StartRequest, begin};
 use super::workflows::input_schema;
+use super::{Server, kept};
 
 /// The tool that answers a form.
 const ANSWER: &str = "answer";
@@ -46,7 +46,7 @@ const KEY: &str = "rondo/key";
 /// What is kept of calls: a space of the store beside those of hooks.
 const SPACE: &str = "calls";
 
-/// How often a call looks whether a thread has come to rest that runs for another call.
+/// How often a call looks whether a thread has settled that runs for another call.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A call that was made.
@@ -139,7 +139,7 @@ impl ServerHandler for Tools {
             self.call(&request.name, arguments, (client, key), caller).await
         };
         Ok(match made {
-            Ok(rest) => given(&rest).into(),
+            Ok(settled) => given(&settled).into(),
             Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem.text())]).into(),
         })
     }
@@ -161,16 +161,14 @@ impl Tools {
         arguments: Value,
         (client, key): (String, Option<String>),
         caller: Caller,
-    ) -> Result<Box<Rest>, Problem> {
+    ) -> Result<Box<Settled>, Problem> {
         let engine = self.server.host.engine();
-        let space = engine.space(SPACE);
         let asked = Digest::sha256(&canonical::to_bytes(&(name, &arguments)).map_err(Failure::from)?);
         let known_by = key.clone().map_or_else(|| format!("{client}\n{asked}"), |key| format!("{client}\nkey {key}"));
         let place = Digest::sha256(known_by.as_bytes()).as_bytes().to_vec();
         // Two equal calls at once make one thread.
-        let alone = self.server.repeats.lock().await;
-        let known = space.get(&place).map_err(Failure::from)?;
-        let known: Option<Call> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let alone = self.server.idempotency.lock().await;
+        let known = kept::known::<Call>(&engine.space(SPACE), &place)?;
         let known = known.filter(|call| key.is_some() || !call.is_answered);
         let keep = async |call: &Call| {
             let bytes = canonical::to_bytes(call).map_err(Failure::from)?;
@@ -195,17 +193,17 @@ impl Tools {
             Some(_) => None,
         };
         drop(alone);
-        let rest = match handle {
-            Some(handle) => self.hear(handle, caller).await?,
+        let settled = match handle {
+            Some(handle) => self.updates_of(handle, caller).await?,
             None => self.joined(&call.thread, caller).await?,
         };
         keep(&Call { is_answered: true, ..call }).await?;
-        Ok(rest)
+        Ok(settled)
     }
 
-    /// Follows a thread that another call began, in this process or another one, to where it rests. If that call was
+    /// Follows a thread that another call began, in this process or another one, until it has settled. If that call was
     /// given up, this one continues the thread.
-    async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Rest>, Problem> {
+    async fn joined(&self, thread: &ThreadId, caller: Caller) -> Result<Box<Settled>, Problem> {
         let engine = self.server.host.engine();
         let mut has_waited = false;
         loop {
@@ -214,10 +212,10 @@ impl Tools {
                 // What another call stopped for would stop this one too.
                 let is_refused = has_waited && origin.stop.is_some_and(|stop| stop.code != Code::Interrupted.as_str());
                 if is_refused || origin.ending.is_some() || !origin.forms.is_empty() {
-                    return self.server.rest_of(thread.clone()).await.map(Box::new);
+                    return self.server.settled_of(thread.clone()).await.map(Box::new);
                 }
                 match self.server.resumed(thread).await {
-                    Ok(Some(handle)) => return self.hear(handle, caller).await,
+                    Ok(Some(handle)) => return self.updates_of(handle, caller).await,
                     Ok(None) => {}
                     // Another process began to drive it.
                     Err(problem) if problem.code() == Code::StoreBusy.as_str() => {}
@@ -250,7 +248,7 @@ impl Tools {
     }
 
     /// Fills in a form of a thread that a call of this client began, and follows the thread.
-    async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Rest>, Problem> {
+    async fn answer(&self, arguments: Value, client: String, caller: Caller) -> Result<Box<Settled>, Problem> {
         let given: AnswerCall = canonical::from_value(arguments).map_err(Failure::from)?;
         let space = self.server.host.engine().space(SPACE);
         if space.get(&of_thread(&client, &given.thread)).map_err(Failure::from)?.is_none() {
@@ -261,24 +259,24 @@ impl Tools {
         }
         let by = Answerer::Client(named(&client));
         let handle = self.server.answered(given.thread, given.answer, by).await?;
-        self.hear(handle, caller).await
+        self.updates_of(handle, caller).await
     }
 
-    /// Follows a run until it rests, with a notification for each step and each line.
-    async fn hear(&self, handle: Run, caller: Caller) -> Result<Box<Rest>, Problem> {
-        let mut heard = self.server.hear(handle);
+    /// Follows a run until it has settled, with a notification for each step and each line.
+    async fn updates_of(&self, handle: Run, caller: Caller) -> Result<Box<Settled>, Problem> {
+        let mut updates = self.server.updates_of(handle);
         let mut steps = 0.0;
         loop {
             let next = tokio::select! {
-                next = heard.recv() => next,
+                next = updates.recv() => next,
                 // Without a listener the run stops; the same call continues its thread.
                 () = caller.cancelled.cancelled() => return Err(given_up()),
             };
             let told = match next {
-                Some(Heard::Rest(rest)) => return rest,
-                Some(Heard::Line(line)) => line,
-                Some(Heard::Step(told)) => told,
-                Some(Heard::Text(_)) => continue,
+                Some(RunUpdate::Settled(settled)) => return settled,
+                Some(RunUpdate::Line(line)) => line,
+                Some(RunUpdate::Step(told)) => told,
+                Some(RunUpdate::Text(_)) => continue,
                 None => return Err(Failure::new(Code::Interrupted, "the run broke off").into()),
             };
             steps += 1.0;
@@ -340,18 +338,18 @@ fn answer_schema() -> Arc<JsonObject> {
 }
 
 /// The result of a tool: its text, and `{thread, status, form, result}` as structured content.
-fn given(rest: &Rest) -> CallToolResult {
-    let status = if rest.waits_for.is_some() { "waiting" } else { "done" };
-    let text = match &rest.waits_for {
+fn given(settled: &Settled) -> CallToolResult {
+    let status = if settled.waits_for.is_some() { "waiting" } else { "done" };
+    let text = match &settled.waits_for {
         Some(WaitsFor { is_approval: false, .. }) => {
-            format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", rest.text, rest.thread)
+            format!("{}\n\nThread {} waits: call `{ANSWER}` with it.", settled.text, settled.thread)
         }
-        _ => rest.text.clone(),
+        _ => settled.text.clone(),
     };
-    let form = rest.waits_for.as_ref().map(|waits_for| waits_for.form);
+    let form = settled.waits_for.as_ref().map(|waits_for| waits_for.form);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content =
-        Some(json!({"thread": rest.thread, "status": status, "form": form, "result": rest.result}));
+        Some(json!({"thread": settled.thread, "status": status, "form": form, "result": settled.result}));
     result
 }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::body::Json;
 use super::problem::Problem;
 use super::workflows::load;
-use super::{Inner, Server};
+use super::{Inner, Server, kept};
 
 /// The header with which a repeated request starts nothing again
 /// (draft-ietf-httpapi-idempotency-key-header-07).
@@ -58,7 +58,7 @@ pub struct StartRequest {
 /// A repeated request: the thread that the first one started, and the digest of what it asked for.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Repeat {
+struct IdempotentStart {
     thread: ThreadId,
     request: Digest,
 }
@@ -83,7 +83,7 @@ pub async fn start(
         Problem::new(StatusCode::BAD_REQUEST, Code::RequestUnreadable, what)
     })?;
     // Two requests with one key, sent at once, start one thread.
-    let _alone = server.repeats.lock().await;
+    let _alone = server.idempotency.lock().await;
     let thread = server.begin_once(key, request).await?;
     started(&server, thread).await
 }
@@ -92,11 +92,9 @@ impl Server {
     /// Starts the thread of a request, unless one with this key did: its thread is returned then, also after a crash.
     pub(super) async fn begin_once(&self, key: &str, request: StartRequest) -> Result<ThreadId, Problem> {
         let engine = self.host.engine();
-        let space = engine.space(SPACE);
         let digest = Digest::sha256(&canonical::to_bytes(&request).map_err(Failure::from)?);
         let place = Digest::sha256(key.as_bytes()).as_bytes().to_vec();
-        let known = space.get(&place).map_err(Failure::from)?;
-        let known: Option<Repeat> = known.as_deref().and_then(|bytes| canonical::from_slice(bytes).ok());
+        let known = kept::known::<IdempotentStart>(&engine.space(SPACE), &place)?;
         let thread = match known {
             Some(repeat) if repeat.request != digest => {
                 let what = "the idempotency key was used for another request";
@@ -110,7 +108,7 @@ impl Server {
             Some(repeat) => repeat.thread,
             None => {
                 let thread = SystemEnv::default().thread_id();
-                let repeat = Repeat { thread: thread.clone(), request: digest };
+                let repeat = IdempotentStart { thread: thread.clone(), request: digest };
                 let bytes = canonical::to_bytes(&repeat).map_err(Failure::from)?;
                 self.keep(SPACE, place, bytes).await?;
                 thread

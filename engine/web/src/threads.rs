@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use rondo::core::conversation::rebuild;
 use rondo::core::env::{Env as _, SystemEnv};
+use rondo::core::local::origin;
 use rondo::core::thread::{Origin, Stop};
 use rondo::failure::Failure;
 use rondo::host::find_thread::find_thread;
 use rondo::host::store_access::DrivenThreads;
-use rondo::host::thread_row::origin;
 use rondo::protocol::Value;
 use rondo::protocol::call::FaultClass;
 use rondo::protocol::digest::Kind;
@@ -109,7 +109,7 @@ impl ThreadView {
         has_input: bool,
     ) -> Result<Self, Failure> {
         let line = thread_line(store, driven, thread, row)?;
-        let origin = origin(row).unwrap_or_default();
+        let origin = origin(thread, row)?;
         let input = has_input.then(|| rebuild::beginning(store, row).map(|begun| begun.start.input)).transpose()?;
         let Origin { started_at_ms, ending, stop, forms, script, recorded, .. } = origin;
         let (ended_at_ms, reason, result) = match ending {

@@ -201,8 +201,8 @@ pub struct Note {
     pub attempts: u64,
     /// The role's summary of the steps since its last visit, without its prompt. It follows from the steps, but reading
     /// them all again would make a long thread slow to resume; `None` = they have to be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
+    #[serde(rename = "told", skip_serializing_if = "Option::is_none")]
+    pub context_report: Option<String>,
     /// What followed from the step, in the order of its events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,

@@ -24,7 +24,7 @@ export async function longThread(server, steps) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "workflow.yaml"), WORKFLOW);
   const visits = Array.from({ length: steps / 2 }, (_, index) => index + 1);
-  const text = "It goes on for a while and says what happens next. ".repeat(8).trim();
+  const text = "It continues for a while and says what happens next. ".repeat(8).trim();
   const drafts = visits.map((visit) => `  - { status: drafted, fields: { title: Part ${visit} }, body: "Part ${visit}. ${text}" }`);
   const wishes = visits.map((visit) =>
     visit < visits.length ? `  - { status: more, fields: { wish: "What follows part ${visit}?" } }` : "  - { status: enough }",

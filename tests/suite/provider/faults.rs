@@ -1,4 +1,4 @@
-//! Servers that fail in every way: one clear error with its code, bounded memory, and a thread that goes on once the
+//! Servers that fail in every way: one clear error with its code, bounded memory, and a thread that continues once the
 //! server is well.
 
 use std::sync::Arc;

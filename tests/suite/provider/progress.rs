@@ -1,4 +1,4 @@
-//! What a run shows while it goes on: in terminals that are narrow or change their size, without words, and with all of
+//! What a run shows while it continues: in terminals that are narrow or change their size, without words, and with all of
 //! them.
 
 use std::sync::Mutex;

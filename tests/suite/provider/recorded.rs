@@ -171,7 +171,7 @@ fn a_recording_that_was_stopped_plays_as_far_as_it_goes() {
     assert_eq!(told[0].0, "RN1805");
     assert!(told[0].1.contains("no such request of role `editor`, visit 1"), "{told:?}");
 
-    // With a whole recording of the same story the thread goes on where it stopped.
+    // With a whole recording of the same story the thread continues where it stopped.
     let (recorded, said) = record();
     write(&client, "story.jsonl", &text(&recorded, "story.jsonl"));
     let resumed = client.run(&["resume", "last", "--json"]).exits(0);

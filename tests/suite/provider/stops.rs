@@ -1,4 +1,4 @@
-//! A stop says how the thread goes on, and that is what happens: each test types the command of the hint, word for word.
+//! A stop says how the thread continues, and that is what happens: each test types the command of the hint, word for word.
 
 use super::client::Client;
 use super::server::{Act, Server};
@@ -47,7 +47,7 @@ fn hint(stopped: &Finished) -> String {
         .to_owned()
 }
 
-/// Types the last command of the hint, the one that goes on; the thread ends.
+/// Types the last command of the hint, the one that continues; the thread ends.
 #[track_caller]
 fn goes_on(stopped: &Finished, run: impl Fn(&[&str]) -> Finished) {
     let hint = hint(stopped);
@@ -134,14 +134,14 @@ graph:
   outer: { done: { to: end }, failed: { to: fail } }
 ";
 
-/// A child goes on with the thread above it: that has its script, and its limits hold for the child too.
+/// A child continues with the thread above it: that has its script, and its limits hold for the child too.
 #[test]
 fn a_limit_of_a_child_is_raised_for_the_child_and_the_tree_goes_on() {
     let place = Place::new();
     place.file("chain.yaml", limited(CHAIN, "steps: 1"));
     let stopped = stopped(&place, PARENT, "{ outer/a: [{ status: done }], outer/b: [{ status: done }] }", 4);
     let child = stopped.events("error").first().unwrap()["thread"].as_str().unwrap().to_owned();
-    assert_eq!(hint(&stopped), format!("`rondo resume {child} --limit steps=2` goes on"));
+    assert_eq!(hint(&stopped), format!("`rondo resume {child} --limit steps=2` continues"));
     for (limit, code) in [("steps=1", 2), ("tokens=5", 2)] {
         let refused = place.run(["resume", &child, "--limit", limit, "--json"]).exits(code);
         assert_eq!(refused.event("error")["code"], "RN1415", "{refused:?}");
@@ -201,7 +201,7 @@ fn whoever_resumes_hears_that_the_file_was_changed_and_what_a_fork_would_do() {
     {
         assert!(resumed.stderr.contains(part), "{part} in {}", resumed.stderr);
     }
-    // It still goes on as it was.
+    // It still continues as it was.
     let ended = place.run(["resume", &thread, "--limit", "steps=5"]).exits(0);
     assert!(ended.stderr.contains("was changed"), "{}", ended.stderr);
     let steps = place.run(["show", &thread, "--json"]).exits(0).events("step");

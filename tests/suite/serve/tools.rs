@@ -153,7 +153,7 @@ fn a_call_that_is_repeated_after_a_kill_goes_on_with_its_thread() {
 
 const KEY: &str = "`rondo/key`";
 
-/// A cancelled call stops its run, which pays for nothing more; the same call goes on with its thread.
+/// A cancelled call stops its run, which pays for nothing more; the same call continues with its thread.
 #[test]
 fn a_cancelled_call_stops_its_run_and_the_same_call_goes_on() {
     let place = place();
@@ -190,7 +190,7 @@ fn slow(place: &Place) {
     place.file("workflows/slow/script.yaml", format!("a: [ {answers} ]\n"));
 }
 
-/// Of equal calls at once, in one server or two, one pays. When it is cancelled, another goes on with its thread.
+/// Of equal calls at once, in one server or two, one pays. When it is cancelled, another continues with its thread.
 #[test]
 fn equal_calls_share_a_thread_which_outlives_the_one_that_began_it() {
     let place = place();

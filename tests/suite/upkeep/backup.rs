@@ -56,7 +56,7 @@ fn a_copy_taken_during_a_run_is_whole_and_has_every_acknowledged_step() {
         assert!(copy.join("anchor").is_file());
         place.run(["verify", "--store", store]).exits(0);
     }
-    // The copy is the user's own, and goes on without the original.
+    // The copy is the user's own, and continues without the original.
     fs::remove_dir_all(place.store()).unwrap();
     let store = copies[0].to_str().unwrap();
     let open = place.run(["threads", "--status", "stopped", "--json", "--store", store]).exits(0).json();

@@ -315,11 +315,11 @@ impl Committed<'_> {
                 return machine.follow_record(&record, followed, &thread::Definitions::new(), &past).is_ok();
             };
             // A step always follows from those before it; the store verified that they are what was committed.
-            let came = machine.follow(&step, followed, &past).ok().flatten();
+            let reached = machine.follow(&step, followed, &past).ok().flatten();
             // Steps are in causal order and lanes in declared order, not in order of arrival.
             let turn = known.place.position();
-            let first_opened_by = came.as_ref().map(|came| came.first_opened_by.clone()).unwrap_or_default();
-            let edge = came.map_or_else(String::new, |came| came.part.to_string());
+            let first_opened_by = reached.as_ref().map(|reached| reached.first_opened_by.clone()).unwrap_or_default();
+            let edge = reached.map_or_else(String::new, |reached| reached.part.to_string());
             for tool in &note.tools {
                 *tool_calls.entry(tool.tool.clone()).or_default() += 1;
             }
@@ -387,10 +387,8 @@ impl Committed<'_> {
             sent.push((place, request));
             true
         };
-        if self.row.seq > 0 {
-            rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
-                .map_err(|error| error.to_string())?;
-        }
+        rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
+            .map_err(|error| error.to_string())?;
         let in_order = |(role, mut sent): (RoleName, Vec<(usize, Request)>)| {
             sent.sort_by_key(|(place, _)| *place);
             (role, Requests { sent: sent.into_iter().map(|(_, request)| request).collect() })

@@ -394,7 +394,7 @@ impl<'a> Explorer<'a> {
         if self.counts_lanes {
             let mut kinds: BTreeMap<u64, usize> = BTreeMap::new();
             for lane in lanes {
-                *kinds.entry(lane.doing.number().min(ARRIVED)).or_default() += 1;
+                *kinds.entry(lane.phase.number().min(ARRIVED)).or_default() += 1;
             }
             key.extend(kinds.into_iter().flat_map(|(kind, count)| [kind, number(count)]));
         }
@@ -428,7 +428,7 @@ impl<'a> Explorer<'a> {
         let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
         // Lanes are distinguished by their places, which depth and position identify.
         key.push(number(lane.path.parts().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
-        key.push(lane.doing.number());
+        key.push(lane.phase.number());
         key.push(lane.lanes().map_or(0, |fan| number(fan.to_open.len())));
         let next = lane.visiting();
         key.push(next.map_or(0, |dispatch| role(dispatch.role.as_str())));

@@ -243,10 +243,6 @@ impl Read for Counting<'_> {
         self.count().rows(after, limit)
     }
 
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        self.count().lane(thread, lane)
-    }
-
     fn lanes(
         &self,
         thread: &ThreadId,

@@ -11,7 +11,7 @@ mod lines;
 use std::sync::Arc;
 
 use rondo::core::{Engine, Env as _, NewThread, RunConfig, SystemEnv};
-use rondo::host::continuing::Begun;
+use rondo::host::continuing::ResumeSource;
 use rondo::host::run_config::RunSpec;
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use rondo::protocol::id::{BatchId, ThreadId};
@@ -93,7 +93,7 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
     not_raw(&args.view)?;
     let find = |store: &dyn Read| {
         let (id, batch) = find_batch(store, word)?;
-        let begun = Begun {
+        let source = ResumeSource {
             workflow: batch.workflow.clone(),
             policy: batch.policy.clone(),
             file: batch.file.clone(),
@@ -102,7 +102,7 @@ pub fn resume(args: &ContinueArgs, word: &str, output: &mut Output) -> Result<Ex
             workspace: batch.workspace.clone(),
             imported: None,
         };
-        Ok(((id, batch), Some(begun)))
+        Ok(((id, batch), Some(source)))
     };
     let ((id, batch), run_spec, writing) = continuing(args, find, output)?;
     let run_spec = RunSpec { approvers: None, ..run_spec };
@@ -233,7 +233,7 @@ async fn go(
     let Options { concurrency, fails_fast, .. } = batch.options;
     // Cancelled by a signal, and with `--fail-fast` by the first line that does not end in `done`.
     let stop: CancellationToken = signals.stop.child_token();
-    let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
+    let is_played = run_spec.played.is_any();
     let mut display = Display::new(&id, &batch, (Arc::clone(engine.store()), is_played), (view, output))?;
     display.started()?;
     let common = Arc::new(Common { id, batch, run_spec });

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rondo::author::scenario::{FOLDER, ScenarioResult, Suite, Verdict};
 use rondo::core::conversation::rebuild;
+use rondo::core::local::origin;
 use rondo::core::thread::Origin;
 use rondo::files::absolute;
 use rondo::protocol::Value;
@@ -14,7 +15,7 @@ use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
 use rondo::settings::folder_of;
 use rondo::tell::tell;
-use rondo::views::scenario::{Told, origin, yaml};
+use rondo::views::scenario::{Told, yaml};
 
 use super::super::find_thread::find_thread_in;
 use super::super::init::write_new;

@@ -46,7 +46,7 @@ pub struct Opened {
     /// The messages of its first request.
     pub conversation: Arc<Conversation>,
     /// The report in the prompt of the steps since its last visit; `None` if it is not needed again.
-    pub told: Option<String>,
+    pub context_report: Option<String>,
 }
 
 impl Conversations {
@@ -65,11 +65,11 @@ impl Conversations {
             Some(builder) => builder,
             None => recollect(opening, history_policy, steps)?,
         };
-        let told = builder.summary(opening.prev, opening.before, steps)?;
-        let conversation = Arc::new(builder.open(opening.prompt, &told));
-        let told = (history_policy.history != History::None).then_some(told);
+        let context_report = builder.context_report(opening.prev, opening.before, steps)?;
+        let conversation = Arc::new(builder.open(opening.prompt, &context_report));
+        let context_report = (history_policy.history != History::None).then_some(context_report);
         self.kept.insert(key, builder);
-        Ok(Opened { conversation, told })
+        Ok(Opened { conversation, context_report })
     }
 
     /// The request for a text in place of a role's visits up to `through`, and the bytes of what leaves; `None` if
@@ -130,11 +130,11 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
                 builder.set_policy(policy.clone());
             }
             let history = builder.history_policy().history;
-            let told = match note.told {
-                Some(told) => told,
-                None => builder.summary(&step.prev, seq, steps)?,
+            let context_report = match note.context_report {
+                Some(context_report) => context_report,
+                None => builder.context_report(&step.prev, seq, steps)?,
             };
-            builder.open(&step.edge.prompt, &told);
+            builder.open(&step.edge.prompt, &context_report);
             let transcript = match step.transcript.filter(|_| history == History::Exact) {
                 Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
                 None => None,

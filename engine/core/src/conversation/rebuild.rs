@@ -482,7 +482,7 @@ impl<'a> Rebuilding<'a> {
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
-        let summary = walked.builder.summary(&step.prev, stored.seq, &self.steps)?;
+        let summary = walked.builder.context_report(&step.prev, stored.seq, &self.steps)?;
         walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
         let before = walked.builder.len();
         walked.truncate(before);

@@ -122,7 +122,7 @@ impl CallPath {
             reached: Mutex::new(None),
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
-            came: Mutex::new(None),
+            last_call: Mutex::new(None),
             short_circuit: Mutex::default(),
             redact,
             unbypassed: Mutex::default(),
@@ -135,7 +135,7 @@ impl CallPath {
             (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
             _ => AnsweredBy::Port,
         };
-        let reached = reached.or_else(|| run.came.lock().take());
+        let reached = reached.or_else(|| run.last_call.lock().take());
         Ok(Answered { reply, answered_by, reached, short_circuit, passed: deepest + 1 })
     }
 
@@ -166,7 +166,7 @@ struct Run<'a> {
     port_result: Mutex<Option<Result<Reply, Fault>>>,
     deepest: AtomicUsize,
     /// The call as it reached the deepest node.
-    came: Mutex<Option<Call>>,
+    last_call: Mutex<Option<Call>>,
     /// Details that the answering hook gave.
     short_circuit: Mutex<Option<ShortCircuit>>,
     redact: &'a RedactFn<'a>,
@@ -211,7 +211,7 @@ impl Steps for Run<'_> {
             self.digest_head(&mut call);
             let Some(node) = self.nodes.get(index) else { return self.reach(call).await };
             self.deepest.fetch_max(index, Ordering::Relaxed);
-            *self.came.lock() = Some(call.clone());
+            *self.last_call.lock() = Some(call.clone());
             let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
             let next = Next { rest: self, index: index + 1 };
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;

@@ -1,20 +1,21 @@
 //! The accounts of a tree of threads: a child's calls are admitted by its own thread and by every thread above it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::Usage;
 
-use super::mend::Mender;
+use super::resume_hint::ResumeHint;
 use crate::thread::{CallEstimate, Machine, Reservation};
 
 /// The account of a visit, and those above it.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) machine: Arc<Mutex<Machine>>,
-    /// Says how this account's thread goes on once a limit is reached.
-    pub(super) mender: Arc<Mender>,
+    /// Says how this account's thread continues once a limit is reached.
+    pub(super) resume_hint: Arc<ResumeHint>,
     pub(super) lane: LanePath,
     pub(super) role: RoleName,
     /// The visit that runs this thread as a child.
@@ -25,10 +26,6 @@ pub(super) struct Account {
 pub(super) struct Admitted(Vec<Reservation>);
 
 impl Account {
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |account| account.above.as_deref())
     }
@@ -40,12 +37,12 @@ impl Account {
     pub(super) fn admit(&self, wanted: &CallEstimate) -> Result<Admitted, Fault> {
         let mut admitted = Admitted(Vec::new());
         for account in self.levels() {
-            let reserved = account.machine().admit(&account.lane, &account.role, wanted);
+            let reserved = account.machine.lock().admit(&account.lane, &account.role, wanted);
             match reserved {
                 Ok(reserved) => admitted.0.push(reserved),
                 Err(fault) => {
                     self.settle(&admitted, None, None);
-                    return Err(account.mender.with_hint(fault));
+                    return Err(account.resume_hint.with_hint(fault));
                 }
             }
         }
@@ -55,14 +52,14 @@ impl Account {
     /// Releases the reservations of a call, and counts what it used.
     pub(super) fn settle(&self, admitted: &Admitted, usage: Option<Usage>, cost_usd: Option<f64>) {
         for (account, reserved) in self.levels().zip(&admitted.0) {
-            account.machine().budget().settle(reserved, usage, cost_usd);
+            account.machine.lock().budget().settle(reserved, usage, cost_usd);
         }
     }
 
     /// Counts what was used before this process.
     pub(super) fn count(&self, usage: Option<Usage>, cost_usd: Option<f64>) {
         for account in self.levels() {
-            account.machine().budget().count(&account.lane, &account.role, usage, cost_usd);
+            account.machine.lock().budget().count(&account.lane, &account.role, usage, cost_usd);
         }
     }
 }

@@ -71,9 +71,9 @@ pub(super) async fn visit(
         Ended::Finished(ending) => ended(parts, role, child, &thread, ending).map(VisitOutcome::of),
         Ended::Stopped(fault) => {
             // Where the graph routes the fault, its step says what the child has used.
-            let note = parts.store.row(&thread).ok().flatten().map(|row| note(parts, &thread, &row)).transpose();
-            let note = note.map_err(|error| store_fault(&error))?.unwrap_or_default();
-            Ok(VisitOutcome::of(end(Err(fault), note)))
+            let row = parts.store.row(&thread);
+            let note = row.and_then(|row| row.map_or_else(|| Ok(Note::default()), |row| note(parts, &thread, &row)));
+            Ok(VisitOutcome::of(VisitEnd::of(Err(fault), note.map_err(|error| store_fault(&error))?)))
         }
         Ended::Waiting(forms) => {
             let own = |open: OpenForm| OpenForm { thread: open.thread.or_else(|| Some(thread.clone())), ..open };
@@ -117,7 +117,7 @@ async fn begin(
     if let Some(row) = row {
         let spent = spent(&*parts.store, &thread, &row).map_err(Error::Store)?;
         above.account.count(Some(spent.usage), spent.cost_usd);
-        return Box::pin(engine.resume_child(&thread, above, answer, run_config)).await;
+        return Box::pin(engine.resume_with(&thread, (answer, Some(above)), |_, _| Ok(run_config))).await;
     }
     let given = match input {
         Value::Object(members) => members.clone(),
@@ -141,7 +141,7 @@ async fn begin(
         workspace,
         labels: super::Labels::default(),
     };
-    Box::pin(engine.start_child(new, run_config, thread, above)).await.map(Resumed::Running)
+    Box::pin(engine.start_as(new, run_config, thread, Some(above))).await.map(Resumed::Running)
 }
 
 /// Passes on the child's events until its run ends. Stops it with the visit, and for good if only this lane ends.
@@ -179,7 +179,7 @@ fn ended(
 ) -> Result<VisitEnd, Fault> {
     let damaged = |error: store::Error| store_fault(&error);
     let row = parts.store.row(thread).map_err(damaged)?.ok_or_else(cancelled)?;
-    let last = if row.seq == 0 { None } else { parts.store.step(thread, row.seq).map_err(damaged)? };
+    let last = parts.store.step(thread, row.seq).map_err(damaged)?;
     let readers = resolved_roles::body_readers(&child.workflow)
         .map_err(|error| Fault::new(Code::InternalFault, FaultClass::Denied, error.to_string()))?;
     let body = last.as_ref().map_or_else(String::new, |(stored, _)| {
@@ -203,11 +203,7 @@ fn ended(
     };
     let child = Observation::Child { head: row.head, outcome: ending.outcome, start: row.start };
     let answered = Answered { status, output, answer: body.clone(), body, transcript: None, observations: vec![child] };
-    Ok(end(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
-}
-
-fn end(outcome: Result<Answered, Fault>, note: Note) -> VisitEnd {
-    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+    Ok(VisitEnd::of(Ok(answered), note(parts, thread, &row).map_err(damaged)?))
 }
 
 /// What a child has used, for the note of its parent's step.

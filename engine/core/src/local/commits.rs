@@ -1,10 +1,27 @@
 //! What the machine commits, in the form of the store.
 
+use rondo_protocol::digest::Kind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Record;
+use rondo_protocol::object::{LAYOUT, Record, Start};
+use rondo_protocol::workflow::{Policy, Workflow};
+use rondo_protocol::{Digest, Value, canonical};
 
 use crate::store::{self, LaneRow, NewStep, Row, VisitIndex, VisitKey};
-use crate::thread::{self, Commit, NewEpoch};
+use crate::thread::{self, Commit, NewEpoch, Object};
+
+/// The start of a definition, and its objects: workflow, policy and start.
+pub(super) fn definition(
+    workflow: &Workflow,
+    policy: &Policy,
+    input: Value,
+) -> Result<(Start, [Object; 3]), canonical::Error> {
+    let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, workflow)?;
+    let (policy, policy_bytes) = Digest::of(Kind::Policy, policy)?;
+    let start = Start { input, layout: LAYOUT, workflow };
+    let (digest, bytes) = Digest::of(Kind::Start, &start)?;
+    let start_object = (Kind::Start, digest, bytes);
+    Ok((start, [(Kind::Workflow, workflow, workflow_bytes), (Kind::Policy, policy, policy_bytes), start_object]))
+}
 
 /// A commit of the machine. `row` has everything that the machine does not decide.
 pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<NewStep>) -> store::Commit {
@@ -31,7 +48,6 @@ pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<
     }
 }
 
-/// A step.
 pub(super) fn step(new: thread::NewStep) -> NewStep {
     let thread::NewStep { seq, digest, bytes, step, visit, note, .. } = new;
     let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };

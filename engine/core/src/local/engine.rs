@@ -4,36 +4,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rondo_protocol::call::{CallKind, Fault, FaultClass};
+use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{EventId, Outcome, What};
 use rondo_protocol::hint::{Hint, Operation, Verb};
-use rondo_protocol::id::{RoleName, ThreadId};
-use rondo_protocol::object::{LAYOUT, Start};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::LAYOUT;
 use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::child::ParentVisit;
-use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
+use super::event_loop::{Parts as RunParts, Run};
+use super::fork::row_of;
 use super::forms::PersonAnswer;
 use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
 use super::limits::{self, RaisedLimits};
-use super::mend::Mender;
 use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
+use super::resume_hint::ResumeHint;
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
-use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
+use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, KeySpace, NoPast, Past, Redactors, Registry};
+use crate::hook::{KeySpace, NoPast, Past, Registry};
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::secret::Secret;
 use crate::store::{self, CancelOutcome, Commit, Row, Status, StepStore, ThreadDrivers};
-use crate::thread::{Action, Definition, Input, Machine, Notice, Object, Origin};
+use crate::thread::{Action, Definition, Ending, Input, Machine, Notice, Object, Origin};
 
 /// How long to wait for a stopping run: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -135,35 +136,8 @@ impl Engine {
         Ok(input)
     }
 
-    /// Starts a child thread with a known id.
-    ///
-    /// # Errors
-    /// Like [`start`](Self::start).
-    pub(super) async fn start_child(
-        &self,
-        new: NewThread,
-        run_config: RunConfig,
-        thread: ThreadId,
-        above: ParentVisit,
-    ) -> Result<ThreadHandle, Error> {
-        self.start_as(new, run_config, thread, Some(above)).await
-    }
-
-    /// Continues a child thread.
-    ///
-    /// # Errors
-    /// Like [`resume`](Self::resume).
-    pub(super) async fn resume_child(
-        &self,
-        thread: &ThreadId,
-        above: ParentVisit,
-        answer: Option<PersonAnswer>,
-        run_config: RunConfig,
-    ) -> Result<Resumed, Error> {
-        self.resume_with(thread, (answer, Some(above)), |_, _| Ok(run_config)).await
-    }
-
-    async fn start_as(
+    /// Starts a thread; a child has the visit above it.
+    pub(super) async fn start_as(
         &self,
         new: NewThread,
         run_config: RunConfig,
@@ -174,10 +148,8 @@ impl Engine {
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
         self.redactors(&graph, &run_config)?.input.value(&mut input);
-        let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
-        let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
-        let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
-        let (start_digest, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let (start, objects) = commits::definition(&workflow, &policy, input)?;
+        let [workflow_digest, policy_digest, start_digest] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: workflow.name.clone(),
             file,
@@ -188,8 +160,9 @@ impl Engine {
             ..Origin::default()
         };
         let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
-        let parent = above.as_ref().map(|above| above.parent.thread.clone());
-        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position, parent))?;
+        let parent = above.as_ref().map(|above| above.parent.clone());
+        let told = (Arc::new(NoPast) as Arc<dyn Past>, position, parent.as_ref().map(|parent| parent.thread.clone()));
+        let ready = self.ready(&thread, workflow, (graph, run_config), (&origin, above), told)?;
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
         let begun = ready.steps(&*parts.store, start_digest)?;
@@ -208,7 +181,7 @@ impl Engine {
             policy: policy_digest,
             start: start_digest,
             base: None,
-            parent: above.as_ref().map(|above| above.parent.clone()),
+            parent,
             label: labels.label,
             tags: labels.tags,
             raised: Vec::new(),
@@ -216,16 +189,12 @@ impl Engine {
             origin: origin.to_bytes()?,
         };
         let driven = self.drive(&thread)?;
-        let objects = vec![
-            (Kind::Workflow, workflow_digest, workflow_bytes),
-            (Kind::Policy, policy_digest, policy_bytes),
-            (Kind::Start, start_digest, start_bytes),
-        ];
-        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
+        let commit = Commit { objects: objects.into(), ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        let begun = StartedRun { row, origin, machine, first, may_be_journaled: false, answer: None, above };
-        self.run(ready, driven, started, begun)
+        let PreparedRun { parts, topic, events, .. } = ready;
+        let run = Run { parts, row, origin, machine, first, may_be_journaled: false, answer: None };
+        self.run(run, driven, started, (topic, events))
     }
 
     /// Continues a thread that stopped. `run_config` is called once the workflow is known; `file` and `script`
@@ -255,7 +224,8 @@ impl Engine {
         self.resume_with(thread, (Some(answer), None), run_config).await
     }
 
-    async fn resume_with<E: From<Error>>(
+    /// Continues a thread, perhaps with an answer; a child has the visit above it.
+    pub(super) async fn resume_with<E: From<Error>>(
         &self,
         thread: &ThreadId,
         (answer, above): (Option<PersonAnswer>, Option<ParentVisit>),
@@ -296,7 +266,7 @@ impl Engine {
         let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
         let parent = row.parent.as_ref().map(|parent| parent.thread.clone());
         let told = (Arc::new(past) as Arc<dyn Past>, position, parent);
-        let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
+        let ready = self.ready(thread, beginning.workflow, (graph, run_config), (&origin, above), told)?;
         let machine = self.machine(&ready, &row, &beginning.start)?;
         let mut objects = Vec::new();
         if !raised.is_empty() {
@@ -315,8 +285,9 @@ impl Engine {
         }
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
-        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true, answer, above };
-        Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
+        let PreparedRun { parts, topic, events, .. } = ready;
+        let run = Run { parts, row, origin, machine, first: Vec::new(), may_be_journaled: true, answer };
+        Ok(Resumed::Running(self.run(run, driven, resumed, (topic, events))?))
     }
 
     /// Checks that a thread, which nobody else drives now, still waits for the form that an answer names. An answer that
@@ -389,7 +360,7 @@ impl Engine {
         if let Some(ending) = origin.ending {
             return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
         }
-        let ending = cancelled_ending(self.parts.env.now_ms());
+        let ending = Ending::cancelled(self.parts.env.now_ms());
         let waiting: BTreeSet<ThreadId> = origin.forms.drain(..).filter_map(|open| open.thread).collect();
         origin.ending = Some(ending.clone());
         origin.stop = None;
@@ -517,12 +488,7 @@ impl Engine {
     }
 
     pub(super) fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
-        let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-        let origin = Origin::from_bytes(&row.origin).map_err(|error| {
-            let what = format!("the row of thread {thread}: {error}");
-            store::Error::from(store::Damage::new(what).of_thread(thread))
-        })?;
-        Ok((row, origin))
+        row_of(&*self.parts.store, thread)
     }
 
     async fn keep_row(&self, thread: &ThreadId, mut row: Row, objects: Vec<Object>) -> Result<Row, Error> {
@@ -534,117 +500,77 @@ impl Engine {
 
     fn ready(
         &self,
-        thread: ThreadId,
-        workflow: &Workflow,
-        graph: Arc<Graph>,
-        run_config: RunConfig,
+        thread: &ThreadId,
+        workflow: Workflow,
+        (graph, run_config): (Arc<Graph>, RunConfig),
+        (origin, above): (&Origin, Option<ParentVisit>),
         (past, position, parent): (Arc<dyn Past>, Position, Option<ThreadId>),
     ) -> Result<PreparedRun, Error> {
         let parts = &self.parts;
         let limits = run_config.ceilings.over(&graph.policy().limits);
-        let toolboxes = resolved_roles::toolboxes(workflow, &run_config.tools, &run_config.grants);
+        let toolboxes = resolved_roles::toolboxes(&workflow, &run_config.tools, &run_config.grants);
         let policies = &graph.policy().roles;
         let script = run_config.script.as_ref();
         let resolved_roles =
-            resolved_roles::resolve(workflow, policies, &limits, &run_config.models, toolboxes, script)?;
+            resolved_roles::resolve(&workflow, policies, &limits, &run_config.models, toolboxes, script)?;
         priced(&resolved_roles, &limits, policies, &run_config.models)?;
         let topic = Arc::new(Topic::default());
-        let events = topic.subscribe(parts.hub.stored(), &thread, position.id);
+        let events = topic.subscribe(parts.hub.stored(), thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
         let sink = Sink::new(Arc::clone(&topic), (thread.clone(), parent), durability, env, position);
         let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
             self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
-        let workflow = Arc::new(workflow.clone());
-        Ok(PreparedRun {
-            thread,
-            workflow,
-            graph,
-            resolved_roles,
-            run_config,
-            limits,
-            sink,
-            topic,
-            events,
-            paths,
-            redactors,
-        })
-    }
-
-    fn run(
-        &self,
-        ready: PreparedRun,
-        driven: DriveLease,
-        told: What,
-        begun: StartedRun,
-    ) -> Result<ThreadHandle, Error> {
-        let PreparedRun {
-            thread,
-            workflow,
-            graph,
-            resolved_roles,
-            run_config,
-            sink,
-            topic,
-            events,
-            paths,
-            redactors,
-            ..
-        } = ready;
-        let StartedRun { row, origin, machine, first, may_be_journaled, answer, above } = begun;
-        let stopper = Stopper::default();
-        match self.parts.running.all().entry(thread.clone()) {
-            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
-            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
-        };
-        self.parts.hub.open(&thread, topic);
-        let mender = Mender {
-            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.mender.root.clone()),
+        let resume_hint = ResumeHint {
+            root: above.as_ref().map_or_else(|| thread.clone(), |above| above.account.resume_hint.root.clone()),
             thread: thread.clone(),
             origin: origin.clone(),
             graph: Arc::clone(&graph),
             ceilings: run_config.ceilings.clone(),
         };
         let parts = RunParts {
-            mender: Arc::new(mender),
+            resume_hint: Arc::new(resume_hint),
             engine: self.clone(),
             origin: origin.clone(),
             above,
-            store: Arc::clone(&self.parts.store),
-            env: Arc::clone(&self.parts.env),
+            store: Arc::clone(&parts.store),
+            env: Arc::clone(&parts.env),
             thread: thread.clone(),
-            workflow,
+            workflow: Arc::new(workflow),
             graph,
             resolved_roles,
             run_config,
             paths,
             redactors,
-            sink: sink.clone(),
-            stopper: stopper.clone(),
+            sink,
+            stopper: Stopper::default(),
         };
-        let run = Run { parts, row, origin, machine, first, may_be_journaled, answer };
+        Ok(PreparedRun { parts, limits, topic, events })
+    }
+
+    fn run(
+        &self,
+        run: Run,
+        driven: DriveLease,
+        told: What,
+        (topic, events): (Arc<Topic>, Subscription),
+    ) -> Result<ThreadHandle, Error> {
+        let (thread, stopper) = (run.parts.thread.clone(), run.parts.stopper.clone());
+        match self.parts.running.all().entry(thread.clone()) {
+            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
+            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
+        };
+        self.parts.hub.open(&thread, topic);
         let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
-            sink.emit(told);
-            drop(sink);
+            run.parts.sink.emit(told);
             let (ended, memory) = Box::pin(run.go()).await;
             (ended, ResultMemory::new(memory))
         });
         Ok(ThreadHandle { thread, events, stopper, task })
     }
-}
-
-/// A thread that starts or continues.
-struct StartedRun {
-    row: Row,
-    origin: Origin,
-    machine: Machine,
-    first: Vec<Action>,
-    may_be_journaled: bool,
-    answer: Option<PersonAnswer>,
-    above: Option<ParentVisit>,
 }
 
 /// Checks that every model under a limit on money has a price.
@@ -670,25 +596,19 @@ fn priced(
 
 /// The parts of a run, before anything is stored.
 pub(super) struct PreparedRun {
-    pub(super) thread: ThreadId,
-    workflow: Arc<Workflow>,
-    graph: Arc<Graph>,
-    resolved_roles: ResolvedRoles,
-    pub(super) run_config: RunConfig,
+    pub(super) parts: RunParts,
+    /// The limits of the thread under those of the operator.
     limits: Limits,
-    sink: Sink,
     topic: Arc<Topic>,
     events: Subscription,
-    paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
-    redactors: Redactors,
 }
 
 impl PreparedRun {
     pub(super) fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
-        Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
+        Definition { graph: Arc::clone(&self.parts.graph), start, input, limits: self.limits.clone() }
     }
 
     pub(super) fn steps<'a>(&self, store: &'a dyn StepStore, start: Digest) -> Result<Steps<'a>, Error> {
-        Ok(Steps::new(store, self.thread.clone(), start, &self.workflow)?)
+        Ok(Steps::new(store, self.parts.thread.clone(), start, &self.parts.workflow)?)
     }
 }

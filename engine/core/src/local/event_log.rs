@@ -7,7 +7,8 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{Note, Record};
 
 use super::Position;
-use crate::store::{Damage, Error, Read, Row, StoredRecord};
+use super::past::origin;
+use crate::store::{Error, Read, Row, StoredRecord};
 use crate::thread::Origin;
 
 /// How many steps are read at a time.
@@ -55,17 +56,15 @@ pub fn after(
     }
     let first = after.seq.max(1);
     let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
-    if first <= last {
-        store.scan(thread, first..=last, &mut |stored, note| {
-            for (id, what) in of_record(thread, &stored, &note) {
-                tell(&mut events, id, note.ended_at_ms, what);
-            }
-            true
-        })?;
-    }
+    store.scan(thread, first..=last, &mut |stored, note| {
+        for (id, what) in of_record(thread, &stored, &note) {
+            tell(&mut events, id, note.ended_at_ms, what);
+        }
+        true
+    })?;
     let is_last = last == row.seq;
     if let Some(ending) = origin.ending.filter(|_| is_last) {
-        let last_step = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
+        let last_step = store.record_at(thread, row.seq)?;
         let status = last_step.as_ref().and_then(|(stored, _)| match &stored.record {
             Record::Step(step) => Some(step.status.clone()),
             Record::Rebind(_) | Record::Compaction(_) => None,
@@ -101,8 +100,7 @@ pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error
 /// # Errors
 /// If the store is damaged.
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
-    let last = if row.seq == 0 { None } else { store.record_at(thread, row.seq)? };
-    Ok(match last {
+    Ok(match store.record_at(thread, row.seq)? {
         Some((stored, note)) => {
             Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms }
         }
@@ -117,8 +115,8 @@ fn told<T>(after: &[T]) -> u32 {
 fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Error> {
     let Some(mut row) = store.row(thread)? else { return Ok(None) };
     // It may hold a large result, and is read only here.
-    let origin = Origin::from_bytes(&std::mem::take(&mut row.origin))
-        .map_err(|error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread))?;
+    let origin = origin(thread, &row)?;
+    row.origin.clear();
     Ok(Some((row, origin)))
 }
 
@@ -135,7 +133,6 @@ fn of_beginning(thread: &ThreadId, row: &Row, origin: &Origin) -> Vec<(EventId, 
     numbered(0, std::iter::once(started).chain(after))
 }
 
-/// The events of a record.
 fn of_record(thread: &ThreadId, stored: &StoredRecord, note: &Note) -> Vec<(EventId, What)> {
     let (site, visit, status) = match &stored.record {
         Record::Step(step) => {

@@ -9,11 +9,12 @@ mod ending;
 mod visiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future;
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -26,11 +27,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::answering::not_open;
-pub use self::ending::cancelled_ending;
 use super::child::{self, ParentVisit};
 use super::forms::{self, PersonAnswer, PersonSaid};
-use super::mend::Mender;
 use super::reply_memory::Reservation;
+use super::resume_hint::ResumeHint;
 use super::sink::Sink;
 use super::stop::{VisitStop, cancelled};
 use super::thread_handle::{DRAIN, StopKind, Stopper};
@@ -52,19 +52,15 @@ pub struct Parts {
     pub origin: Origin,
     /// The visit that runs the thread as a child.
     pub above: Option<ParentVisit>,
-    /// Says how the thread goes on after a fault.
-    pub mender: Arc<Mender>,
-    /// The store.
+    /// Says how the thread continues after a fault.
+    pub resume_hint: Arc<ResumeHint>,
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
-    /// The thread.
     pub thread: ThreadId,
-    /// Its workflow.
     pub workflow: Arc<Workflow>,
     /// The same, lowered.
     pub graph: Arc<Graph>,
-    /// Its resolved roles.
     pub resolved_roles: ResolvedRoles,
     /// The operator's configuration.
     pub run_config: RunConfig,
@@ -135,14 +131,9 @@ impl Run {
             committed: Mutex::default(),
         };
         let ended = driver.drive(first).await;
-        let committed = std::mem::take(&mut *lock(&driver.committed));
+        let committed = std::mem::take(&mut *driver.committed.lock());
         (ended, committed)
     }
-}
-
-/// Locks data that a panic cannot leave inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Driver<'a> {
@@ -178,7 +169,6 @@ type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
 /// How a visit left off.
 pub(super) enum VisitOutcome {
-    /// It ended.
     Ended {
         end: Box<VisitEnd>,
         /// What the journal needs if no step follows.
@@ -204,7 +194,6 @@ struct RunState<'a> {
     /// The memory of the replies in these commits, by the version of the row.
     memory: Vec<(u64, Reservation)>,
     actions: VecDeque<Action>,
-    /// The open forms, by lane.
     forms: BTreeMap<LanePath, OpenForm>,
     /// The forms that the children of visits wait for, by lane.
     asleep: BTreeMap<LanePath, Vec<OpenForm>>,
@@ -218,8 +207,8 @@ struct RunState<'a> {
 
 impl<'a> Driver<'a> {
     async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
-        if lock(&self.journaled).is_some() {
-            let at_ms = lock(&self.stored).origin.started_at_ms;
+        if self.journaled.lock().is_some() {
+            let at_ms = self.stored.lock().origin.started_at_ms;
             first.extend(self.on(Input::Begin { at_ms }));
         }
         let mut run = RunState {
@@ -230,7 +219,7 @@ impl<'a> Driver<'a> {
             forms: BTreeMap::new(),
             asleep: BTreeMap::new(),
             // The form that is about to be answered is not asked for again.
-            announced: lock(&self.answer).iter().map(|answer| answer.visit.lane.clone()).collect(),
+            announced: self.answer.lock().iter().map(|answer| answer.visit.lane.clone()).collect(),
             stop: None,
             break_off_at: None,
             finish: None,
@@ -243,9 +232,9 @@ impl<'a> Driver<'a> {
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
-            lock(&self.committed).clear();
+            self.committed.lock().clear();
             let own =
-                lock(&self.answer).take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
+                self.answer.lock().take_if(|answer| self.is_own(answer) && matches!(answer.said, PersonSaid::Form(_)));
             if let Some(answer) = own {
                 self.answer(&mut run, answer);
                 continue;
@@ -254,7 +243,7 @@ impl<'a> Driver<'a> {
                 continue;
             }
             if run.visits.is_empty() && run.commits.is_empty() {
-                if lock(&self.answer).take_if(|answer| self.is_own(answer)).is_some() {
+                if self.answer.lock().take_if(|answer| self.is_own(answer)).is_some() {
                     // The visit whose call it is about has not asked for it.
                     self.stop(&mut run, not_open());
                 }
@@ -279,7 +268,7 @@ impl<'a> Driver<'a> {
                 Some((version, seq, committed)) = run.commits.next() => match committed {
                     Ok(()) => {
                         let committed = run.memory.extract_if(.., |(of, _)| *of <= version);
-                        lock(&self.committed).extend(committed.map(|(_, memory)| memory));
+                        self.committed.lock().extend(committed.map(|(_, memory)| memory));
                         self.steps.synced(seq);
                         run.actions.extend(self.on(Input::Synced { version }));
                     }
@@ -337,7 +326,7 @@ impl<'a> Driver<'a> {
                 }
                 Action::Visit(visit) if run.stop.is_none() => {
                     let cancel = self.parts.stopper.cancel.child_token();
-                    lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
+                    self.lanes.lock().insert(visit.lane.clone(), cancel.clone());
                     let stop = VisitStop { drain: self.drain.child_token(), cancel };
                     run.visits.push(Box::pin(self.visit(*visit, stop)));
                 }
@@ -350,7 +339,7 @@ impl<'a> Driver<'a> {
                     if let Some(open) = run.asleep.remove(&lane) {
                         run.visits.push(Box::pin(self.abandon(lane.clone(), open)));
                     }
-                    if let Some(cancel) = lock(&self.lanes).get(&lane) {
+                    if let Some(cancel) = self.lanes.lock().get(&lane) {
                         cancel.cancel();
                     }
                 }
@@ -371,20 +360,24 @@ impl<'a> Driver<'a> {
         let child = open.into_iter().find_map(|open| open.thread);
         let mut end = forms::end(Err(cancelled()), None, self.parts.env.now_ms());
         if let Some(child) = child {
-            let row = self.parts.store.row(&child).ok().flatten();
-            if let Some(Ok(note)) = row.map(|row| child::note(self.parts, &child, &row)) {
-                end.note = Note { started_at_ms: end.note.started_at_ms, ended_at_ms: end.note.ended_at_ms, ..note };
+            let row = self.parts.store.row(&child);
+            let used = row.and_then(|row| row.map(|row| child::note(self.parts, &child, &row)).transpose());
+            if let Ok(Some(note)) = &used {
+                let Note { started_at_ms, ended_at_ms, .. } = end.note;
+                end.note = Note { started_at_ms, ended_at_ms, ..note.clone() };
             }
             // It is asleep, so that nothing but its row changes.
             let cancelled = self.parts.engine.cancel(&child).await;
-            if let Some(error) = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. })) {
+            let uncancelled = cancelled.err().filter(|error| !matches!(error, Error::HasEnded { .. }));
+            if let Some(error) = uncancelled.or(used.err().map(Error::Store)) {
                 let code = match &error {
                     Error::Store(error) => error.code(),
                     Error::Fault(fault) => fault.code,
                     _ => Code::UnfitThread,
                 };
                 let code = code.to_string();
-                let message = format!("the child {child} of a lane that is cancelled could not be cancelled: {error}");
+                let message =
+                    format!("the child {child} of a lane that is cancelled could not be cancelled or counted: {error}");
                 let hint = Some(Operation::on(Verb::Cancel, &child).into());
                 let place = Some(Location::Thread { thread: child, role: None, visit: None });
                 self.parts.sink.emit(What::Error { code, message, hint, place });
@@ -397,15 +390,15 @@ impl<'a> Driver<'a> {
     /// their results could not be stored.
     fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
         self.drain.cancel();
-        lock(&self.machine).stop();
+        self.machine.lock().stop();
         if fault.class == FaultClass::Store {
-            lock(&self.lanes).values().for_each(CancellationToken::cancel);
+            self.lanes.lock().values().for_each(CancellationToken::cancel);
         }
         run.stop.get_or_insert(fault);
     }
 
     fn on(&self, input: Input) -> Vec<Action> {
-        lock(&self.machine).on(input, self.parts.env.elapsed_ms(), &self.steps)
+        self.machine.lock().on(input, self.parts.env.elapsed_ms(), &self.steps)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Forks: a thread that shares the first steps of another one, and goes on under the same or an edited definition.
+//! Forks: a thread that shares the first steps of another one, and continues under the same or an edited definition.
 //!
 //! Nothing is copied: the fork's row names its base. An edited definition is compared with the past first, by following
 //! the stored steps under it.
@@ -10,10 +10,11 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId, reserved};
-use rondo_protocol::object::{KnownCost, LAYOUT, Note, Observation, Record, Start, Usage};
+use rondo_protocol::object::{KnownCost, Note, Observation, Record, Start, Usage};
 use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
+use super::past::origin;
 use super::{Engine, Error, Labels, NewThread, commits};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
@@ -134,12 +135,10 @@ pub fn plan(store: &dyn Read, thread: &ThreadId, request: &ForkRequest) -> Resul
     // A step that is given its answer asks for none.
     let is_answered = request.edited.is_none() && request.answer.is_some();
     let (first, mut again) = (at + 1 + u64::from(is_answered), Unshared::default());
-    if first <= row.seq {
-        store.steps(thread, first..=row.seq, &mut |_, note| {
-            again.add(&note);
-            true
-        })?;
-    }
+    store.steps(thread, first..=row.seq, &mut |_, note| {
+        again.add(&note);
+        true
+    })?;
     Ok(ForkPlan { at, changed, again })
 }
 
@@ -150,7 +149,7 @@ pub(super) struct Past<'a> {
     row: Row,
     workflow: Workflow,
     pub(super) first: Digest,
-    definitions: Definitions,
+    pub(super) definitions: Definitions,
 }
 
 /// A move to another definition.
@@ -180,9 +179,10 @@ impl<'a> Past<'a> {
         Ok(Steps::new(self.store, self.thread.clone(), self.row.start, &self.workflow)?)
     }
 
-    /// A machine in front of its first step.
+    /// A machine in front of its first step, which follows it through all its definitions.
     pub(super) fn follower(&self) -> Result<Machine, Error> {
-        follower(self.first, &self.definitions)
+        let begun = self.definitions.get(&self.first).cloned().ok_or_else(|| unfit(1))?;
+        Ok(self.definitions.values().fold(Machine::new(begun, 0), Machine::keeping))
     }
 
     /// Has a machine follow a record.
@@ -210,9 +210,6 @@ impl<'a> Past<'a> {
         at: u64,
         each: &mut dyn FnMut(&StoredRecord, PastStep) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        if at == 0 {
-            return Ok(());
-        }
         let steps = self.steps()?;
         let mut fault = None;
         self.store.scan(&self.thread, 1..=at, &mut |stored, note| {
@@ -300,7 +297,7 @@ impl<'a> Past<'a> {
             return if follows == Ok(true) { None } else { different(format!("{role} is not compacted here")) };
         };
         match candidate.follow(step, past.clone(), steps) {
-            Ok(Some(came)) if came.prompt == step.edge.prompt => None,
+            Ok(Some(reached)) if reached.prompt == step.edge.prompt => None,
             Ok(Some(_)) => different(format!("the prompt of {role} is another one")),
             Ok(None) => different(format!("no edge leads to {role} here")),
             Err(fault) => different(fault.message),
@@ -334,21 +331,14 @@ impl<'a> Past<'a> {
     /// The move to an edited definition after step `at`.
     fn rebound(&self, at: u64, edited: &Edited, now_ms: u64) -> Result<Rebound, Error> {
         let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
-        let (workflow, workflow_bytes) = Digest::of(Kind::Workflow, &edited.workflow)?;
-        let (policy, policy_bytes) = Digest::of(Kind::Policy, &edited.policy)?;
-        let start = Start { input: input.clone(), layout: LAYOUT, workflow };
-        let (start, start_bytes) = Digest::of(Kind::Start, &start)?;
-        let to = definition(start, &edited.workflow, &edited.policy, input)?;
+        let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
+        let [.., (_, start, _)] = &objects;
+        let to = definition(*start, &edited.workflow, &edited.policy, input)?;
         let mut machine = self.machine(&self.steps()?, at)?.keeping(&to).resumed(0);
-        let steps = Steps::new(self.store, self.thread.clone(), start, &edited.workflow)?;
+        let steps = Steps::new(self.store, self.thread.clone(), *start, &edited.workflow)?;
         let commit = machine.rebind(to, now_ms, &steps).map_err(|fault| {
             refused(format!("the thread cannot go on from step {at} under the edited file: {}", fault.message))
         })?;
-        let objects = [
-            (Kind::Workflow, workflow, workflow_bytes),
-            (Kind::Policy, policy, policy_bytes),
-            (Kind::Start, start, start_bytes),
-        ];
         Ok(Rebound { commit, objects })
     }
 
@@ -394,7 +384,7 @@ fn differing(old: &Role, new: &Role) -> &'static str {
 ///
 /// # Errors
 /// If an object is missing or damaged.
-pub(super) fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
+fn definitions(store: &dyn Read, row: &Row) -> Result<(Digest, Definitions), Error> {
     let (mut row, mut definitions) = (row.clone(), Definitions::new());
     loop {
         if let std::collections::btree_map::Entry::Vacant(entry) = definitions.entry(row.start) {
@@ -413,18 +403,9 @@ fn definition(start: Digest, workflow: &Workflow, policy: &Policy, input: Value)
     Ok(Definition { graph, start, input: Arc::new(input), limits })
 }
 
-/// A machine that follows a thread from its first step, through all its definitions.
-pub(super) fn follower(first: Digest, definitions: &Definitions) -> Result<Machine, Error> {
-    let begun = definitions.get(&first).cloned().ok_or_else(|| unfit(1))?;
-    Ok(definitions.values().fold(Machine::new(begun, 0), Machine::keeping))
-}
-
-fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+pub(super) fn row_of(store: &dyn Read, thread: &ThreadId) -> Result<(Row, Origin), Error> {
     let row = store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-    let origin = Origin::from_bytes(&row.origin).map_err(|error| {
-        let what = format!("the row of thread {thread}: {error}");
-        store::Error::from(store::Damage::new(what).of_thread(thread))
-    })?;
+    let origin = origin(thread, &row)?;
     Ok((row, origin))
 }
 
@@ -463,7 +444,7 @@ impl Engine {
             parent: None,
             label: None,
             tags: Vec::new(),
-            // Without it, the fold is made from the steps when the thread goes on.
+            // Without it, the fold is made from the steps when the thread continues.
             checkpoint: if is_whole && row.status == Status::Running { row.checkpoint.clone() } else { Vec::new() },
             origin: origin.to_bytes()?,
             ..base_row
@@ -512,7 +493,7 @@ impl Engine {
         Ok(if has_lanes { Vec::new() } else { row.checkpoint.clone() })
     }
 
-    /// The commit of a fork that goes on under another definition.
+    /// The commit of a fork that continues under another definition.
     fn rebound(
         &self,
         thread: &ThreadId,
@@ -547,16 +528,15 @@ impl Engine {
         let replaced = self.parts.store.step(thread, at + 1)?;
         let (replaced, _) = replaced.ok_or_else(|| refused(format!("number {} is no step with an answer", at + 1)))?;
         let mut machine = past.machine(&steps, at)?.resumed(0);
-        let lane = replaced.step.lane.clone();
         let answered = read_answer(&past.workflow, &replaced.step.role, answer)?;
-        // The visits that begin here are made when the thread goes on.
+        // The visits that begin here are made when the thread continues.
         let begun = machine.on(Input::Begin { at_ms: now_ms }, 0, &steps);
         if begun.iter().any(|action| matches!(action, Action::Commit(_))) {
-            return Err(refused(format!("at step {at} another lane goes on by itself")));
+            return Err(refused(format!("at step {at} another lane continues by itself")));
         }
         let note = Note { started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
-        let end = VisitEnd { outcome: Ok(answered), note, objects: Vec::new(), waited_ms: 0, effect_unknown: None };
-        let actions = machine.on(Input::Ended { lane: lane.clone(), end: Box::new(end) }, 0, &steps);
+        let end = Box::new(VisitEnd::of(Ok(answered), note));
+        let actions = machine.on(Input::Ended { lane: replaced.step.lane, end }, 0, &steps);
         let mut commit = None;
         for action in actions {
             match action {

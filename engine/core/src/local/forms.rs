@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_protocol::call::{Fault, FaultClass, Site, ToolCall, TurnReply};
 use rondo_protocol::diagnostic::Code;
@@ -11,9 +12,10 @@ use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::object::{AnsweredBy, Note};
 use rondo_protocol::{Digest, Value, canonical};
 
+use super::journal::ApprovalDecision;
 use super::stop::until_stopped;
 use super::tool_calls::ToolRunner;
-use super::visit::{VisitContext, VisitResult};
+use super::visit::{VisitContext, VisitResult, visit_of};
 use crate::resolved_roles::BodyReader;
 use crate::shown_call::ShownCall;
 use crate::thread::{Answered, OpenForm, VisitEnd};
@@ -79,6 +81,43 @@ impl FilledForm {
     }
 }
 
+/// The approval of tool calls by a person who answers while the thread waits.
+pub(super) struct DeferredApproval<'a> {
+    /// What they have said and no form has taken yet.
+    answer: &'a Mutex<Option<PersonAnswer>>,
+    /// The form that the visit leaves them.
+    asked: Mutex<Option<Value>>,
+}
+
+impl<'a> DeferredApproval<'a> {
+    pub(super) fn new(answer: &'a Mutex<Option<PersonAnswer>>) -> Self {
+        Self { answer, asked: Mutex::default() }
+    }
+
+    /// What they have said to this form, which asks for a call of this visit. Each answer is given once.
+    pub(super) fn decision(&self, site: &Site, form: &Value) -> Option<ApprovalDecision> {
+        let asked = event::form_digest(&site.thread, &visit_of(site), form);
+        // The visit may ask for another call by now: only the one that was shown is decided.
+        let answer = self.answer.lock().take_if(|answer| answer.form == asked)?;
+        match (answer.said, answer.by) {
+            (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
+                Some(ApprovalDecision { is_allowed, why, person })
+            }
+            (PersonSaid::Form(_), _) | (_, Answerer::Client(_)) => None,
+        }
+    }
+
+    /// Leaves them a form, unless they have one of this visit.
+    pub(super) fn ask(&self, form: Value) {
+        self.asked.lock().get_or_insert(form);
+    }
+
+    /// The form that they were left.
+    pub(super) fn asked(&self) -> Option<Value> {
+        self.asked.lock().take()
+    }
+}
+
 /// The form that asks whether a tool call may be made: `{prompt, approval: {tool, call, position, effect, arguments},
 /// statuses: [], expires_at_ms: null}`.
 pub(super) fn approval(call: &ToolCall) -> Value {
@@ -122,7 +161,7 @@ pub(super) fn end(outcome: Result<Answered, Fault>, by: Option<Answerer>, now_ms
     };
     // The time of waiting is that of a person.
     let note = Note { person, client, answered_by, started_at_ms: now_ms, ended_at_ms: now_ms, ..Note::default() };
-    VisitEnd { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+    VisitEnd::of(outcome, note)
 }
 
 /// How long until the first of these forms expires.

@@ -1,8 +1,8 @@
 //! Collects what hooks did in one visit, for the step's note.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::{CallKind, Site};
 use rondo_protocol::event::What;
@@ -54,15 +54,13 @@ impl HookNotes {
         let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };
         sink.emit(event);
         let answer = HookAnswer { at, position: site.position, key, saved_usd, saved };
-        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        answered.entry(node.to_owned()).or_default().push(answer);
+        self.answered.lock().entry(node.to_owned()).or_default().push(answer);
     }
 
     /// The notes, with each node's metrics of the visit.
     pub(super) fn into_notes(self, metrics: Vec<(String, Value)>) -> Vec<HookNote> {
-        let answered = self.answered.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut notes: BTreeMap<String, HookNote> = BTreeMap::new();
-        for (node, mut answers) in answered {
+        for (node, mut answers) in self.answered.into_inner() {
             answers.sort_by_key(|answer| answer.position);
             notes.entry(node).or_default().answered = answers;
         }

@@ -6,9 +6,10 @@
 //! keeps reading sees every durable event once, in order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::event::{Durability, Event, EventId, Location, What};
 use rondo_protocol::id::ThreadId;
@@ -71,7 +72,7 @@ pub struct StoredEvents {
 #[derive(Default)]
 pub struct Topic {
     readers: Mutex<Vec<Arc<Reader>>>,
-    heard_by: AtomicUsize,
+    reader_count: AtomicUsize,
 }
 
 /// The queue of one reader.
@@ -125,12 +126,12 @@ impl Hub {
 
     /// Registers a thread that starts to run.
     pub fn open(&self, thread: &ThreadId, topic: Arc<Topic>) {
-        self.topics().insert(thread.clone(), topic);
+        self.topics.lock().insert(thread.clone(), topic);
     }
 
     /// Ends a thread's topic: its readers get the remaining events.
     pub fn close(&self, thread: &ThreadId) {
-        if let Some(topic) = self.topics().remove(thread) {
+        if let Some(topic) = self.topics.lock().remove(thread) {
             topic.end();
         }
     }
@@ -141,22 +142,18 @@ impl Hub {
     /// If there is no such thread or event.
     pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
         // Listens first, so that no event is lost between reading the store and listening.
-        let topic = self.topics().get(thread).cloned();
+        let topic = self.topics.lock().get(thread).cloned();
         let subscription = match &topic {
             Some(topic) => topic.subscribe(&self.stored, thread, after),
             None => Subscription::over(&self.stored, thread, after),
         };
-        subscription.reader.queue().lags = true;
+        subscription.reader.queue.lock().lags = true;
         let last = event_log::end(&*self.stored.store, thread)?;
         let last = last.ok_or_else(|| SubscribeError::NoThread { thread: thread.clone() })?;
         if after > last {
             return Err(SubscribeError::NoEvent { thread: thread.clone(), asked: after, last });
         }
         Ok(subscription)
-    }
-
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Arc<Topic>>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,45 +181,39 @@ impl Topic {
 
     fn new_reader(&self) -> Arc<Reader> {
         let reader = Arc::new(Reader::default());
-        let mut readers = self.readers();
+        let mut readers = self.readers.lock();
         readers.push(Arc::clone(&reader));
-        self.heard_by.store(readers.len(), Ordering::Release);
+        self.reader_count.store(readers.len(), Ordering::Release);
         reader
     }
 
     fn end(&self) {
-        for reader in self.readers().drain(..) {
-            reader.queue().has_ended = true;
+        for reader in self.readers.lock().drain(..) {
+            reader.queue.lock().has_ended = true;
             reader.ready.notify_one();
         }
-        self.heard_by.store(0, Ordering::Release);
+        self.reader_count.store(0, Ordering::Release);
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<Arc<Reader>>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Topic {
-    pub(super) fn is_heard(&self) -> bool {
-        self.heard_by.load(Ordering::Acquire) > 0
+    pub(super) fn has_readers(&self) -> bool {
+        self.reader_count.load(Ordering::Acquire) > 0
     }
 
     /// Queues an event without waiting: a run never waits for its readers.
-    pub(super) fn hear(&self, event: Event) {
+    pub(super) fn publish(&self, event: Event) {
         self.take(event, true);
     }
 
     /// The same for an event of another thread, which has a log of its own: a reader that falls behind misses it here.
-    pub fn hear_of_other(&self, event: Event) {
+    pub fn publish_foreign(&self, event: Event) {
         self.take(event, false);
     }
 
     fn take(&self, event: Event, is_own: bool) {
         let event = Arc::new(event);
-        let mut readers = self.readers();
+        let mut readers = self.readers.lock();
         readers.retain(|reader| {
-            let mut queue = reader.queue();
+            let mut queue = reader.queue.lock();
             if queue.is_closed {
                 return false;
             }
@@ -231,17 +222,13 @@ impl Topic {
             reader.ready.notify_one();
             true
         });
-        self.heard_by.store(readers.len(), Ordering::Release);
+        self.reader_count.store(readers.len(), Ordering::Release);
     }
 }
 
 impl Reader {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn close(&self) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
         queue.events.clear();
     }
@@ -315,7 +302,7 @@ impl Subscription {
     /// One of a thread that does not run here.
     fn over(stored: &StoredEvents, thread: &ThreadId, cursor: EventId) -> Self {
         let reader = Arc::new(Reader::default());
-        reader.queue().has_ended = true;
+        reader.queue.lock().has_ended = true;
         Self::of(stored, thread, cursor, reader)
     }
 
@@ -340,7 +327,7 @@ impl Subscription {
                 return Some(event);
             }
             let (lags, has_ended) = {
-                let queue = self.reader.queue();
+                let queue = self.reader.queue.lock();
                 if !queue.lags && !queue.events.is_empty() {
                     continue;
                 }
@@ -363,7 +350,7 @@ impl Subscription {
             let event = if let Some(event) = self.replayed.pop_front() {
                 event
             } else {
-                let mut queue = self.reader.queue();
+                let mut queue = self.reader.queue.lock();
                 if queue.lags {
                     return None;
                 }
@@ -393,13 +380,13 @@ impl Subscription {
 
     /// Reads from the store until the reader has caught up with what was left out.
     async fn replay(&mut self) {
-        let told = self.reader.queue().end;
+        let told = self.reader.queue.lock().end;
         let page = match self.stored.after(&self.thread, self.cursor).await {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => return self.failed(&error),
         };
         self.replayed.extend(page.events);
-        let mut queue = self.reader.queue();
+        let mut queue = self.reader.queue.lock();
         // An event is sent after it is stored, so a last page holds all events sent before it was read.
         if page.is_last && queue.end == told {
             queue.lags = false;
@@ -410,7 +397,7 @@ impl Subscription {
     fn failed(&mut self, error: &store::Error) {
         self.has_failed = true;
         self.replayed.push_back(unreadable(&self.thread, self.stored.store.durability(), error));
-        self.reader.queue().lags = false;
+        self.reader.queue.lock().lags = false;
     }
 }
 
@@ -428,7 +415,7 @@ impl Listener {
     /// No event is lost.
     pub async fn recv(&mut self) -> Event {
         loop {
-            let next = self.0.queue().pop();
+            let next = self.0.queue.lock().pop();
             match next {
                 Some(event) => return Arc::unwrap_or_clone(event),
                 None => self.0.ready.notified().await,
@@ -469,18 +456,18 @@ mod tests {
         let mut listener = topic.listen();
         let result = Value::from("x".repeat(1 << 20));
         for number in 0..100 {
-            topic.hear_of_other(finished(number, &result));
+            topic.publish_foreign(finished(number, &result));
         }
-        assert!(listener.0.queue().size_bytes <= QUEUE_BYTES);
+        assert!(listener.0.queue.lock().size_bytes <= QUEUE_BYTES);
         for number in 0..QUEUE_BYTES as u128 >> 20 {
             assert_eq!(listener.recv().await, finished(number, &result));
         }
-        // It goes on with what comes next, also with one that is larger than the queue.
+        // It continues with what comes next, also with one that is larger than the queue.
         let large = Value::from("x".repeat(2 * QUEUE_BYTES));
-        topic.hear_of_other(finished(100, &large));
+        topic.publish_foreign(finished(100, &large));
         assert_eq!(listener.recv().await, finished(100, &large));
         drop(listener);
-        topic.hear_of_other(finished(101, &result));
-        assert!(!topic.is_heard());
+        topic.publish_foreign(finished(101, &result));
+        assert!(!topic.has_readers());
     }
 }

@@ -40,10 +40,7 @@ pub(super) enum Record {
     /// A tool answered.
     Tool(ToolRecord),
     /// A child thread with this id is about to start.
-    Child {
-        /// Its id.
-        thread: ThreadId,
-    },
+    Child { thread: ThreadId },
     /// Failed attempts of a call that was given up, or whose answer was not usable.
     Failed {
         /// How many.
@@ -55,11 +52,11 @@ pub(super) enum Record {
     /// What a provider billed for a failed attempt.
     Billed(Billed),
     /// A person said whether a tool call may be made.
-    Decided {
+    #[serde(rename = "decided")]
+    Approval {
         /// The position of the call in the step.
         position: u32,
-        /// The decision.
-        decision: Decided,
+        decision: ApprovalDecision,
     },
     /// The text of a compaction was refused. The records before this one are of that text, those after it of the visit.
     Refused,
@@ -67,7 +64,7 @@ pub(super) enum Record {
 
 /// A person's decision about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Decided {
+pub(super) struct ApprovalDecision {
     /// Whether it may be made.
     pub is_allowed: bool,
     /// Why not.
@@ -118,7 +115,6 @@ pub(super) struct ModelRecord {
     pub asked: Digest,
     /// The number of attempts.
     pub attempts: u64,
-    /// The answer.
     pub answer: ModelAnswer,
     /// The digest of the head that was sent.
     pub head: Digest,
@@ -144,7 +140,6 @@ pub(super) struct ModelRecord {
 pub(super) struct JournaledObject {
     /// Whether it is a head; otherwise it is a request.
     pub is_head: bool,
-    /// Its digest.
     pub digest: Digest,
     /// Its canonical bytes, which are text.
     pub text: String,
@@ -177,7 +172,7 @@ pub(super) struct Journal {
     /// Heads stored with an answer.
     heads: BTreeSet<Digest>,
     /// What people said of calls, by position.
-    decided: BTreeMap<u32, Decided>,
+    decided: BTreeMap<u32, ApprovalDecision>,
     /// The child thread of the step.
     pub(super) child: Option<ThreadId>,
     /// Whether the text of a compaction was refused in it.
@@ -228,7 +223,7 @@ impl Journal {
                     journal.open.remove(&record.position);
                     journal.tools.insert(record.position, record);
                 }
-                Record::Decided { position, decision } => {
+                Record::Approval { position, decision } => {
                     journal.decided.insert(position, decision);
                 }
                 Record::Child { thread } => journal.child = Some(thread),
@@ -340,7 +335,7 @@ impl Journal {
             Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
                 self.open.remove(position);
             }
-            Record::Decided { position, decision } => {
+            Record::Approval { position, decision } => {
                 self.decided.insert(*position, decision.clone());
             }
             Record::Model(_) | Record::Child { .. } | Record::Failed { .. } | Record::Billed(_) | Record::Refused => {}
@@ -357,7 +352,7 @@ impl Journal {
     }
 
     /// What a person said of the call at `position`.
-    pub(super) fn decided(&self, position: u32) -> Option<&Decided> {
+    pub(super) fn decided(&self, position: u32) -> Option<&ApprovalDecision> {
         self.decided.get(&position)
     }
 

@@ -306,7 +306,7 @@ impl<'a> VisitEffects<'a> {
                 ..call.clone()
             };
             if !self.context.store.has_room() {
-                return Err(self.context.mender.with_hint(full()));
+                return Err(self.context.resume_hint.with_hint(full()));
             }
             self.context.stop.check()?;
             let wanted = wanted(&call, resolved);

@@ -11,8 +11,8 @@ use super::journal::{Journal, JournalPart};
 use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
-use crate::store::{Error, Read, Row, StepStore};
-use crate::thread::{Checkpoint, Clock, InFlight, Spent};
+use crate::store::{Damage, Error, Read, Row, StepStore};
+use crate::thread::{Checkpoint, Clock, InFlight, Origin, Spent};
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
@@ -30,13 +30,11 @@ impl Past for StoredPast {
         };
         let seq = self.store.row(&self.thread)?.map_or(0, |row| row.seq);
         let mut transcripts = Vec::new();
-        if seq > 0 {
-            self.store.steps(&self.thread, 1..=seq, &mut |stored, _| {
-                let step = stored.step;
-                transcripts.extend(step.transcript.filter(|_| step.lane == *lane).map(|digest| (step.role, digest)));
-                true
-            })?;
-        }
+        self.store.steps(&self.thread, 1..=seq, &mut |stored, _| {
+            let step = stored.step;
+            transcripts.extend(step.transcript.filter(|_| step.lane == *lane).map(|digest| (step.role, digest)));
+            true
+        })?;
         for (role, digest) in transcripts {
             let transcript: Transcript = rebuild::object(&*self.store, Kind::Transcript, digest)?;
             for entry in transcript.entries {
@@ -59,6 +57,15 @@ impl Past for StoredPast {
     }
 }
 
+/// What is known of a thread and not hashed, from its row.
+///
+/// # Errors
+/// If it is damaged.
+pub fn origin(thread: &ThreadId, row: &Row) -> Result<Origin, Error> {
+    let damaged = |error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread);
+    Ok(Origin::from_bytes(&row.origin).map_err(damaged)?)
+}
+
 /// What a thread has spent: by its checkpoint, or if there is none that this version can read, by its steps.
 ///
 /// # Errors
@@ -68,13 +75,11 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
         return Ok(checkpoint.spent());
     }
     let (mut spent, mut clock) = (Spent::default(), Clock::default());
-    if row.seq > 0 {
-        store.scan(thread, 1..=row.seq, &mut |_, note| {
-            spent.add(&note);
-            clock.follow(&note);
-            true
-        })?;
-    }
+    store.scan(thread, 1..=row.seq, &mut |_, note| {
+        spent.add(&note);
+        clock.follow(&note);
+        true
+    })?;
     Ok(Spent { active_ms: clock.active_ms, ..spent })
 }
 
@@ -83,7 +88,7 @@ pub fn spent(store: &dyn Read, thread: &ThreadId, row: &Row) -> Result<Spent, Er
 ///
 /// # Errors
 /// If the journal is damaged.
-pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
+pub fn recovered(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane, JournalPart::Visit)?;
     let mut compaction = Journal::default();
     if journal.has_refused() {
@@ -92,20 +97,20 @@ pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) ->
     if !journal.has_begun() && !compaction.has_begun() {
         return Ok(None);
     }
-    let mut left = InFlight::default();
+    let mut recovered = InFlight::default();
     let parts = [&compaction, &journal];
     let answers = || parts.into_iter().flat_map(|of| of.models().chain(of.given_up()).map(|record| &record.answer));
     let billed = parts.into_iter().flat_map(Journal::billed).map(|billed| (Some(billed.usage), billed.cost_usd));
-    left.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
+    recovered.model_calls = u64::try_from(answers().count()).unwrap_or(u64::MAX);
     for (usage, cost_usd) in answers().map(|answer| (answer.usage, answer.cost_usd)).chain(billed) {
         if let Some(usage) = usage {
-            *left.usage.get_or_insert_default() += usage;
+            *recovered.usage.get_or_insert_default() += usage;
         }
         match cost_usd {
-            Some(cost) => *left.cost_usd.get_or_insert_default() += cost,
-            None => left.unpriced_calls += 1,
+            Some(cost) => *recovered.cost_usd.get_or_insert_default() += cost,
+            None => recovered.unpriced_calls += 1,
         }
     }
-    left.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
-    Ok(Some(left))
+    recovered.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
+    Ok(Some(recovered))
 }

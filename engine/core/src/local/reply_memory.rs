@@ -6,9 +6,10 @@
 //! replies never wait. Behind them, replies share [`SHARED_BYTES`]; when these are used up, one reply at a time may grow
 //! beyond them. It can always end, so those that wait do not wait for each other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What every reply may take without asking: more than most models can say.
@@ -106,7 +107,7 @@ impl ResultMemory {
             tokio::spawn(async move {
                 tokio::time::sleep(RESULT_WAITS).await;
                 if let Some(kept) = waiting.upgrade() {
-                    kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    kept.lock().clear();
                 }
             });
         }
@@ -147,7 +148,7 @@ mod tests {
         let grown = reserve(&mut replies, FREE_BYTES + STEP_BYTES);
         let of_all = grown.iter().filter(|grown| **grown).count();
         assert_eq!(of_all, SHARED_BYTES / STEP_BYTES + 1);
-        // Only the one that has the turn goes on.
+        // Only the one that has the turn continues.
         let grown = reserve(&mut replies, MOST_BYTES);
         assert_eq!(grown.iter().filter(|grown| **grown).count(), 1);
     }

@@ -38,11 +38,11 @@ pub fn retrace(
         ended_at_ms = note.ended_at_ms;
         let of = PastStep { note: note.clone(), ..step };
         if let Record::Step(step) = &stored.record {
-            let came = machine.follow(step, of, &steps).map_err(Error::Fault)?.ok_or_else(|| unfit(stored.seq))?;
-            if came.first_opened_by != came.opened_by {
-                note.first_opened_by = came.first_opened_by;
+            let reached = machine.follow(step, of, &steps).map_err(Error::Fault)?.ok_or_else(|| unfit(stored.seq))?;
+            if reached.first_opened_by != reached.opened_by {
+                note.first_opened_by = reached.first_opened_by;
             }
-            note = Note { opened_by: came.opened_by, after: came.after, left_by: came.left_by, ..note };
+            note = Note { opened_by: reached.opened_by, after: reached.after, left_by: reached.left_by, ..note };
         } else {
             past.goes_on(&mut machine, stored, of, &steps)?;
             let lane = stored.record.lane().and_then(|lane| machine.lane(lane));

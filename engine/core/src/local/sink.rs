@@ -1,13 +1,15 @@
 //! Receives and numbers a run's events.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
-use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, Visit, What};
+use rondo_protocol::event::{Durability, EpochOpened, Event, EventId, What};
 use rondo_protocol::id::ThreadId;
 
 use super::hub::Topic;
+use super::visit::visit_of;
 use crate::env::Env;
 use crate::hook::Reports;
 
@@ -49,7 +51,7 @@ impl Sink {
     /// Emits an event. A durable one has the time of the step that it follows from.
     pub fn emit(&self, what: What) {
         if what.is_durable() {
-            let at_ms = self.position.lock().unwrap_or_else(PoisonError::into_inner).at_ms;
+            let at_ms = self.position.lock().at_ms;
             return self.emit_at(at_ms, what);
         }
         self.pass_on(None, self.env.now_ms(), what);
@@ -58,7 +60,7 @@ impl Sink {
     /// Emits a durable event with its stored time.
     pub fn emit_at(&self, at_ms: u64, what: What) {
         let id = {
-            let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut position = self.position.lock();
             position.at_ms = at_ms;
             position.id = match &what {
                 What::StepCommitted { seq, .. } | What::EpochOpened(EpochOpened { seq, .. }) => {
@@ -78,37 +80,32 @@ impl Sink {
 
     /// Emits a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
-        if self.topic.is_heard() {
+        if self.topic.has_readers() {
             self.emit(what);
         }
     }
 
     /// Passes on an event of a child thread.
     pub fn pass_on_of_child(&self, event: Event) {
-        if self.topic.is_heard() {
-            self.topic.hear_of_other(event);
+        if self.topic.has_readers() {
+            self.topic.publish_foreign(event);
         }
     }
 
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
-        if self.topic.is_heard() {
+        if self.topic.has_readers() {
             let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
-            self.topic.hear(Event { id, thread, parent, durability, at_ms, what });
+            self.topic.publish(Event { id, thread, parent, durability, at_ms, what });
         }
     }
 }
 
 impl Reports for Sink {
     fn report(&self, node: &str, call: &Call, metrics: Value) {
-        self.offer(What::HookReport { visit: visit(call), node: node.to_owned(), metrics });
+        self.offer(What::HookReport { visit: visit_of(call.site()), node: node.to_owned(), metrics });
     }
 
     fn warn(&self, node: &str, call: &Call, warning: String) {
         self.report(node, call, Value::from_iter([(WARNING, Value::from(warning))]));
     }
-}
-
-fn visit(call: &Call) -> Visit {
-    let site = call.site();
-    Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
 }

@@ -1,9 +1,10 @@
 //! Threads that run in this process, and how to stop them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -28,11 +29,7 @@ pub struct Running {
 
 impl Running {
     pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
-        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn driven(&self) -> MutexGuard<'_, BTreeSet<ThreadId>> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stoppers.lock()
     }
 
     /// Ends a thread for good, if it runs here.
@@ -200,12 +197,12 @@ impl DriveLease {
         running: Arc<Running>,
         thread: &ThreadId,
     ) -> Result<Self, Error> {
-        if !running.driven().insert(thread.clone()) {
+        if !running.driven.lock().insert(thread.clone()) {
             return Err(Error::Running { thread: thread.clone() });
         }
         let is_ours = drivers.as_ref().map_or(Ok(true), |drivers| drivers.drive(thread));
         if !matches!(is_ours, Ok(true)) {
-            running.driven().remove(thread);
+            running.driven.lock().remove(thread);
             is_ours?;
             return Err(Error::Running { thread: thread.clone() });
         }
@@ -218,7 +215,7 @@ impl Drop for DriveLease {
         if let Some(drivers) = &self.drivers {
             drivers.release(&self.thread);
         }
-        self.running.driven().remove(&self.thread);
+        self.running.driven.lock().remove(&self.thread);
     }
 }
 

@@ -21,7 +21,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
 use super::forms;
-use super::journal::{Decided, Journal, JournalPart, JournaledCall, Record, ToolRecord};
+use super::journal::{ApprovalDecision, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
 use super::visit::{VisitContext, VisitResult, visit_of, wrong_kind};
 use crate::conversation::store_fault;
@@ -253,7 +253,7 @@ impl<'a> ToolRunner<'a> {
             return Ok(self.decided(call, &decision, is_in_doubt));
         }
         let Some(approver) = tooling.approver else {
-            self.context.person.ask(form);
+            self.context.approval.ask(form);
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
                  ask at",
@@ -268,24 +268,24 @@ impl<'a> ToolRunner<'a> {
                 () = self.context.stop.drain.cancelled() => return Err(cancelled()),
             }
         };
-        let decision = Decided { is_allowed: is_wanted, why: String::new(), person: String::new() };
+        let decision = ApprovalDecision { is_allowed: is_wanted, why: String::new(), person: String::new() };
         Ok(self.decided(call, &decision, is_in_doubt))
     }
 
     /// What a person has said of a call while the thread waited. It is journaled before anything follows from it.
-    async fn decision(&mut self, call: &ToolCall, form: &Value) -> Result<Option<Decided>, Fault> {
+    async fn decision(&mut self, call: &ToolCall, form: &Value) -> Result<Option<ApprovalDecision>, Fault> {
         let position = call.site.position;
         if let Some(decided) = self.journal.decided(position) {
             return Ok(Some(decided.clone()));
         }
-        let Some(decision) = self.context.person.decision(&call.site, form) else { return Ok(None) };
-        self.journal.add(Record::Decided { position, decision: decision.clone() });
+        let Some(decision) = self.context.approval.decision(&call.site, form) else { return Ok(None) };
+        self.journal.add(Record::Approval { position, decision: decision.clone() });
         self.keep(&call.site).await?;
         Ok(Some(decision))
     }
 
     /// The answer to a call that a person does not want; `None` if they do.
-    fn decided(&mut self, call: &ToolCall, decision: &Decided, is_in_doubt: bool) -> Option<Performed> {
+    fn decided(&mut self, call: &ToolCall, decision: &ApprovalDecision, is_in_doubt: bool) -> Option<Performed> {
         if decision.is_allowed {
             return None;
         }
@@ -414,7 +414,6 @@ fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<Too
     Ok(ToolCall { effect, ..call })
 }
 
-/// Calls the tool.
 async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
     let found = tooling.toolbox.find(&call.name)?;
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));

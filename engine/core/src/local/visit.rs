@@ -3,14 +3,16 @@
 //! From the loop outwards a call passes the journal, then retries and fallback, then its path of hooks, then the port.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::redacting;
 use rondo_agent_kit::react;
 use rondo_agent_kit::redact::Redactor;
+use rondo_protocol::Digest;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, TurnCall, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -18,14 +20,14 @@ use rondo_protocol::event::Visit;
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
-use rondo_protocol::{Digest, Value};
 
 use super::account::Account;
+use super::forms::DeferredApproval;
 use super::hook_notes::HookNotes;
-use super::journal::{Decided, JournalPart};
-use super::mend::Mender;
+use super::journal::JournalPart;
 use super::model_calls::{VisitEffects, no_head};
 use super::reply_memory::Reservation;
+use super::resume_hint::ResumeHint;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::stop::{VisitStop, until_stopped};
@@ -56,12 +58,12 @@ pub(super) struct VisitContext<'a> {
     pub(super) deadline: Deadline,
     /// The time spent waiting for a person.
     pub(super) waits: Waits,
-    /// Says how the thread goes on after a fault.
-    pub(super) mender: &'a Arc<Mender>,
+    /// Says how the thread continues after a fault.
+    pub(super) resume_hint: &'a Arc<ResumeHint>,
     /// Admits calls and counts what they used.
     pub(super) machine: &'a Arc<Mutex<Machine>>,
-    /// What a person was asked, and has said, while no terminal is attached.
-    pub(super) person: &'a dyn AwayPerson,
+    /// Where a person approves calls while no terminal is attached.
+    pub(super) approval: &'a DeferredApproval<'a>,
     /// The account of the visit that runs this thread as a child.
     pub(super) above: Option<&'a Arc<Account>>,
     /// The memory for the visit's replies, until its commit.
@@ -71,18 +73,10 @@ pub(super) struct VisitContext<'a> {
 impl VisitContext<'_> {
     /// The account of the visit.
     pub(super) fn account(&self, site: &Site) -> Account {
-        let (machine, mender, above) = (Arc::clone(self.machine), Arc::clone(self.mender), self.above.cloned());
-        Account { machine, mender, lane: site.lane.clone(), role: site.role.clone(), above }
+        let (machine, resume_hint, above) =
+            (Arc::clone(self.machine), Arc::clone(self.resume_hint), self.above.cloned());
+        Account { machine, resume_hint, lane: site.lane.clone(), role: site.role.clone(), above }
     }
-}
-
-/// A person who is not at a terminal of this process.
-pub(super) trait AwayPerson: Sync {
-    /// What they have said to this form, which asks for a call of this visit. Each answer is given once.
-    fn decision(&self, site: &Site, form: &Value) -> Option<Decided>;
-
-    /// Leaves them a form.
-    fn ask(&self, form: Value);
 }
 
 pub(super) struct ModelContext<'a> {

@@ -93,7 +93,7 @@ pub fn scan<R: Read + ?Sized>(
     match store.row(thread)? {
         Some(newer) if newer.seq > row.seq => Ok(()),
         Some(_) => {
-            let what = format!("thread {thread} goes on behind its last step {}", row.seq);
+            let what = format!("thread {thread} continues behind its last step {}", row.seq);
             Err(Damage::new(what).of_thread(thread).into())
         }
         None => Err(Error::Conflict { thread: thread.clone() }),

@@ -199,10 +199,6 @@ impl Read for MemoryStore {
         Ok(threads.map(|(id, thread)| (id.clone(), thread.row.clone())).collect())
     }
 
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        Ok(self.contents.lock().threads.get(thread).and_then(|thread| thread.lanes.get(lane).cloned()))
-    }
-
     fn lanes(
         &self,
         thread: &ThreadId,

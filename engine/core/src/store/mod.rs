@@ -54,9 +54,6 @@ pub trait Read: Send + Sync {
     /// Threads with their rows, oldest first: at most `limit`, and only those after `after`.
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error>;
 
-    /// The row of an open lane.
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error>;
-
     /// Open lanes of a thread with their rows, in path order: at most `limit`, and only those after `after`.
     fn lanes(
         &self,
@@ -125,7 +122,7 @@ pub trait Read: Send + Sync {
 
     /// Passes the records of a thread within `seqs` to `visit` in order, each with its note, until it returns `false`.
     /// A scan succeeds only if the iterator's status is good, the digest of each record is right, each names its
-    /// predecessors, and none of the range is missing.
+    /// predecessors, and none of the range up to the thread's end is missing.
     ///
     /// # Errors
     /// [`Error::Damaged`], also if the end is missing.

@@ -158,10 +158,6 @@ impl<T: Tables> Read for T {
         })
     }
 
-    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        value(self, (Family::Threads, &keys::lane(thread, lane)), Some(thread), codec::read_lane)
-    }
-
     fn lanes(
         &self,
         thread: &ThreadId,

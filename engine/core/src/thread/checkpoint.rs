@@ -86,7 +86,7 @@ pub struct Stored<'a> {
     /// The rows of its lanes.
     pub lanes: Vec<(LanePath, LaneState)>,
     /// The state that an earlier process left of visits in flight.
-    pub left: BTreeMap<LanePath, InFlight>,
+    pub recovered: BTreeMap<LanePath, InFlight>,
     /// The row's version.
     pub version: u64,
     /// The number of the last step.
@@ -140,7 +140,7 @@ impl Machine {
             return Ok(None);
         }
         machine.seq = stored.seq;
-        machine.left = stored.left;
+        machine.recovered = stored.recovered;
         machine.budget.spent = checkpoint.spent;
         machine.budget.roles.clone_from(&checkpoint.roles);
         machine.clock.active_ms = checkpoint.spent.active_ms;
@@ -179,7 +179,7 @@ impl Machine {
     /// A lane of the fan-out open in `parent`, if the row is of that round.
     fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
         let around = self.lane(parent)?;
-        let LanePhase::Fanned(fan) = &around.doing else { return None };
+        let LanePhase::Fanned(fan) = &around.phase else { return None };
         if fan.opened_by() != state.opened_by {
             return None;
         }
@@ -201,11 +201,11 @@ impl Machine {
     fn attach(&mut self, lane: Lane, parent: &LanePath, index: u32) {
         let mut around = &mut self.trunk;
         for (_, index) in parent.parts() {
-            let LanePhase::Fanned(fan) = &mut around.doing else { return };
+            let LanePhase::Fanned(fan) = &mut around.phase else { return };
             let Some(next) = fan.lanes.get_mut(&index) else { return };
             around = next;
         }
-        if let LanePhase::Fanned(fan) = &mut around.doing {
+        if let LanePhase::Fanned(fan) = &mut around.phase {
             fan.to_open.remove(&index);
             fan.add(index, lane);
         }
@@ -237,7 +237,7 @@ impl Restoring<'_> {
         lane.fanned = fanned;
         lane.last = last;
         let edge = |number: u32| self.edges.get(&EdgeId(number)).map(|edge| Arc::clone(edge));
-        lane.doing = match (end, fan) {
+        lane.phase = match (end, fan) {
             (Some(EndFold::Arrived(number)), _) => match edge(number) {
                 Some(edge) => LanePhase::Arrived(edge),
                 None => return Ok(false),
@@ -290,7 +290,7 @@ impl Restoring<'_> {
 
 impl LaneFold {
     fn of(lane: &Lane) -> Self {
-        let end = match &lane.doing {
+        let end = match &lane.phase {
             LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
             LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
             _ => None,
@@ -304,7 +304,7 @@ impl LaneFold {
             fanned: lane.fanned.clone(),
             last: lane.last.clone(),
             after_join: lane.joined.is_some() && lane.joining().is_none(),
-            fan: match &lane.doing {
+            fan: match &lane.phase {
                 LanePhase::Fanned(fan) => Some(fan.edge.id.0),
                 // Until its step is committed, a join is decided again from the rows of its lanes.
                 _ => lane.joining().map(|fan| fan.edge.id.0),

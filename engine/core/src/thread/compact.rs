@@ -53,14 +53,14 @@ impl Machine {
             compact: None,
             ..self.visit(path, dispatch)?
         };
-        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.phase else { return Err(no_lane(path).into()) };
         dispatch.compacting = Compacting::Running { leaving_bytes };
         self.emit(vec![Action::Visit(Box::new(visit))], out);
         Ok(())
     }
 
     /// Handles the end of the visit that wrote the text. A text that is empty or no shorter than what it replaces, or
-    /// that broke its contract, is refused, and the visit goes on without it; any other fault is one of the visit.
+    /// that broke its contract, is refused, and the visit continues without it; any other fault is one of the visit.
     pub(super) fn compacted(
         &mut self,
         path: &LanePath,
@@ -97,7 +97,7 @@ impl Machine {
     }
 
     fn compacting_mut(&mut self, path: &LanePath) -> Result<&mut Dispatch, Halt> {
-        match &mut self.lane_mut(path)?.doing {
+        match &mut self.lane_mut(path)?.phase {
             LanePhase::Visiting(dispatch) => Ok(dispatch),
             _ => Err(no_lane(path).into()),
         }
@@ -155,7 +155,7 @@ impl Machine {
         note: &mut Note,
     ) -> Result<StepLocation, Halt> {
         let by = self.compacting_role(&compaction.role).ok_or_else(|| no_lane(path))?;
-        self.left.remove(path);
+        self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
         lane.follow_record(seq, digest);
         lane.own.entry(compaction.role.clone()).or_default().covered = compaction.through_visit;

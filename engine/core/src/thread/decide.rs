@@ -91,7 +91,7 @@ impl Machine {
                 if out.each.is_some() {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
-                self.lane_mut(path)?.doing = LanePhase::Fanned(Box::new(Fan { then, ..fan }));
+                self.lane_mut(path)?.phase = LanePhase::Fanned(Box::new(Fan { then, ..fan }));
                 self.open_lanes(path, world, after)?;
                 self.complete_if_ended(path, world, after)
             }
@@ -198,7 +198,7 @@ impl Machine {
             && !self.ignores_limits
             && let Some(fault) = self.broken(path, &dispatch.role)
         {
-            if let Some(in_doubt) = self.left.get(path).and_then(|left| left.in_doubt.clone()) {
+            if let Some(in_doubt) = self.recovered.get(path).and_then(|recovered| recovered.in_doubt.clone()) {
                 // A step committed now would forget the call.
                 return Err(in_doubt.into());
             }
@@ -206,7 +206,7 @@ impl Machine {
         }
         if dispatch.given.is_none()
             && !self.is_replaying
-            && let Task::Decided(decided) = &mut dispatch.task
+            && let Task::Computed(decided) = &mut dispatch.task
         {
             let decided = std::mem::replace(decided, Err(no_lane(path)));
             dispatch.given = Some(match decided {
@@ -221,7 +221,7 @@ impl Machine {
             after.notices.push(Followed::Waiting { visit: form.visit, form: form.form });
         }
         let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
-        self.lane_mut(path)?.doing = LanePhase::Visiting(Box::new(dispatch));
+        self.lane_mut(path)?.phase = LanePhase::Visiting(Box::new(dispatch));
         if is_given {
             self.given.push_back(path.clone());
         } else if !self.is_replaying {
@@ -365,7 +365,7 @@ impl Machine {
     /// The count of the bounded edge from a lane's last step, once that edge is chosen.
     pub(super) fn left_by(&self, path: &LanePath) -> Option<BoundedEdge> {
         let lane = self.lane(path)?;
-        let (edge, per) = match &lane.doing {
+        let (edge, per) = match &lane.phase {
             LanePhase::Visiting(dispatch) => dispatch.bounded.clone()?,
             LanePhase::Fanned(fan) => route::bounded(&fan.edge)?,
             LanePhase::Arrived(edge) => route::bounded(edge)?,

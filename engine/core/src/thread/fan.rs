@@ -103,7 +103,7 @@ impl Fan {
     /// Adds an opened lane.
     pub fn add(&mut self, index: u32, lane: Lane) {
         self.open += usize::from(lane.is_open());
-        self.arrived += usize::from(matches!(lane.doing, LanePhase::Arrived(_)));
+        self.arrived += usize::from(matches!(lane.phase, LanePhase::Arrived(_)));
         self.lanes.insert(index, lane);
     }
 
@@ -126,13 +126,13 @@ impl Fan {
     /// Recomputes the number of open lanes.
     pub fn count(&mut self) {
         self.open = self.lanes.values().filter(|lane| lane.is_open()).count();
-        self.arrived = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))).count();
+        self.arrived = self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Arrived(_))).count();
     }
 
     /// What follows when the lane at a position has ended.
     pub fn follows(&self, ended: u32) -> Option<FanOutcome> {
         let lane = self.lanes.get(&ended)?;
-        if matches!(lane.doing, LanePhase::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
+        if matches!(lane.phase, LanePhase::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
             return Some(FanOutcome::Fail(ended));
         }
         self.counted()
@@ -160,7 +160,7 @@ impl Fan {
     /// The error of a fan-out whose `need` cannot be met, and the position of the lane that it is of: the first that
     /// failed, by its last step. Without one there were too few lanes.
     pub fn unmet(&self) -> (LaneError, Option<u32>) {
-        let failed = self.lanes.iter().filter_map(|(index, lane)| match (&lane.doing, &lane.last) {
+        let failed = self.lanes.iter().filter_map(|(index, lane)| match (&lane.phase, &lane.last) {
             (LanePhase::Failed(error), Some(last)) => Some((last.seq, *index, error)),
             _ => None,
         });
@@ -174,7 +174,7 @@ impl Fan {
 
     /// What follows according to the state of all lanes, in a process that did not see them end.
     pub fn decided(&self) -> Option<FanOutcome> {
-        let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.doing, LanePhase::Failed(_));
+        let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.phase, LanePhase::Failed(_));
         // It is the only one: the others were no longer needed.
         if let Some((index, _)) = self.lanes.iter().find(failed).filter(|_| self.out.join.failed == FailedLanes::Fail) {
             return Some(FanOutcome::Fail(*index));
@@ -196,9 +196,9 @@ impl Fan {
     /// The arrived and the cancelled lanes, each in declared order.
     pub fn arrived_and_cancelled(&self) -> (Vec<LanePath>, Vec<LanePath>) {
         let of = |is: fn(&LanePhase) -> bool| {
-            self.lanes.values().filter(|lane| is(&lane.doing)).map(|lane| lane.path.clone()).collect()
+            self.lanes.values().filter(|lane| is(&lane.phase)).map(|lane| lane.path.clone()).collect()
         };
-        (of(|doing| matches!(doing, LanePhase::Arrived(_))), of(|doing| matches!(doing, LanePhase::Cancelled)))
+        (of(|phase| matches!(phase, LanePhase::Arrived(_))), of(|phase| matches!(phase, LanePhase::Cancelled)))
     }
 
     /// What was seen in all lanes, in declared order.
@@ -226,7 +226,7 @@ impl Fan {
 
     /// The lanes that a step ends when it ends this fan-out.
     pub fn joins(&self) -> Joins {
-        let cancelled = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Cancelled));
+        let cancelled = self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Cancelled));
         Joins {
             opened_by: self.opened_by(),
             lanes: self.paths(),
@@ -236,7 +236,7 @@ impl Fan {
 
     /// The part of an arrived lane.
     fn part(lane: &Lane, world: DecisionInput<'_>) -> Result<String, Undecided> {
-        let (LanePhase::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
+        let (LanePhase::Arrived(edge), Some(last)) = (&lane.phase, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
             return Ok(world.episode(last.step).map_err(Undecided::StepLookup)?.body.clone());
         }
@@ -251,7 +251,7 @@ impl Fan {
     /// If a part cannot be rendered, or all together are too long.
     pub fn parts(&self, world: DecisionInput<'_>) -> Result<String, Undecided> {
         let mut text = String::new();
-        for lane in self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))) {
+        for lane in self.lanes.values().filter(|lane| matches!(lane.phase, LanePhase::Arrived(_))) {
             let part = Self::part(lane, world)?;
             if text.len() + part.len() > MAX_RENDERED_BYTES {
                 return Err(Undecided::Unrendered {
@@ -273,7 +273,7 @@ impl Fan {
 
     /// The `branches` of templates: the arrived lanes and, if the fan-out collects them, the failed ones.
     pub fn branches(&self) -> Branches<'_> {
-        let is_told = |lane: &&Lane| match &lane.doing {
+        let is_told = |lane: &&Lane| match &lane.phase {
             LanePhase::Arrived(_) => true,
             LanePhase::Failed(_) => self.out.join.failed == FailedLanes::Collect,
             _ => false,
@@ -321,7 +321,7 @@ fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fa
         "output" => episode()?.map_or_else(Value::empty_object, |episode| episode.output.clone()),
         "body" => Value::from(episode()?.map(|episode| episode.body.clone()).unwrap_or_default()),
         "part" => Value::from(Fan::part(lane, world)?),
-        "error" => match &lane.doing {
+        "error" => match &lane.phase {
             LanePhase::Failed(error) => error.to_value(),
             _ => Value::Null,
         },

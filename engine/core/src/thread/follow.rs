@@ -28,7 +28,7 @@ impl Machine {
         (self.is_replaying, self.pending.all_rows) = (true, true);
         if self.seq == 0
             && self.trunk.last.is_none()
-            && matches!(self.trunk.doing, LanePhase::Deciding)
+            && matches!(self.trunk.phase, LanePhase::Deciding)
             && let Err(halt) = self.begin(recall, &mut Vec::new())
         {
             return Err(self.halted(halt));
@@ -51,7 +51,7 @@ impl Machine {
         recall: &dyn StepLookup,
     ) -> Result<bool, Fault> {
         match record {
-            Record::Step(step) => self.follow(step, of, recall).map(|came| came.is_some()),
+            Record::Step(step) => self.follow(step, of, recall).map(|reached| reached.is_some()),
             Record::Compaction(compaction) => {
                 self.is_replaying = true;
                 let followed = self.follow_compaction(compaction, of);
@@ -107,11 +107,11 @@ impl Machine {
             self.complete_if_ended(&path, world, &mut Consequences::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
-        let LanePhase::Visiting(dispatch) = &lane.doing else { return Ok(None) };
+        let LanePhase::Visiting(dispatch) = &lane.phase else { return Ok(None) };
         if dispatch.role != step.role || self.seq + 1 != of.seq {
             return Ok(None);
         }
-        let mut came = ReachedBy {
+        let mut reached = ReachedBy {
             part: Arc::clone(&dispatch.part),
             prompt: dispatch.edge.prompt.clone(),
             opened_by: lane.opened_by.clone(),
@@ -139,14 +139,14 @@ impl Machine {
         }
         self.ending = self.pending.ending.take();
         self.pending.list = None;
-        (came.after, came.left_by) = (after.notices, self.left_by(&step.lane));
-        Ok(Some(came))
+        (reached.after, reached.left_by) = (after.notices, self.left_by(&step.lane));
+        Ok(Some(reached))
     }
 
     /// Adds the state that an earlier process left of visits in flight.
     #[must_use]
-    pub fn with_left(self, left: BTreeMap<LanePath, InFlight>) -> Self {
-        Self { left, ..self }
+    pub fn with_recovered(self, recovered: BTreeMap<LanePath, InFlight>) -> Self {
+        Self { recovered, ..self }
     }
 
     /// Ends following: limits apply again, and decisions are made from here.

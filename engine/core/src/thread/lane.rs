@@ -40,7 +40,7 @@ pub struct Lane {
     /// The fan-out whose join role took the last step: that role's edges can read its branches.
     pub joined: Option<Box<Fan>>,
     /// Its current phase.
-    pub doing: LanePhase,
+    pub phase: LanePhase,
 }
 
 /// The visits of each role that a lane sees.
@@ -198,7 +198,7 @@ impl Lane {
             last: None,
             item: None,
             joined: None,
-            doing: LanePhase::Deciding,
+            phase: LanePhase::Deciding,
         }
     }
 
@@ -283,7 +283,7 @@ impl Lane {
 
     /// Its fan-out: the open one, or that of the last round.
     pub fn lanes(&self) -> Option<&Fan> {
-        match &self.doing {
+        match &self.phase {
             LanePhase::Fanned(fan) => Some(fan),
             _ => self.joined.as_deref(),
         }
@@ -291,7 +291,7 @@ impl Lane {
 
     /// Like [`lanes`](Self::lanes), mutable.
     pub fn lanes_mut(&mut self) -> Option<&mut Fan> {
-        match &mut self.doing {
+        match &mut self.phase {
             LanePhase::Fanned(fan) => Some(fan),
             _ => self.joined.as_deref_mut(),
         }
@@ -299,7 +299,7 @@ impl Lane {
 
     /// Ends it. The lanes of a fan-out that ends with it stay available: one of them may have ended it.
     pub fn end(&mut self, how: LanePhase) {
-        if let LanePhase::Fanned(fan) = std::mem::replace(&mut self.doing, how) {
+        if let LanePhase::Fanned(fan) = std::mem::replace(&mut self.phase, how) {
             self.joined = Some(fan);
         }
     }
@@ -313,7 +313,7 @@ impl Lane {
 
     /// Its current visit.
     pub fn visiting(&self) -> Option<&Dispatch> {
-        match &self.doing {
+        match &self.phase {
             LanePhase::Visiting(dispatch) => Some(dispatch),
             _ => None,
         }
@@ -321,7 +321,7 @@ impl Lane {
 
     /// The fan-out whose join is being visited, if any.
     pub fn joining(&self) -> Option<&Fan> {
-        match &self.doing {
+        match &self.phase {
             LanePhase::Visiting(dispatch) if dispatch.joins.is_some() => self.joined.as_deref(),
             _ => None,
         }
@@ -330,7 +330,7 @@ impl Lane {
     /// Whether it has not ended yet.
     pub fn is_open(&self) -> bool {
         matches!(
-            self.doing,
+            self.phase,
             LanePhase::Deciding | LanePhase::Visiting(_) | LanePhase::Leaving(_) | LanePhase::Fanned(_)
         )
     }

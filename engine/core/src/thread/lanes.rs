@@ -101,7 +101,7 @@ impl Machine {
     ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
-        let LanePhase::Fanned(fan) = &around.doing else { return Err(no_lane(parent).into()) };
+        let LanePhase::Fanned(fan) = &around.phase else { return Err(no_lane(parent).into()) };
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
         let past = if around.fanned.contains(&role) { world.recall.past(&path)? } else { None };
@@ -230,16 +230,16 @@ impl Machine {
 
     /// Cancels every open lane of a fan-out.
     pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
-        let left = std::mem::take(&mut self.left);
+        let recovered = std::mem::take(&mut self.recovered);
         let fan = self.fan_mut(parent)?;
         let mut lost = Vec::new();
         let mut given = Vec::new();
         for lane in fan.lanes.values_mut() {
-            cancel(lane, &left, &mut lost, &mut given, &mut after.actions);
+            cancel(lane, &recovered, &mut lost, &mut given, &mut after.actions);
         }
         fan.count();
         fan.lost.extend(lost);
-        self.left = left;
+        self.recovered = recovered;
         self.given.retain(|path| !given.contains(path));
         Ok(())
     }
@@ -250,14 +250,14 @@ impl Machine {
         world: DecisionInput<'_>,
         after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.doing, LanePhase::Fanned(_)));
+        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.phase, LanePhase::Fanned(_)));
         let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(FanOutcome::Cancel) => Ok(()),
             Some(FanOutcome::Join) => self.join(path, world, after),
             Some(FanOutcome::Fail(index)) => {
                 let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
-                let LanePhase::Failed(error) = &failed.doing else { return Err(no_lane(path).into()) };
+                let LanePhase::Failed(error) = &failed.phase else { return Err(no_lane(path).into()) };
                 self.fail_fan(path, (error.clone(), Some(index)), world, after)
             }
             Some(FanOutcome::Unmet) => self.fail_fan(path, fan.unmet(), world, after),
@@ -272,7 +272,7 @@ impl Machine {
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane_mut(path)?;
-        let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
+        let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) else {
             return Err(no_lane(path).into());
         };
         lane.joined = Some(fan);
@@ -281,7 +281,7 @@ impl Machine {
         if done.is_err() {
             // The lanes stay for the resumed run.
             let lane = self.lane_mut(path)?;
-            lane.doing = lane.joined.take().map_or(LanePhase::Deciding, LanePhase::Fanned);
+            lane.phase = lane.joined.take().map_or(LanePhase::Deciding, LanePhase::Fanned);
         }
         done
     }
@@ -330,7 +330,7 @@ impl Machine {
         after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let LanePhase::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Fanned(fan) = &lane.phase else { return Err(no_lane(path).into()) };
         let (from, status) = match failed.and_then(|index| fan.lanes.get(&index)?.last.as_ref()) {
             Some(last) => (last.role.to_string(), Some(last.status.clone())),
             None => (fan.from().to_owned(), fan.status()),
@@ -370,7 +370,7 @@ impl Machine {
             })),
         };
         let lane = self.lane_mut(path)?;
-        if let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
+        if let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
             lane.joined = Some(fan);
         }
         self.dispatch(path, dispatch, after)
@@ -397,7 +397,7 @@ pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
 
 /// Whether a lane waits for lanes in it that are no longer needed.
 pub(super) fn is_ending(lane: &Lane) -> bool {
-    let LanePhase::Fanned(fan) = &lane.doing else { return false };
+    let LanePhase::Fanned(fan) = &lane.phase else { return false };
     match &fan.then {
         Some(FanOutcome::Cancel) => false,
         Some(FanOutcome::Join | FanOutcome::Fail(_) | FanOutcome::Unmet) => true,
@@ -407,8 +407,8 @@ pub(super) fn is_ending(lane: &Lane) -> bool {
 
 /// Ends every cancelled lane.
 pub(super) fn end_leaving(lane: &mut Lane) {
-    match &mut lane.doing {
-        LanePhase::Leaving(_) => lane.doing = LanePhase::Cancelled,
+    match &mut lane.phase {
+        LanePhase::Leaving(_) => lane.phase = LanePhase::Cancelled,
         LanePhase::Fanned(fan) => {
             fan.lanes.values_mut().for_each(end_leaving);
             fan.count();
@@ -421,10 +421,10 @@ pub(super) fn end_leaving(lane: &mut Lane) {
 /// Restores a lane that was leaving, so that it is cancelled again: only then is the usage by an earlier process
 /// known.
 pub(super) fn stay(lane: &mut Lane) {
-    match &mut lane.doing {
+    match &mut lane.phase {
         LanePhase::Leaving(_) => {
-            if let LanePhase::Leaving(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
-                lane.doing = LanePhase::Visiting(dispatch);
+            if let LanePhase::Leaving(dispatch) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
+                lane.phase = LanePhase::Visiting(dispatch);
             }
         }
         LanePhase::Fanned(fan) => {
@@ -439,7 +439,7 @@ pub(super) fn stay(lane: &mut Lane) {
 /// Cancels a lane and all lanes within it.
 pub(super) fn cancel(
     lane: &mut Lane,
-    left: &BTreeMap<LanePath, InFlight>,
+    recovered: &BTreeMap<LanePath, InFlight>,
     lost: &mut Vec<CancelledLane>,
     given: &mut Vec<LanePath>,
     actions: &mut Vec<Action>,
@@ -447,19 +447,21 @@ pub(super) fn cancel(
     if !lane.is_open() {
         return;
     }
-    if let (LanePhase::Deciding, Some(left), Some(visit)) = (&lane.doing, left.get(&lane.path), last_visit(lane)) {
+    if let (LanePhase::Deciding, Some(recovered), Some(visit)) =
+        (&lane.phase, recovered.get(&lane.path), last_visit(lane))
+    {
         lost.push(CancelledLane {
             lane: visit.lane,
             role: visit.role,
-            usage: left.usage,
-            cost_usd: left.cost_usd,
-            unpriced_calls: left.cost_usd.map_or(0, |_| left.unpriced_calls),
-            model_calls: left.model_calls,
+            usage: recovered.usage,
+            cost_usd: recovered.cost_usd,
+            unpriced_calls: recovered.cost_usd.map_or(0, |_| recovered.unpriced_calls),
+            model_calls: recovered.model_calls,
             tool_calls: 0,
             effect_unknown: None,
         });
     }
-    lane.doing = match std::mem::replace(&mut lane.doing, LanePhase::Cancelled) {
+    lane.phase = match std::mem::replace(&mut lane.phase, LanePhase::Cancelled) {
         LanePhase::Visiting(dispatch) if dispatch.given.is_some() => {
             given.push(lane.path.clone());
             LanePhase::Cancelled
@@ -470,7 +472,7 @@ pub(super) fn cancel(
         }
         LanePhase::Fanned(mut fan) => {
             lost.append(&mut fan.lost);
-            fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
+            fan.lanes.values_mut().for_each(|lane| cancel(lane, recovered, lost, given, actions));
             fan.count();
             if fan.open > 0 {
                 fan.then = Some(FanOutcome::Cancel);
@@ -486,7 +488,7 @@ pub(super) fn cancel(
 }
 
 pub(super) fn lane_ended(lane: &Lane) -> Option<Followed> {
-    let how = match lane.doing {
+    let how = match lane.phase {
         LanePhase::Arrived(_) => LaneEnd::Arrived,
         LanePhase::Failed(_) => LaneEnd::Failed,
         _ => return None,

@@ -46,7 +46,7 @@ pub struct Machine {
     pub(super) budget: Budget,
     pub(super) clock: Clock,
     /// What an earlier process left of visits in flight.
-    pub(super) left: BTreeMap<LanePath, InFlight>,
+    pub(super) recovered: BTreeMap<LanePath, InFlight>,
     /// Commits that are not synced yet, each with what follows from it.
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
     /// The steps of these commits.
@@ -95,7 +95,7 @@ impl Machine {
             trunk: Lane::trunk(),
             budget: Budget::default(),
             clock: Clock::default(),
-            left: BTreeMap::new(),
+            recovered: BTreeMap::new(),
             unsynced: VecDeque::new(),
             unstored: Vec::new(),
             given: VecDeque::new(),
@@ -246,14 +246,14 @@ impl Machine {
     }
 
     pub(super) fn fan_mut(&mut self, path: &LanePath) -> Result<&mut Fan, Halt> {
-        match &mut self.lane_mut(path)?.doing {
+        match &mut self.lane_mut(path)?.phase {
             LanePhase::Fanned(fan) => Ok(fan),
             _ => Err(no_lane(path).into()),
         }
     }
 
     pub(super) fn fan(&self, path: &LanePath) -> Option<&Fan> {
-        match &self.lane(path)?.doing {
+        match &self.lane(path)?.phase {
             LanePhase::Fanned(fan) => Some(fan),
             _ => None,
         }
@@ -270,7 +270,7 @@ impl Machine {
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
-            match &lane.doing {
+            match &lane.phase {
                 LanePhase::Deciding => self.decide(&path, world, &mut after)?,
                 LanePhase::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
@@ -303,7 +303,6 @@ impl Machine {
         Ok(())
     }
 
-    /// The fault for a halt.
     pub(super) fn halted(&mut self, halt: Halt) -> Fault {
         match halt {
             Halt::Fault(fault) => fault,
@@ -323,19 +322,11 @@ impl Machine {
             if self.is_replaying {
                 continue;
             }
-            let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.doing else { continue };
+            let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.phase else { continue };
             let Some(answered) = dispatch.given.take() else { continue };
-            let end = VisitEnd {
-                outcome: Ok(*answered),
-                note: Note {
-                    started_at_ms: self.clock.latest_ms,
-                    ended_at_ms: self.clock.latest_ms,
-                    ..Note::default()
-                },
-                objects: Vec::new(),
-                waited_ms: 0,
-                effect_unknown: None,
-            };
+            let at_ms = self.clock.latest_ms;
+            let note = Note { started_at_ms: at_ms, ended_at_ms: at_ms, ..Note::default() };
+            let end = VisitEnd::of(Ok(*answered), note);
             // The driver had no opportunity to store the steps that this one follows.
             let over = Unsynced { recall, steps: std::mem::take(&mut self.unstored) };
             let done = self.commit_visit(&path, end, &over, out);
@@ -357,7 +348,7 @@ impl Machine {
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let is_form = match &lane.doing {
+        let is_form = match &lane.phase {
             LanePhase::Visiting(dispatch) | LanePhase::Leaving(dispatch) => dispatch.task == Task::Form,
             _ => false,
         };
@@ -368,7 +359,7 @@ impl Machine {
         }
         self.clock.latest_ms = self.clock.latest_ms.max(end.note.ended_at_ms);
         let lane = self.lane_mut(path)?;
-        match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
+        match std::mem::replace(&mut lane.phase, LanePhase::Deciding) {
             LanePhase::Leaving(dispatch) => {
                 self.close_lane(path, LanePhase::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end.note, end.effect_unknown);
@@ -382,14 +373,14 @@ impl Machine {
             }
             LanePhase::Visiting(dispatch) => {
                 let compacting = dispatch.compacting.clone();
-                lane.doing = LanePhase::Visiting(dispatch);
+                lane.phase = LanePhase::Visiting(dispatch);
                 match compacting {
                     Compacting::Running { leaving_bytes } => self.compacted(path, leaving_bytes, end, recall, out),
                     _ => self.commit_visit(path, end, recall, out),
                 }
             }
             other => {
-                lane.doing = other;
+                lane.phase = other;
                 Err(no_lane(path).into())
             }
         }
@@ -405,7 +396,7 @@ impl Machine {
     ) -> Result<(), Halt> {
         let VisitEnd { outcome, note, objects, .. } = end;
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let LanePhase::Visiting(dispatch) = &lane.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Visiting(dispatch) = &lane.phase else { return Err(no_lane(path).into()) };
         let answered = match outcome {
             Ok(answered) => answered,
             Err(fault) => self.reserved(path, &dispatch.role, fault)?,
@@ -506,7 +497,7 @@ impl Machine {
         while let Some(lane) = open.pop() {
             let is_kept = |(path, row): &(LanePath, LaneState)| row.frontier.is_some() && !closed.contains(path);
             rows.extend(lane.row()?.filter(is_kept));
-            let fan = match &lane.doing {
+            let fan = match &lane.phase {
                 LanePhase::Fanned(fan) => Some(&**fan),
                 _ => lane.joining(),
             };
@@ -548,9 +539,9 @@ impl Machine {
     ) -> Result<Added, Halt> {
         let seq = self.seq + 1;
         let keeps = self.keep_all.contains(&step.role);
-        self.left.remove(path);
+        self.recovered.remove(path);
         let lane = self.lane_mut(path)?;
-        let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
+        let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.phase, LanePhase::Deciding) else {
             return Err(no_lane(path).into());
         };
         if let Some((edge, per)) = &dispatch.bounded {
@@ -623,9 +614,7 @@ impl Machine {
         if self.ending.is_some() {
             return;
         }
-        let reason = Some("cancelled".to_owned());
-        let ending = Ending { outcome: Outcome::Cancelled, reason, result: Arc::new(Value::Null), at_ms };
-        let committed = self.commit_row(Some(ending), out);
+        let committed = self.commit_row(Some(Ending::cancelled(at_ms)), out);
         out.extend(committed.err().map(|halt| Action::Stop(self.halted(halt))));
     }
 }
@@ -655,7 +644,7 @@ pub(super) struct Added {
 }
 
 pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispatch)>) {
-    match &lane.doing {
+    match &lane.phase {
         LanePhase::Visiting(dispatch) => found.push((lane.path.clone(), dispatch)),
         LanePhase::Fanned(fan) => fan.lanes.values().for_each(|lane| visiting(lane, found)),
         _ => {}
@@ -664,14 +653,14 @@ pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispat
 
 pub(super) fn lanes<'l>(lane: &'l Lane, found: &mut Vec<&'l Lane>) {
     found.push(lane);
-    if let LanePhase::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.phase {
         fan.lanes.values().for_each(|lane| lanes(lane, found));
     }
 }
 
 /// Every lane with the number of its last step.
 pub(super) fn every_lane(lane: &Lane, found: &mut Vec<(u64, LanePath)>) {
-    if let LanePhase::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.phase {
         fan.lanes.values().for_each(|lane| every_lane(lane, found));
     }
     found.push((lane.last.as_ref().map_or(0, |last| last.seq), lane.path.clone()));

@@ -136,6 +136,13 @@ pub struct VisitEnd {
     pub effect_unknown: Option<String>,
 }
 
+impl VisitEnd {
+    /// The end of a visit that waited for nobody, stored nothing and left no effect in doubt.
+    pub fn of(outcome: Result<Answered, Fault>, note: Note) -> Self {
+        Self { outcome, note, objects: Vec::new(), waited_ms: 0, effect_unknown: None }
+    }
+}
+
 /// The answer of a visit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {

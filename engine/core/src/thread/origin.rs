@@ -73,6 +73,14 @@ pub struct Ending {
     pub at_ms: u64,
 }
 
+impl Ending {
+    /// That of a cancelled thread.
+    pub fn cancelled(at_ms: u64) -> Self {
+        let reason = Some("cancelled".to_owned());
+        Self { outcome: Outcome::Cancelled, reason, result: Arc::new(Value::Null), at_ms }
+    }
+}
+
 mod shared {
     use std::sync::Arc;
 
@@ -97,7 +105,7 @@ pub struct Stop {
     pub class: FaultClass,
     /// Its message.
     pub message: String,
-    /// How the thread goes on, if known when it stopped.
+    /// How the thread continues, if known when it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "hint_parts", alias = "hint")]
     pub hint: Option<Hint>,
 }

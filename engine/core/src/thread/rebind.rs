@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 impl Machine {
     /// Whether no lane is open, so that the thread can move to another definition.
     pub fn can_rebind(&self) -> bool {
-        self.trunk.last.is_some() && !matches!(self.trunk.doing, LanePhase::Fanned(_))
+        self.trunk.last.is_some() && !matches!(self.trunk.phase, LanePhase::Fanned(_))
     }
 
     /// Remembers every visit of these roles, because a later definition reads them.
@@ -92,12 +92,12 @@ impl Machine {
         let taken: BTreeMap<EdgeId, EdgeCount> = taken.collect();
         self.trunk.taken = taken;
         self.definition = to;
-        self.trunk.doing = LanePhase::Deciding;
+        self.trunk.phase = LanePhase::Deciding;
         (self.ending, self.end, self.pending) = (None, None, Pending::default());
     }
 }
 
-/// The edge of another definition that stands in the same place, so that its count goes on.
+/// The edge of another definition that stands in the same place, so that its count continues.
 fn same_edge(old: &Graph, new: &Graph, edge: EdgeId) -> Option<EdgeId> {
     let part = old.edges().get(&edge).map(|edge| edge.part.clone())?;
     new.edges().into_iter().find(|(_, edge)| edge.part == part && edge.bound.is_some()).map(|(id, _)| id)

@@ -31,7 +31,7 @@ pub enum Task {
         through_visit: u64,
     },
     /// Nothing: an expression gave the answer, or the fault.
-    Decided(Result<Box<Answered>, Fault>),
+    Computed(Result<Box<Answered>, Fault>),
 }
 
 impl EdgeTexts<'_> {
@@ -72,7 +72,7 @@ impl EdgeTexts<'_> {
         match decided {
             // A step that cannot be read is no fault of the role.
             Err(fault) if fault.class == FaultClass::Store => Err(Undecided::StepLookup(fault)),
-            decided => Ok(Task::Decided(decided.map(Box::new))),
+            decided => Ok(Task::Computed(decided.map(Box::new))),
         }
     }
 

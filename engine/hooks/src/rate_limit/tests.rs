@@ -148,7 +148,7 @@ async fn a_minute_after_a_call_there_is_room_again() {
 
 proptest! {
     /// Whatever the numbers, the line and what has been let through: nobody is told to wait for less than they must,
-    /// and those in line are told what comes of the law when each goes on as soon as it may.
+    /// and those in line are told what comes of the law when each continues as soon as it may.
     #[test]
     fn what_is_told_of_the_wait_is_when_the_call_goes_on(
         most in 1_u64..6,

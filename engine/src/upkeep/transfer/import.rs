@@ -19,14 +19,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::super::own::with_store;
+use super::super::trusted_store::with_store;
 use super::claim;
 use super::export::Exported;
 use super::line::{Line, ThreadLine, seal_message};
 use super::{FORMAT, MAX_LINE_BYTES, OLDEST_FORMAT};
 use crate::failure::Failure;
 use crate::host::batch;
-use crate::host::store_access::OwnStore;
+use crate::host::store_access::TrustedStore;
 use crate::host::thread_row;
 
 /// Verified threads and batches that can be taken into a store.
@@ -112,7 +112,7 @@ pub fn stage(mut input: impl BufRead) -> Result<Staged, Failure> {
 ///
 /// # Errors
 /// [`Code::ImportDiffers`], and any error of the store or of [`claim::claim`].
-pub async fn import(staged: &Staged, store: OwnStore, durability: Durability) -> Result<Imported, Failure> {
+pub async fn import(staged: &Staged, store: TrustedStore, durability: Durability) -> Result<Imported, Failure> {
     let env = SystemEnv::default();
     let is_own = staged.is_sealed_by(&store.secret);
     if !is_own {

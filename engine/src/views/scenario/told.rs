@@ -7,7 +7,7 @@ use rondo_agent_kit::model::script::{self, Cause};
 use rondo_agent_kit::prefix;
 use rondo_agent_kit::tool::means;
 use rondo_core::conversation::rebuild;
-use rondo_core::local::attempts_of;
+use rondo_core::local::{attempts_of, origin};
 use rondo_core::thread::{Ending, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -71,15 +71,13 @@ impl<'s> Told<'s> {
             within,
             script: BTreeMap::new(),
         };
-        let origin = super::origin(thread, row)?;
+        let origin = origin(thread, row)?;
         self.waiting += origin.after.iter().map(waits).sum::<u64>();
         let mut outcome = Ok(());
-        if row.seq > 0 {
-            self.store.scan(thread, 1..=row.seq, &mut |stored, note| {
-                outcome = self.record(&mut reading, stored, &note);
-                outcome.is_ok()
-            })?;
-        }
+        self.store.scan(thread, 1..=row.seq, &mut |stored, note| {
+            outcome = self.record(&mut reading, stored, &note);
+            outcome.is_ok()
+        })?;
         outcome?;
         // A child that has not ended has no step in its parent.
         for ((role, ..), child) in std::mem::take(&mut reading.children) {

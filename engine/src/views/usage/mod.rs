@@ -9,6 +9,7 @@ mod sums;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_core::conversation::rebuild;
+use rondo_core::local::origin;
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
@@ -17,7 +18,6 @@ use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_store::{Error, Read, Row, StoredRecord, rows_after};
 
 use super::since::day;
-use crate::host::thread_row;
 
 use sums::Used;
 pub use sums::{Sums, UsageLine, cached_share};
@@ -95,14 +95,11 @@ fn add_thread(
     (thread, row): (&ThreadId, &Row),
     from_ms: u64,
 ) -> Result<(), Error> {
-    let origin = thread_row::origin(row).unwrap_or_default();
+    let origin = origin(thread, row)?;
     // What was imported cost somebody else.
     let imported = origin.imported.map_or(0, |past| past.seq);
     let first = row.shared().max(imported).saturating_add(1);
     tally.begin(origin.name);
-    if first > row.seq {
-        return Ok(());
-    }
     let mut outcome = Ok(());
     child_roles.store.scan(thread, first..=row.seq, &mut |stored, note| {
         if note.ended_at_ms >= from_ms {

@@ -1,7 +1,7 @@
 //! How far an examination got, so that another can go on after an interruption.
 //!
 //! Only what was found whole is passed over, and only while the ledger of the store is the same. An examination that
-//! goes on and finds a fault begins anew: what it passed over may name what is damaged.
+//! continues and finds a fault begins anew: what it passed over may name what is damaged.
 
 use std::time::{Duration, Instant};
 
@@ -33,12 +33,12 @@ pub struct Checkpoints<'a> {
     every: Duration,
     saved_at: Instant,
     ledger: Ledger,
-    /// The one that this examination goes on from.
+    /// The one that this examination continues from.
     pub(super) from: Option<Checkpoint>,
 }
 
 impl<'a> Checkpoints<'a> {
-    /// Passes a checkpoint to `save` so often. The examination goes on from `from`, if that still holds.
+    /// Passes a checkpoint to `save` so often. The examination continues from `from`, if that still holds.
     pub fn new(from: Option<Checkpoint>, every: Duration, save: &'a mut (dyn FnMut(&Checkpoint) + Send)) -> Self {
         Self { save, every, saved_at: Instant::now(), ledger: Ledger::default(), from }
     }
@@ -49,7 +49,7 @@ impl<'a> Checkpoints<'a> {
         self.from.take_if(|from| from.ledger != ledger);
     }
 
-    /// The key behind which the reading of a family goes on; `None` if it was read to its end.
+    /// The key behind which the reading of a family continues; `None` if it was read to its end.
     pub(super) fn begin_of(&self, family: Family) -> Option<Vec<u8>> {
         match &self.from {
             Some(from) if from.family == family => Some([&from.through[..], &[0]].concat()),

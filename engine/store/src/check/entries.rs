@@ -94,7 +94,7 @@ impl<T: Remnants> Remnants for Counted<'_, T> {
 pub(in super::super) type Visit<'a> = dyn FnMut(&[u8], &[u8], &mut Faults) -> Result<(), Error> + 'a;
 
 /// Passes every readable entry of a family to `visit`. Damage that the tables or `visit` find is added to `faults`.
-/// After a damaged block reading goes on where the next table of the family begins.
+/// After a damaged block reading continues where the next table of the family begins.
 pub(in super::super) fn read<T: Remnants>(
     store: &Counted<'_, T>,
     family: Family,

@@ -95,7 +95,7 @@ struct Steps<'a, 'c, T> {
 }
 
 impl<T: Remnants> Steps<'_, '_, T> {
-    /// Checks the steps that the thread does not share with its base. After a damaged one it goes on with the next.
+    /// Checks the steps that the thread does not share with its base. After a damaged one it continues with the next.
     fn check(mut self, faults: &mut Faults) -> Result<(), Error> {
         let (store, thread, last) = (self.store, self.thread, self.row.seq);
         let first = self.row.shared().saturating_add(1);
@@ -134,7 +134,7 @@ impl<T: Remnants> Steps<'_, '_, T> {
             });
             faults.take(read, &[thread])?;
             if let Some(seq) = beyond {
-                let what = format!("thread {thread} goes on behind its last step {last}");
+                let what = format!("thread {thread} continues behind its last step {last}");
                 let place = faults.add(Damage::new(what).of_thread(thread), None);
                 faults.touch(place, thread, seq);
             }

@@ -68,7 +68,7 @@ impl Repair<'_, '_> {
             tags: Vec::new(),
             raised: Vec::new(),
             checkpoint: Vec::new(),
-            origin: (self.opaque.rebuilt)(thread, &definition, head),
+            origin: (self.opaque.rebuilt)(thread, &definition, head)?,
         }))
     }
 

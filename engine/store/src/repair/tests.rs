@@ -12,8 +12,8 @@ use super::*;
 /// Repairs the store in `folder` to `to`. Every step that is not in it is among the losses.
 fn repaired(folder: &Path, to: &Path, steps: &BTreeSet<(ThreadId, u64)>) -> (Repaired, Vec<Loss>) {
     let opaque = Opaque {
-        stopped: &|row, _| row.origin.clone(),
-        rebuilt: &|_, _, _| Vec::new(),
+        stopped: &|_, row, _| Ok(row.origin.clone()),
+        rebuilt: &|_, _, _| Ok(Vec::new()),
         fits: &|_, _| false,
         batch_lines: &|_| None,
     };
@@ -95,8 +95,8 @@ async fn a_batch_is_kept_if_it_has_as_many_lines_as_it_says() {
     drop(store);
     for (says, is_kept) in [(3, true), (4, false)] {
         let opaque = Opaque {
-            stopped: &|row, _| row.origin.clone(),
-            rebuilt: &|_, _, _| Vec::new(),
+            stopped: &|_, row, _| Ok(row.origin.clone()),
+            rebuilt: &|_, _, _| Ok(Vec::new()),
             fits: &|_, _| false,
             batch_lines: &|_| Some(says),
         };

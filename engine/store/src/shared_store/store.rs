@@ -65,7 +65,6 @@ impl Drop for Lease {
 /// Where a store is and how to open it.
 #[derive(Clone)]
 pub struct Opening {
-    /// Its folder.
     pub folder: PathBuf,
     /// The owner of a new store.
     pub owner: Option<Owner>,

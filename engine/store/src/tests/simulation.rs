@@ -297,6 +297,6 @@ async fn life(
         biased;
         () = world.died() => Ok(false),
         ended = run => ended,
-        () = tokio::time::sleep(PATIENCE) => Err("nothing goes on any more".to_owned()),
+        () = tokio::time::sleep(PATIENCE) => Err("nothing continues any more".to_owned()),
     }
 }

@@ -131,7 +131,7 @@ export interface Listener {
 }
 
 /**
- * Reads the events of `path` until the stream has no more to say. After a break it comes back, and goes on after the last
+ * Reads the events of `path` until the stream has no more to say. After a break it comes back, and continues after the last
  * durable event that it had. A tab that nobody sees holds none: browsers have six connections for all tabs of a host.
  * Returns the function that ends it.
  *

@@ -23,7 +23,7 @@ use super::super::params::invalid;
 use super::super::problem::Problem;
 use super::super::starting::{StartRequest, begin};
 use super::message::{Message, input_name};
-use super::{Heard, OFFLINE, Rest, Tokens, client_of};
+use super::{OFFLINE, RunUpdate, Settled, Tokens, client_of};
 
 /// The request. What else a client sends, such as a temperature, is the workflow's to decide and is ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -146,12 +146,12 @@ pub async fn complete(
     };
     let created = SystemEnv::default().now_ms() / 1000;
     let thread = handle.thread().clone();
-    let heard = server.hear(handle);
+    let updates = server.updates_of(handle);
     let reply = Reply { server, request, thread, created };
     if reply.request.stream {
-        return Ok(reply.streamed(heard));
+        return Ok(reply.streamed(updates));
     }
-    reply.whole(heard).await
+    reply.whole(updates).await
 }
 
 /// What a reply is made of.
@@ -164,11 +164,11 @@ struct Reply {
 
 impl Reply {
     /// Remembers the thread for the message that answers its form, which follows what the client was told.
-    async fn remember(&self, told: &str, rest: &Rest) -> Result<(), Problem> {
+    async fn remember(&self, told: &str, settled: &Settled) -> Result<(), Problem> {
         let mut said = self.request.messages.clone();
         said.push(Message::new("assistant", told));
         let place = place(&self.request.model, &said)?;
-        self.server.remember(place, rest).await
+        self.server.remember(place, settled).await
     }
 
     fn completion<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
@@ -176,50 +176,50 @@ impl Reply {
         Completion { id, object, created: self.created, model: &self.request.model, choices, usage: None }
     }
 
-    async fn whole(self, mut heard: mpsc::Receiver<Heard>) -> Result<Response, Problem> {
+    async fn whole(self, mut updates: mpsc::Receiver<RunUpdate>) -> Result<Response, Problem> {
         let mut lines = String::new();
-        let rest = loop {
-            match heard.recv().await {
-                Some(Heard::Line(line)) => lines = lines + &line + "\n",
-                Some(Heard::Step(_) | Heard::Text(_)) => {}
-                Some(Heard::Rest(rest)) => break rest?,
+        let settled = loop {
+            match updates.recv().await {
+                Some(RunUpdate::Line(line)) => lines = lines + &line + "\n",
+                Some(RunUpdate::Step(_) | RunUpdate::Text(_)) => {}
+                Some(RunUpdate::Settled(settled)) => break settled?,
                 None => return Err(invalid("the run broke off")),
             }
         };
-        self.remember(&rest.text, &rest).await?;
+        self.remember(&settled.text, &settled).await?;
         let message = Delta {
             role: Some("assistant"),
-            content: Some(&rest.text),
+            content: Some(&settled.text),
             reasoning_content: Some(lines.as_str()).filter(|lines| !lines.is_empty()),
         };
         let choice = Choice { index: 0, message: Some(message), delta: None, finish_reason: Some("stop") };
         let completion = self.completion("chat.completion", vec![choice]);
-        Ok(Json(Completion { usage: Some(rest.tokens.into()), ..completion }).into_response())
+        Ok(Json(Completion { usage: Some(settled.tokens.into()), ..completion }).into_response())
     }
 
-    fn streamed(self, heard: mpsc::Receiver<Heard>) -> Response {
+    fn streamed(self, updates: mpsc::Receiver<RunUpdate>) -> Response {
         let first = self.delta(Delta { role: Some("assistant"), content: Some(""), ..Delta::default() });
-        let others = stream::unfold(Some((self, heard, String::new())), async |state| {
-            let (reply, mut heard, mut told) = state?;
-            let (events, is_last) = match heard.recv().await? {
-                Heard::Step(_) => (Vec::new(), false),
-                Heard::Line(line) => {
+        let others = stream::unfold(Some((self, updates, String::new())), async |state| {
+            let (reply, mut updates, mut told) = state?;
+            let (events, is_last) = match updates.recv().await? {
+                RunUpdate::Step(_) => (Vec::new(), false),
+                RunUpdate::Line(line) => {
                     let line = line + "\n";
                     (vec![reply.delta(Delta { reasoning_content: Some(&line), ..Delta::default() })], false)
                 }
-                Heard::Text(text) => {
+                RunUpdate::Text(text) => {
                     told += &text;
                     (vec![reply.delta(Delta { content: Some(&text), ..Delta::default() })], false)
                 }
-                Heard::Rest(Ok(rest)) => {
-                    told += &rest.untold;
+                RunUpdate::Settled(Ok(settled)) => {
+                    told += &settled.untold;
                     // What cannot be remembered is only asked anew.
-                    let _ = reply.remember(&told, &rest).await;
-                    (reply.last(&rest), true)
+                    let _ = reply.remember(&told, &settled).await;
+                    (reply.last(&settled), true)
                 }
-                Heard::Rest(Err(problem)) => (vec![super::error_text(&problem)], true),
+                RunUpdate::Settled(Err(problem)) => (vec![super::error_text(&problem)], true),
             };
-            Some((events, (!is_last).then_some((reply, heard, told))))
+            Some((events, (!is_last).then_some((reply, updates, told))))
         });
         let events = stream::once(async { vec![first] }).chain(others).flat_map(stream::iter);
         let events = events.map(|data| Ok::<_, Infallible>(sse::Event::default().data(data)));
@@ -231,14 +231,14 @@ impl Reply {
     }
 
     /// The chunks after the run.
-    fn last(&self, rest: &Rest) -> Vec<String> {
+    fn last(&self, settled: &Settled) -> Vec<String> {
         let mut chunks = Vec::new();
-        if !rest.untold.is_empty() {
-            chunks.push(self.delta(Delta { content: Some(&rest.untold), ..Delta::default() }));
+        if !settled.untold.is_empty() {
+            chunks.push(self.delta(Delta { content: Some(&settled.untold), ..Delta::default() }));
         }
         chunks.push(self.chunk(Some((Delta::default(), Some("stop"))), None));
         if self.request.stream_options.include_usage {
-            chunks.push(self.chunk(None, Some(rest.tokens.into())));
+            chunks.push(self.chunk(None, Some(settled.tokens.into())));
         }
         chunks.push("[DONE]".to_owned());
         chunks

@@ -139,8 +139,8 @@ struct Tokens {
     output: u64,
 }
 
-/// Where a run came to rest.
-pub struct Rest {
+/// How a run settled: with an end, or waiting for a person.
+pub struct Settled {
     pub thread: ThreadId,
     /// What answers the message.
     pub text: String,
@@ -160,20 +160,20 @@ pub struct WaitsFor {
     pub is_approval: bool,
 }
 
-/// What a client hears of a run.
-pub enum Heard {
+/// What a client is told of a run.
+pub enum RunUpdate {
     /// A line of the workflow for the user, without an end of line.
     Line(String),
     /// A step, as `ROLE: STATUS`.
     Step(String),
     /// What the role that ends the run writes.
     Text(String),
-    Rest(Result<Box<Rest>, Problem>),
+    Settled(Result<Box<Settled>, Problem>),
 }
 
 impl Server {
-    /// Follows a run until it rests. When the client is gone, the run stops; the thread can be resumed.
-    pub fn hear(&self, mut run: Run) -> mpsc::Receiver<Heard> {
+    /// Follows a run until it has settled. When the client is gone, the run stops; the thread can be resumed.
+    pub fn updates_of(&self, mut run: Run) -> mpsc::Receiver<RunUpdate> {
         let (sender, receiver) = mpsc::channel(LINES);
         let server = self.clone();
         tokio::spawn(async move {
@@ -186,7 +186,7 @@ impl Server {
                 let event = tokio::select! {
                     event = run.next() => event,
                     Ok(permit) = sender.reserve(), if !text.is_empty() => {
-                        permit.send(Heard::Text(std::mem::take(&mut text)));
+                        permit.send(RunUpdate::Text(std::mem::take(&mut text)));
                         continue;
                     }
                     () = sender.closed() => {
@@ -196,30 +196,30 @@ impl Server {
                 };
                 let Some(event) = event else { break };
                 if event.thread == thread {
-                    text += &speech.hear(&event.what);
+                    text += &speech.read(&event.what);
                 }
                 let told = match &event.what {
-                    What::Said { text, .. } => Some(Heard::Line(text.clone())),
-                    What::StepCommitted { role, status, .. } => Some(Heard::Step(format!("{role}: {status}"))),
+                    What::Said { text, .. } => Some(RunUpdate::Line(text.clone())),
+                    What::StepCommitted { role, status, .. } => Some(RunUpdate::Step(format!("{role}: {status}"))),
                     _ => None,
                 };
                 if let Some(told) = told {
                     // A client that is gone is seen above.
                     let _ = sender.send(told).await;
                 }
-                server.live.hear_of_other(event);
+                server.live.publish_foreign(event);
             }
             let ended = run.ended().await;
-            let rest = server.rest(thread, ended).await.map(|rest| {
-                let untold = text + &speech.end(&rest.text);
-                Box::new(Rest { untold, ..rest })
+            let settled = server.settled(thread, ended).await.map(|settled| {
+                let untold = text + &speech.end(&settled.text);
+                Box::new(Settled { untold, ..settled })
             });
-            let _ = sender.send(Heard::Rest(rest)).await;
+            let _ = sender.send(RunUpdate::Settled(settled)).await;
         });
         receiver
     }
 
-    /// What hears the text of a thread.
+    /// What reads the text of a thread.
     async fn speech(&self, thread: ThreadId) -> Result<Speech, Problem> {
         self.reading(move |_, store| {
             let row = store.row(&thread)?.ok_or_else(no_threads)?;
@@ -231,7 +231,7 @@ impl Server {
         .await
     }
 
-    async fn rest(&self, thread: ThreadId, ended: Ended) -> Result<Rest, Problem> {
+    async fn settled(&self, thread: ThreadId, ended: Ended) -> Result<Settled, Problem> {
         let refused = |code: Code, what: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, what);
         let (forms, result) = match ended {
             Ended::Finished(ending) if ending.outcome == Outcome::Done => {
@@ -255,13 +255,13 @@ impl Server {
             let open = for_client(&forms);
             let text = open.map_or_else(|| result_text(&policy, &result), |open| form_text(&thread, open));
             let waits_for = open.map(|open| WaitsFor { form: open.digest(&thread), is_approval: open.is_approval() });
-            Ok(Rest { thread, untold: String::new(), text, tokens, waits_for, result })
+            Ok(Settled { thread, untold: String::new(), text, tokens, waits_for, result })
         })
         .await
     }
 
-    /// Where a thread rests that does not run.
-    pub async fn rest_of(&self, thread: ThreadId) -> Result<Rest, Problem> {
+    /// How a thread that does not run has settled.
+    pub async fn settled_of(&self, thread: ThreadId) -> Result<Settled, Problem> {
         let origin = self.host.engine().definition(&thread)?.1;
         let ended = match origin.ending {
             Some(ending) => Ended::Finished(ending),
@@ -272,13 +272,13 @@ impl Server {
                 return Err(Failure::new(Code::Interrupted, what).into());
             }
         };
-        self.rest(thread, ended).await
+        self.settled(thread, ended).await
     }
 
     /// Keeps what waits at a place in a conversation: the thread and its form.
-    async fn remember(&self, place: Digest, rest: &Rest) -> Result<(), Problem> {
-        let Some(WaitsFor { form, .. }) = &rest.waits_for else { return Ok(()) };
-        let bytes = format!("{} {form}", rest.thread).into_bytes();
+    async fn remember(&self, place: Digest, settled: &Settled) -> Result<(), Problem> {
+        let Some(WaitsFor { form, .. }) = &settled.waits_for else { return Ok(()) };
+        let bytes = format!("{} {form}", settled.thread).into_bytes();
         Ok(self.keep(SPACE, place.as_bytes().to_vec(), bytes).await?)
     }
 

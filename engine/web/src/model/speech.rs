@@ -101,7 +101,7 @@ impl Speech {
     }
 
     /// What an event of the run adds to the text.
-    pub fn hear(&mut self, event: &What) -> String {
+    pub fn read(&mut self, event: &What) -> String {
         let (visit, attempt, text) = match event {
             What::ModelDelta { visit, attempt, text } => (visit, *attempt, text),
             // Another answer follows, if any.

@@ -10,7 +10,7 @@ use rondo_protocol::id::LanePath;
 
 use super::super::child;
 use super::super::forms::{self, PersonAnswer, PersonSaid};
-use super::{Driver, Parts, RunState, lock, unknown_role};
+use super::{Driver, Parts, RunState, unknown_role};
 use crate::conversation::store_fault;
 use crate::thread::{Input, OpenForm, Visit};
 
@@ -26,9 +26,9 @@ impl Driver<'_> {
     /// If the child's row cannot be read.
     pub(super) fn answer_of_child(&self, lane: &LanePath) -> Result<Option<PersonAnswer>, Fault> {
         let Parts { store, thread, .. } = self.parts;
-        let Some(of) = lock(&self.answer).as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
+        let Some(of) = self.answer.lock().as_ref().and_then(|answer| answer.thread.clone()) else { return Ok(None) };
         let its_lane = child::lane_of(&**store, thread, &of).map_err(|error| store_fault(&error))?;
-        Ok(lock(&self.answer).take_if(|_| its_lane.as_ref() == Some(lane)))
+        Ok(self.answer.lock().take_if(|_| its_lane.as_ref() == Some(lane)))
     }
 
     /// Whether the script of this run answers a form.
@@ -49,7 +49,7 @@ impl Driver<'_> {
 
     /// Opens a form, and reports it if no durable event of this run did.
     pub(super) fn open_form(&self, run: &mut RunState<'_>, visit: &Visit) {
-        let Some(open) = lock(&self.machine).open_form(&visit.lane) else { return };
+        let Some(open) = self.machine.lock().open_form(&visit.lane) else { return };
         if !run.announced.contains(&visit.lane) {
             self.announce(&open);
         }

@@ -12,7 +12,7 @@ use rondo_protocol::object::{Entry, Followed, Record, Transcript};
 
 use super::super::commits;
 use super::ending::status;
-use super::{Driver, PendingCommit, lock};
+use super::{Driver, PendingCommit};
 use crate::store::{self, NewStep};
 use crate::thread::{Commit, Ending, NewEpoch, Notice, Object};
 
@@ -22,7 +22,7 @@ impl<'a> Driver<'a> {
         let Commit { version, seq, .. } = commit;
         let now_ms = self.parts.env.now_ms();
         let row = {
-            let mut stored = lock(&self.stored);
+            let mut stored = self.stored.lock();
             if let Some(ending) = commit.ending.take() {
                 stored.row.status = status(ending.outcome);
                 stored.origin.ending = Some(Ending { at_ms: now_ms, ..ending });
@@ -43,7 +43,7 @@ impl<'a> Driver<'a> {
             row.clone()
         };
         let heads = commit.objects.iter().filter(|(kind, ..)| *kind == Kind::Head).map(|(_, head, _)| *head);
-        lock(&self.stored_heads).extend(heads);
+        self.stored_heads.lock().extend(heads);
         let step = commit.step.take().map(|step| self.made(step));
         let record = step.or_else(|| commit.epoch.take().map(|epoch| self.opened(epoch)));
         let commit = commits::stored(self.parts.thread.clone(), commit, row, record);
@@ -54,8 +54,8 @@ impl<'a> Driver<'a> {
     /// Records a new step, which conversations continue from.
     fn made(&self, new: crate::thread::NewStep) -> NewStep {
         let crate::thread::NewStep { digest, step, episode, .. } = &new;
-        let said = lock(&self.transcripts).remove(&step.lane);
-        let mut conversations = lock(&self.conversations);
+        let said = self.transcripts.lock().remove(&step.lane);
+        let mut conversations = self.conversations.lock();
         match self.parts.resolved_roles.model_roles.get(&step.role).filter(|_| step.transcript.is_some()) {
             Some(_) => {
                 conversations.close(&step.role, episode.place(), &step.answer, said.as_ref());
@@ -63,7 +63,7 @@ impl<'a> Driver<'a> {
             None => conversations.forget(&step.role, &step.lane),
         }
         drop(conversations);
-        if let Some(lanes) = &mut *lock(&self.journaled) {
+        if let Some(lanes) = &mut *self.journaled.lock() {
             lanes.insert(step.lane.clone());
         }
         let (place, prev) = (episode.place(), step.prev.as_slice().into());
@@ -75,8 +75,8 @@ impl<'a> Driver<'a> {
     fn opened(&self, new: NewEpoch) -> NewStep {
         let NewEpoch { digest, record, place, .. } = &new;
         if let Record::Compaction(compaction) = record {
-            lock(&self.conversations).forget(&compaction.role, &compaction.lane);
-            if let Some(lanes) = &mut *lock(&self.journaled) {
+            self.conversations.lock().forget(&compaction.role, &compaction.lane);
+            if let Some(lanes) = &mut *self.journaled.lock() {
                 lanes.insert(compaction.lane.clone());
             }
         }
@@ -88,7 +88,7 @@ impl<'a> Driver<'a> {
     /// The heads that a role's transcript names and this run has not stored yet.
     pub(super) fn new_heads(&self, role: &RoleName, transcript: &Transcript) -> Vec<Object> {
         let Some(runtime) = self.parts.resolved_roles.model_roles.get(role) else { return Vec::new() };
-        let stored = lock(&self.stored_heads);
+        let stored = self.stored_heads.lock();
         let is_new = |head: &Digest| {
             let is_named = |entry: &Entry| matches!(entry, Entry::Model { head: named, .. } if named == head);
             !stored.contains(head) && transcript.entries.iter().any(is_named)
@@ -105,8 +105,8 @@ impl<'a> Driver<'a> {
             }
             Notice::After { visit, status, followed } => {
                 if let Followed::LaneEnded { visit, .. } = &followed {
-                    lock(&self.conversations).forget_lane(&visit.lane);
-                    lock(&self.lanes).remove(&visit.lane);
+                    self.conversations.lock().forget_lane(&visit.lane);
+                    self.lanes.lock().remove(&visit.lane);
                 }
                 let Some(visit) = visit.or_else(event::Visit::beginning) else { return };
                 sink.emit(What::followed(&self.parts.thread, &visit, status.as_ref(), followed));

@@ -1,14 +1,12 @@
 //! How a run ends: with the thread, at a stop, or waiting for people.
 
-use std::sync::Arc;
-
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Location, Outcome, What};
 use rondo_protocol::{Value, canonical};
 
 use super::super::thread_handle::StopKind;
-use super::{Driver, Ended, lock};
+use super::{Driver, Ended};
 use crate::conversation::store_fault;
 use crate::store;
 use crate::thread::{Action, Ending, Input, MAX_FORMS, OpenForm, Origin, Stop};
@@ -23,9 +21,9 @@ impl<'a> Driver<'a> {
 
     /// Reports the end, which is stored.
     pub(super) fn finished(&self, ending: Ending) -> Ended {
-        let at_ms = lock(&self.stored).origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
+        let at_ms = self.stored.lock().origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
         let ending = Ending { at_ms, ..ending };
-        let machine = lock(&self.machine);
+        let machine = self.machine.lock();
         let finished = What::ThreadFinished {
             outcome: ending.outcome,
             head: machine.head(),
@@ -47,7 +45,7 @@ impl<'a> Driver<'a> {
             }
             _ => fault,
         };
-        let fault = self.parts.mender.with_hint(fault);
+        let fault = self.parts.resume_hint.with_hint(fault);
         if fault.class == FaultClass::Cancelled && kind == StopKind::ForGood {
             let mut ended = None;
             for action in self.on(Input::Cancel { at_ms: self.parts.env.now_ms() }) {
@@ -80,7 +78,7 @@ impl<'a> Driver<'a> {
     /// Writes into the row how the run ends.
     async fn keep_row(&self, status: store::Status, changed: impl FnOnce(&mut Origin)) -> Result<(), Fault> {
         let row = {
-            let mut stored = lock(&self.stored);
+            let mut stored = self.stored.lock();
             changed(&mut stored.origin);
             stored.row.status = status;
             let unwritable = |error: canonical::Error| {
@@ -96,9 +94,9 @@ impl<'a> Driver<'a> {
 
     fn tell_stop(&self, fault: Fault) -> Ended {
         let visit =
-            lock(&self.machine).visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
+            self.machine.lock().visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
         let visit = visit.map(|(lane, role)| {
-            let before = lock(&self.machine).lane(&lane).map_or(0, |lane| lane.visits(&role));
+            let before = self.machine.lock().lane(&lane).map_or(0, |lane| lane.visits(&role));
             (role, before + 1)
         });
         let (role, visit) = visit.unzip();
@@ -116,9 +114,4 @@ pub fn status(outcome: Outcome) -> store::Status {
         Outcome::Failed => store::Status::Failed,
         Outcome::Cancelled => store::Status::Cancelled,
     }
-}
-
-/// The ending of a cancelled thread.
-pub fn cancelled_ending(at_ms: u64) -> Ending {
-    Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Arc::new(Value::Null), at_ms }
 }

@@ -2,32 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use rondo_agent_kit::tool::Toolbox;
+use rondo_protocol::Digest;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{self, What};
+use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Entry, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
-use rondo_protocol::{Digest, Value};
 
 use super::super::RunConfig;
 use super::super::child;
-use super::super::forms;
-use super::super::forms::{Answerer, PersonSaid};
+use super::super::forms::{self, DeferredApproval};
 use super::super::hook_notes::HookNotes;
-use super::super::journal::{Decided, JournalPart};
+use super::super::journal::JournalPart;
 use super::super::reply_memory::Reservation;
 use super::super::retry::{Deadline, Waits};
 use super::super::stop::{VisitStop, cancelled};
 use super::super::tool_calls::Tooling;
 use super::super::tool_role;
-use super::super::visit::{self, AwayPerson, ModelContext, VisitContext, VisitResult};
-use super::{Driver, Parts, VisitOutcome, lock, unknown_role};
+use super::super::visit::{self, ModelContext, VisitContext, VisitResult};
+use super::{Driver, Parts, VisitOutcome, unknown_role};
 use crate::conversation::store_fault;
 use crate::conversation::{Opened, Opening};
 use crate::hook::{CallPath, Node};
@@ -37,41 +36,13 @@ use crate::thread::{Answered, OpenForm, Task, Visit, VisitEnd};
 /// How many bytes count as a token where a workflow file says tokens of a request.
 const BYTES_A_TOKEN: u64 = 4;
 
-/// A person who answers while the thread waits.
-struct Away<'d, 'a> {
-    driver: &'d Driver<'a>,
-    /// The form that the visit leaves them.
-    asked: Mutex<Option<Value>>,
-}
-
-impl AwayPerson for Away<'_, '_> {
-    fn decision(&self, site: &Site, form: &Value) -> Option<Decided> {
-        let asked = event::form_digest(&site.thread, &visit::visit_of(site), form);
-        // The visit may ask for another call by now: only the one that was shown is decided.
-        let answer = lock(&self.driver.answer).take_if(|answer| answer.form == asked)?;
-        match (answer.said, answer.by) {
-            (PersonSaid::Approval { is_allowed, why }, Answerer::Person(person)) => {
-                Some(Decided { is_allowed, why, person })
-            }
-            (PersonSaid::Form(_), _) | (_, Answerer::Client(_)) => None,
-        }
-    }
-
-    fn ask(&self, form: Value) {
-        lock(&self.asked).get_or_insert(form);
-    }
-}
-
 impl Driver<'_> {
     pub(super) async fn visit(&self, visit: Visit, stop: VisitStop) -> (LanePath, VisitOutcome) {
         let lane = visit.lane.clone();
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
         let visited = self.visited(visit, &stop, &waits).await;
-        let visited = visited.unwrap_or_else(|fault| {
-            let (note, objects) = (Note::default(), Vec::new());
-            VisitOutcome::of(VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None })
-        });
+        let visited = visited.unwrap_or_else(|fault| VisitOutcome::of(VisitEnd::of(Err(fault), Note::default())));
         let VisitOutcome::Ended { mut end, unwritten, memory } = visited else { return (lane, visited) };
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
@@ -86,9 +57,9 @@ impl Driver<'_> {
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = self.site(&visit);
         let hook_notes = HookNotes::default();
-        let person = Away { driver: self, asked: Mutex::default() };
+        let approval = DeferredApproval::new(&self.answer);
         let memory = tokio::sync::Mutex::new(parts.engine.parts.reply_memory.reservation());
-        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &person));
+        let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &approval));
         let at = site.clone();
         let started = What::StepStarted { visit: visit::visit_of(&site) };
         if let Task::Child(input) = &visit.task {
@@ -98,52 +69,53 @@ impl Driver<'_> {
             return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
         }
         let script = parts.run_config.script.as_ref().filter(|_| visit.task == Task::Form);
-        let (visited, told) =
-            if let Some((script, contract)) = script.zip(parts.resolved_roles.body_readers.get(&visit.role)) {
-                parts.sink.emit(started);
-                let no_tools = Toolbox::default();
-                (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
-            } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
-                parts.sink.emit(started);
-                let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
-                (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
-            } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
-                let opening = Opening {
-                    lane: &visit.lane,
-                    role: &visit.role,
-                    prompt: &visit.prompt,
-                    prev: &visit.prev,
-                    before: lock(&self.machine).seq() + 1,
-                    first_opened_by: &visit.first_opened_by,
-                };
-                let opened = if let Task::Compact { of, through_visit } = &visit.task {
-                    self.leaving(of, &visit.lane, *through_visit)?
-                } else {
-                    let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
-                    opened.map_err(|error| store_fault(&error))?
-                };
-                if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
-                    return Ok(VisitOutcome::TooLong(leaving_bytes));
-                }
-                parts.sink.emit(started);
-                let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
-                let recorder = recorder.as_deref();
-                let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
-                let context = context(&runtime.agent.tools);
-                let told = opened.told;
-                (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
-            } else {
-                let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
-                return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
+        let (visited, context_report) = if let Some((script, contract)) =
+            script.zip(parts.resolved_roles.body_readers.get(&visit.role))
+        {
+            parts.sink.emit(started);
+            let no_tools = Toolbox::default();
+            (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
+        } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
+            parts.sink.emit(started);
+            let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
+            (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
+        } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
+            let opening = Opening {
+                lane: &visit.lane,
+                role: &visit.role,
+                prompt: &visit.prompt,
+                prev: &visit.prev,
+                before: self.machine.lock().seq() + 1,
+                first_opened_by: &visit.first_opened_by,
             };
+            let opened = if let Task::Compact { of, through_visit } = &visit.task {
+                self.leaving(of, &visit.lane, *through_visit)?
+            } else {
+                let opened = self.conversations.lock().open(&opening, &runtime.history_policy, &self.steps);
+                opened.map_err(|error| store_fault(&error))?
+            };
+            if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
+                return Ok(VisitOutcome::TooLong(leaving_bytes));
+            }
+            parts.sink.emit(started);
+            let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
+            let recorder = recorder.as_deref();
+            let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
+            let context = context(&runtime.agent.tools);
+            let context_report = opened.context_report;
+            (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, context_report)
+        } else {
+            let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+            return Err(Fault::new(Code::UnfitThread, FaultClass::Denied, message));
+        };
         let hooks = self.hook_notes(&at, hook_notes).await;
         let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
-        let asked = lock(&person.asked).take();
+        let asked = approval.asked();
         if let Some(form) = asked.filter(|_| result.is_err()) {
             return Ok(VisitOutcome::Asleep(vec![OpenForm { thread: None, visit: visit::visit_of(&at), form }]));
         }
-        let note = Note { hooks, told, ..note };
-        let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
+        let note = Note { hooks, context_report, ..note };
+        let end = VisitEnd { objects, effect_unknown, ..VisitEnd::of(Err(cancelled()), note) };
         let end = match result {
             Ok(turn) => self.answered(&visit, turn, end)?,
             // Its step has no transcript, so nothing would name the objects.
@@ -158,15 +130,15 @@ impl Driver<'_> {
         let head_bytes = runtime.heads.first().map_or(0, |head| head.bytes.len());
         let bytes = u64::try_from(head_bytes.saturating_add(messages_bytes)).unwrap_or(u64::MAX);
         let is_too_long = bytes / BYTES_A_TOKEN > offer.at_tokens;
-        let leaving = || lock(&self.conversations).leaving(&visit.role, &visit.lane, offer.through_visit);
+        let leaving = || self.conversations.lock().leaving(&visit.role, &visit.lane, offer.through_visit);
         is_too_long.then(leaving).flatten().map(|(_, bytes)| bytes)
     }
 
     /// The conversation for the text of a compaction. The visit that it makes room for was opened before.
     fn leaving(&self, of: &RoleName, lane: &LanePath, through_visit: u64) -> Result<Opened, Fault> {
-        let leaving = lock(&self.conversations).leaving(of, lane, through_visit);
+        let leaving = self.conversations.lock().leaving(of, lane, through_visit);
         let (conversation, _) = leaving.ok_or_else(|| unknown_role(of))?;
-        Ok(Opened { conversation: Arc::new(conversation), told: None })
+        Ok(Opened { conversation: Arc::new(conversation), context_report: None })
     }
 
     fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
@@ -187,7 +159,7 @@ impl Driver<'_> {
         let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
         let is_compaction = matches!(visit.task, Task::Compact { .. });
         if !is_compaction && runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
-            lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
+            self.transcripts.lock().insert(visit.lane.clone(), turn.transcript);
         }
         end.note = Note {
             usage: turn.usage,
@@ -216,12 +188,12 @@ impl Driver<'_> {
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
         (hook_notes, memory): (&'s HookNotes, &'s tokio::sync::Mutex<Reservation>),
-        (stop, waits, person): (&VisitStop, &Waits, &'s Away<'_, '_>),
+        (stop, waits, approval): (&VisitStop, &Waits, &'s DeferredApproval<'_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
         let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
         let redactor = parts.redactors.tool(&visit.role);
-        let is_left = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let is_left = self.journaled.lock().as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
         let journal_part = match visit.task {
             Task::Compact { .. } => JournalPart::Compaction,
             _ => JournalPart::Visit,
@@ -240,9 +212,9 @@ impl Driver<'_> {
             journal_part,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
             waits: waits.clone(),
-            mender: &parts.mender,
+            resume_hint: &parts.resume_hint,
             machine: &self.machine,
-            person,
+            approval,
             above: parts.above.as_ref().map(|above| &above.account),
             memory,
         }
@@ -268,7 +240,6 @@ impl Driver<'_> {
     }
 }
 
-/// Whether a transcript names an object.
 fn is_named(transcript: &Transcript, object: Digest) -> bool {
     transcript.entries.iter().any(|entry| match entry {
         Entry::Model { head, request, .. } => [*head, *request].contains(&object),

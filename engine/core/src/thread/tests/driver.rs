@@ -358,7 +358,7 @@ impl Thread {
         let mut asked_for = self.rows.version + self.pending.len() as u64;
         asked_for += actions.iter().filter(|action| matches!(action, Action::Commit(_))).count() as u64;
         for lane in self.machine.lanes() {
-            if matches!(lane.doing, LanePhase::Leaving(_)) {
+            if matches!(lane.phase, LanePhase::Leaving(_)) {
                 self.leaving.entry(lane.path.clone()).or_insert(asked_for);
             }
         }
@@ -441,7 +441,7 @@ impl Thread {
         let stored = checkpoint::Stored {
             checkpoint: &rows.checkpoint,
             lanes: rows.lanes.iter().map(|(path, state)| (path.clone(), state.clone())).collect(),
-            left: BTreeMap::new(),
+            recovered: BTreeMap::new(),
             version: rows.version,
             seq: rows.steps.len() as u64,
         };
@@ -460,8 +460,8 @@ impl Thread {
                     ..rows.clone()
                 };
                 let view = View { rows: &before, pending: &nothing, recalled: &self.recalled };
-                let came = machine.follow(&made.step, past, &view).unwrap();
-                assert!(came.is_some(), "step {seq} does not follow\n{}", self.text());
+                let reached = machine.follow(&made.step, past, &view).unwrap();
+                assert!(reached.is_some(), "step {seq} does not follow\n{}", self.text());
             }
             machine
         });

@@ -50,7 +50,7 @@ async fn when_the_first_gives_up_one_of_the_others_goes_on() {
                 going_on.fetch_add(1, Ordering::Relaxed);
                 match asked {
                     Err((_, Some(guard))) => {
-                        // Nobody else goes on while this one does, however often they are given the chance.
+                        // Nobody else continues while this one does, however often they are given the chance.
                         for _ in 0..50 {
                             tokio::task::yield_now().await;
                         }

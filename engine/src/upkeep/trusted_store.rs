@@ -5,7 +5,7 @@ use rondo_protocol::event::Durability;
 use rondo_store::shared_store::{Opening, OwnThreads, SharedStore};
 
 use crate::failure::Failure;
-use crate::host::store_access::OwnStore;
+use crate::host::store_access::TrustedStore;
 use crate::tell::tell;
 
 /// Opens a store, or joins the process that holds it, for `work`, and releases it afterwards.
@@ -13,7 +13,7 @@ use crate::tell::tell;
 /// # Errors
 /// If it cannot be opened.
 pub(super) async fn with_store<T>(
-    OwnStore { folder, owner, .. }: OwnStore,
+    TrustedStore { folder, owner, .. }: TrustedStore,
     durability: Durability,
     work: impl AsyncFnOnce(&SharedStore) -> T,
 ) -> Result<T, Failure> {

@@ -1,4 +1,4 @@
-//! How a thread that stopped goes on: what to change first, and what to do then.
+//! How a thread that stopped continues: what to change first, and what to do then.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::if_damaged;
 use crate::thread::Origin;
 
 /// All that a hint depends on, of one thread.
-pub(super) struct Mender {
+pub(super) struct ResumeHint {
     pub(super) thread: ThreadId,
     /// The thread at the top, whose run this thread belongs to.
     pub(super) root: ThreadId,
@@ -26,7 +26,7 @@ pub(super) struct Mender {
     pub(super) ceilings: Ceilings,
 }
 
-impl Mender {
+impl ResumeHint {
     /// The fault with its hint. A fault of a child keeps the hint that it has, which names the child.
     pub(super) fn with_hint(&self, mut fault: Fault) -> Fault {
         if fault.hint.is_none() {
@@ -48,7 +48,7 @@ impl Mender {
         }
     }
 
-    /// The thread goes on after what these words say.
+    /// The thread continues after what these words say.
     fn resumed(&self, first: &str) -> Hint {
         goes_on(first, Operation::on(Verb::Resume, &self.root))
     }
@@ -115,17 +115,17 @@ impl Mender {
         let Origin { script, recorded, .. } = &self.origin;
         let resume = |key: &str| Operation::on(Verb::Resume, &self.root).with(key, "FILE");
         match (script.as_deref(), recorded) {
-            (None, Some(_)) => Hint::from(resume("recorded")).words(" goes on with a recording that has it"),
+            (None, Some(_)) => Hint::from(resume("recorded")).words(" continues with a recording that has it"),
             (Some(file), _) if file != "-" && !shipped::is_one(file) => {
                 self.resumed(&format!("add the answer to {file}, then "))
             }
-            _ => Hint::from(resume("script")).words(" goes on with a longer script"),
+            _ => Hint::from(resume("script")).words(" continues with a longer script"),
         }
     }
 }
 
 fn goes_on(first: &str, operation: Operation) -> Hint {
-    Hint::from(first).operation(operation).words(" goes on")
+    Hint::from(first).operation(operation).words(" continues")
 }
 
 /// What limits say of a key, in its unit; milliseconds for a time.
@@ -137,7 +137,7 @@ fn of_key(limits: &impl Serialize, key: &str) -> Option<f64> {
     }
 }
 
-/// A value of a limit with which the work goes on for a while: twice the old one, or what is needed if that is more.
+/// A value of a limit with which the work continues for a while: twice the old one, or what is needed if that is more.
 /// As the command line takes it.
 fn enough(key: &str, most: f64, needed: f64) -> String {
     let value = (most * 2.0).max(needed);
