@@ -2,6 +2,7 @@
 //! sync. A store that holds every commit back shows what happens before one is let through.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
@@ -25,13 +26,18 @@ pub(crate) struct Gated {
     inner: MemoryStore,
     pub(crate) gate: Semaphore,
     waiting: mpsc::UnboundedSender<&'static str>,
+    /// How many commits were submitted.
+    submitted: AtomicUsize,
+    /// For each commit, how many had been submitted when it was first waited for.
+    together: Mutex<Vec<usize>>,
 }
 
 impl Gated {
     /// A store that lets so many through, and what waits or has waited.
     pub(crate) fn new(permits: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<&'static str>) {
         let (waiting, waits) = mpsc::unbounded_channel();
-        (Arc::new(Self { inner: MemoryStore::default(), gate: Semaphore::new(permits), waiting }), waits)
+        let (inner, gate) = (MemoryStore::default(), Semaphore::new(permits));
+        (Arc::new(Self { inner, gate, waiting, submitted: AtomicUsize::new(0), together: Mutex::default() }), waits)
     }
 
     async fn pass(&self, what: &'static str) {
@@ -132,7 +138,9 @@ impl Read for Gated {
 
 impl StepStore for Gated {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
+        self.submitted.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
+            self.together.lock().unwrap().push(self.submitted.load(Ordering::Relaxed));
             self.pass(if commit.step.is_some() { "step" } else { "row" }).await;
             self.inner.commit(commit).await
         })
@@ -265,4 +273,38 @@ async fn a_fault_that_an_edge_takes_up_is_stored_by_its_step_alone() {
     }
     // The records hold the answers that the model was asked to mend, which had to be stored before it was.
     assert_eq!((*calls.lock().unwrap(), stored), (3, vec!["row", "record", "record", "step", "step"]));
+}
+
+/// A store writes what waits as one batch with one sync.
+#[tokio::test]
+async fn commits_of_lanes_that_end_at_the_same_time_are_submitted_before_the_first_is_waited_for() {
+    const LANES: usize = 8;
+    let (store, _waits) = Gated::new(100);
+    let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
+    let workflow = format!(
+        r#"
+rondo: 1
+name: lanes
+input: {{ items: {{ type: array, items: {{ type: integer }} }} }}
+roles: {{ a: {{ system: x }}, join: {{ system: y }} }}
+graph:
+  start:
+    each: input.items
+    parallel: {LANES}
+    to: a
+    prompt: "{{{{ item }}}}"
+    join: {{ to: join, prompt: all }}
+  a: {{ done: {{ to: join }} }}
+  join: {{ done: {{ to: end }} }}
+"#
+    );
+    let model = FnModel(|_: &ModelCall| Ok("---\nstatus: done\n---\n".to_owned()));
+    let items = (0..LANES).map(|item| Value::from(item as u64)).collect();
+    let input = Value::from_iter([("items", Value::List(items))]);
+    let mut handle = start(&engine, &checked(&workflow), input, Arc::new(model)).await;
+    while handle.events.recv().await.is_some() {}
+    let together = store.together.lock().unwrap().clone();
+    // The row of the new thread, the steps of the lanes, the step of the join.
+    let lanes = [1 + LANES; LANES];
+    assert_eq!(together, [&[1][..], &lanes, &[2 + LANES]].concat());
 }

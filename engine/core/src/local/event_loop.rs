@@ -190,6 +190,8 @@ impl VisitOutcome {
 
 struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitOutcome)>>,
+    /// Commits that the store has and that were not polled yet.
+    submitted: Vec<PendingCommit<'a>>,
     commits: FuturesOrdered<PendingCommit<'a>>,
     /// The memory of the replies in these commits, by the version of the row.
     memory: Vec<(u64, Reservation)>,
@@ -213,6 +215,7 @@ impl<'a> Driver<'a> {
         }
         let mut run = RunState {
             visits: FuturesUnordered::new(),
+            submitted: Vec::new(),
             commits: FuturesOrdered::new(),
             memory: Vec::new(),
             actions: first.into(),
@@ -228,7 +231,8 @@ impl<'a> Driver<'a> {
         loop {
             // Commits in memory never wait: without this, a chain of rules would let nobody else run.
             tokio::task::consume_budget().await;
-            self.carry_out(&mut run).await;
+            self.carry_out(&mut run);
+            self.begin_commits(&mut run).await;
             if let Some(ending) = run.finish.take() {
                 return self.finished(ending);
             }
@@ -274,32 +278,16 @@ impl<'a> Driver<'a> {
                     }
                     Err(error) => self.stop(&mut run, store_fault(&error)),
                 },
-                Some((lane, outcome)) = run.visits.next() => match outcome {
-                    VisitOutcome::Ended { end, unwritten, memory } => {
-                        let mut commit = None;
-                        // Answers are kept even if the run stops; interrupted visits continue when it resumes.
-                        if run.stop.is_none() || end.outcome.is_ok() {
-                            let actions = self.on(Input::Ended { lane, end });
-                            commit = actions.iter().find_map(|action| match action {
-                                Action::Commit(commit) => Some(commit.version),
-                                _ => None,
-                            });
-                            run.memory.extend(commit.zip(memory));
-                            run.actions.extend(actions);
-                        }
-                        if commit.is_none() && !unwritten.is_empty() {
-                            // The fault that ended the visit is more useful than a store failure on top of it.
-                            let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
-                        }
+                Some(ended) = run.visits.next() => {
+                    // The commits of visits that have ended by now share a sync.
+                    let mut next = Some(ended);
+                    while let Some((lane, outcome)) = next {
+                        self.visit_ended(&mut run, lane, outcome).await;
+                        // What follows from the next one may depend on this one's step.
+                        self.carry_out(&mut run);
+                        next = poll_immediate(run.visits.next()).await.flatten();
                     }
-                    VisitOutcome::Asleep(open) => {
-                        open.iter().filter(|open| open.thread.is_none()).for_each(|open| self.announce(open));
-                        run.asleep.insert(lane, open);
-                    }
-                    VisitOutcome::TooLong(leaving_bytes) => {
-                        run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
-                    }
-                },
+                }
                 () = until(run.break_off_at) => {
                     run.break_off_at = None;
                     self.parts.stopper.cancel.cancel();
@@ -309,18 +297,40 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn carry_out(&'a self, run: &mut RunState<'a>) {
+    /// Reports the outcome of a visit to the machine.
+    async fn visit_ended(&self, run: &mut RunState<'_>, lane: LanePath, outcome: VisitOutcome) {
+        match outcome {
+            VisitOutcome::Ended { end, unwritten, memory } => {
+                let mut commit = None;
+                // Answers are kept even if the run stops; interrupted visits continue when it resumes.
+                if run.stop.is_none() || end.outcome.is_ok() {
+                    let actions = self.on(Input::Ended { lane, end });
+                    commit = actions.iter().find_map(|action| match action {
+                        Action::Commit(commit) => Some(commit.version),
+                        _ => None,
+                    });
+                    run.memory.extend(commit.zip(memory));
+                    run.actions.extend(actions);
+                }
+                if commit.is_none() && !unwritten.is_empty() {
+                    // The fault that ended the visit is more useful than a store failure on top of it.
+                    let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
+                }
+            }
+            VisitOutcome::Asleep(open) => {
+                open.iter().filter(|open| open.thread.is_none()).for_each(|open| self.announce(open));
+                run.asleep.insert(lane, open);
+            }
+            VisitOutcome::TooLong(leaving_bytes) => {
+                run.actions.extend(self.on(Input::TooLong { lane, leaving_bytes }));
+            }
+        }
+    }
+
+    fn carry_out(&'a self, run: &mut RunState<'a>) {
         while let Some(action) = run.actions.pop_front() {
             match action {
-                Action::Commit(commit) => {
-                    let mut commit = self.commit(*commit);
-                    // Polled here, so that commits reach the store in order.
-                    let on_its_way: PendingCommit<'a> = match poll_immediate(&mut commit).await {
-                        Some(done) => Box::pin(future::ready(done)),
-                        None => commit,
-                    };
-                    run.commits.push_back(on_its_way);
-                }
+                Action::Commit(commit) => run.submitted.push(self.commit(*commit)),
                 Action::Visit(visit) if visit.task == Task::Form && !self.is_scripted(&visit) => {
                     self.open_form(run, &visit);
                 }
@@ -352,6 +362,18 @@ impl<'a> Driver<'a> {
                 Action::Finish(ending) => run.finish = Some(ending),
                 Action::Stop(fault) => self.stop(run, fault),
             }
+        }
+    }
+
+    /// Polls the commits that were submitted. The store has all of them, in order, before the first is polled, so that it
+    /// can write them together.
+    async fn begin_commits(&self, run: &mut RunState<'a>) {
+        for mut commit in run.submitted.drain(..) {
+            let on_its_way: PendingCommit<'a> = match poll_immediate(&mut commit).await {
+                Some(done) => Box::pin(future::ready(done)),
+                None => commit,
+            };
+            run.commits.push_back(on_its_way);
         }
     }
 
