@@ -77,13 +77,16 @@ impl<'k> Writer<'k> {
         Ok(())
     }
 
-    fn text(&mut self, text: &str) {
+    /// Writes a text. Returns whether a character of it is escaped.
+    fn text(&mut self, text: &str) -> bool {
         self.out.push(b'"');
         let mut rest = text.as_bytes();
+        let mut is_escaped = false;
         while let Some((run, escaped)) = rest.split_at_checked(plain_length(rest)) {
             self.out.extend_from_slice(run);
             let Some((byte, behind)) = escaped.split_first() else { break };
             rest = behind;
+            is_escaped = true;
             match byte {
                 b'"' => self.out.extend_from_slice(b"\\\""),
                 b'\\' => self.out.extend_from_slice(b"\\\\"),
@@ -96,6 +99,7 @@ impl<'k> Writer<'k> {
             }
         }
         self.out.push(b'"');
+        is_escaped
     }
 }
 
@@ -302,6 +306,8 @@ struct Member {
     from: usize,
     value: usize,
     to: usize,
+    /// Whether a character of the key is escaped.
+    is_escaped: bool,
 }
 
 impl Member {
@@ -309,13 +315,16 @@ impl Member {
     fn key(self, out: &[u8]) -> &[u8] {
         out.get(self.from + 1..self.value.saturating_sub(2)).unwrap_or_default()
     }
+
+    /// The bytes of the key's text, by which keys are sorted.
+    fn text(self, out: &[u8]) -> Cow<'_, [u8]> {
+        let written = self.key(out);
+        if self.is_escaped { unescaped(written) } else { Cow::Borrowed(written) }
+    }
 }
 
-/// The bytes of a key's text, given its written form. Keys are sorted by these bytes.
-fn raw(written: &[u8]) -> Cow<'_, [u8]> {
-    if !written.contains(&b'\\') {
-        return Cow::Borrowed(written);
-    }
+/// The bytes of a text, given its written form.
+fn unescaped(written: &[u8]) -> Cow<'_, [u8]> {
     let quoted = [b"\"", written, b"\""].concat();
     // The output of this writer always parses.
     let text = super::parse(&quoted).ok();
@@ -340,13 +349,13 @@ impl<'a, 'k> Object<'a, 'k> {
     }
 
     /// Records the key that was written from `from` on.
-    fn key(&mut self, from: usize) {
+    fn key(&mut self, from: usize, is_escaped: bool) {
         let writer = &mut *self.writer;
         writer.out.push(b':');
         let end = writer.out.len();
-        let member = Member { from, value: end, to: end };
+        let member = Member { from, value: end, to: end, is_escaped };
         if let Some(before) = writer.members.get(self.first..).and_then(<[Member]>::last) {
-            self.sorted &= raw(before.key(&writer.out)) < raw(member.key(&writer.out));
+            self.sorted &= before.text(&writer.out) < member.text(&writer.out);
         }
         writer.members.push(member);
     }
@@ -377,15 +386,16 @@ impl<'a, 'k> Object<'a, 'k> {
             let unsorted = writer.out.split_off(start);
             let members = writer.members.get_mut(first..).unwrap_or_default();
             for member in members.iter_mut() {
-                *member = Member { from: member.from - start, value: member.value - start, to: member.to - start };
+                let Member { from, value, to, is_escaped } = *member;
+                *member = Member { from: from - start, value: value - start, to: to - start, is_escaped };
             }
-            members.sort_by(|a, b| raw(a.key(&unsorted)).cmp(&raw(b.key(&unsorted))));
+            members.sort_by(|a, b| a.text(&unsorted).cmp(&b.text(&unsorted)));
             for member in members.iter() {
                 writer.out.extend_from_slice(unsorted.get(member.from..member.to).unwrap_or_default());
                 writer.out.push(b',');
             }
             if let Some(twice) = members.windows(2).find_map(|pair| match pair {
-                [a, b] if a.key(&unsorted) == b.key(&unsorted) => Some(raw(a.key(&unsorted))),
+                [a, b] if a.key(&unsorted) == b.key(&unsorted) => Some(a.text(&unsorted)),
                 _ => None,
             }) {
                 return Err(Error::DuplicateKey(String::from_utf8_lossy(&twice).into_owned()));
@@ -410,10 +420,12 @@ impl ser::SerializeMap for Object<'_, '_> {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
         let from = self.writer.out.len();
         key.serialize(&mut *self.writer)?;
-        if self.writer.out.get(from) != Some(&b'"') {
+        let written = self.writer.out.get(from..).unwrap_or_default();
+        if written.first() != Some(&b'"') {
             return Err(Error::KeyNotText);
         }
-        self.key(from);
+        let is_escaped = written.contains(&b'\\');
+        self.key(from, is_escaped);
         Ok(())
     }
 
@@ -434,8 +446,8 @@ macro_rules! object {
 
             fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
                 let from = self.writer.out.len();
-                self.writer.text(key);
-                self.key(from);
+                let is_escaped = self.writer.text(key);
+                self.key(from, is_escaped);
                 self.value(value)
             }
 

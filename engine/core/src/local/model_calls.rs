@@ -241,7 +241,7 @@ impl<'a> VisitEffects<'a> {
         self.tool_runner.keep(&call.site).await?;
         let (attempts_before, objects_before) = (self.attempts, self.objects.len());
         let position = call.site.position;
-        let made = self.attempts(call.clone()).await;
+        let made = self.attempts(call.clone(), asked).await;
         let attempts = self.attempts - attempts_before;
         let AttemptResult { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
@@ -286,7 +286,7 @@ impl<'a> VisitEffects<'a> {
     }
 
     /// Tries the role's model, then each fallback, until one answers or none is left.
-    async fn attempts(&mut self, call: ModelCall) -> Result<AttemptResult, Fault> {
+    async fn attempts(&mut self, call: ModelCall, asked: Digest) -> Result<AttemptResult, Fault> {
         let of_call = Deadline::of_call(self.model_context.call_total_ms).without(&self.context.waits);
         let deadline = of_call.or_earlier(self.context.deadline.clone());
         let retry = &self.model_context.policy.retry;
@@ -295,6 +295,8 @@ impl<'a> VisitEffects<'a> {
         loop {
             let Some(head) = self.model_context.runtime.heads.get(self.model) else { return Err(no_head()) };
             let Some(resolved) = self.model_context.models.0.get(&head.model) else { return Err(no_head()) };
+            // A fallback has a head of its own.
+            let request = if self.model == 0 { asked } else { call.conversation.request(head.digest) };
             let call = ModelCall {
                 attempt,
                 ordinal: self.attempts_before + self.attempts,
@@ -319,7 +321,7 @@ impl<'a> VisitEffects<'a> {
             let drain = &self.context.stop.drain;
             let made = tokio::select! {
                 biased;
-                made = self.attempt(call.clone(), head, resolved, &was_reached) => made,
+                made = self.attempt((call.clone(), request), head, resolved, &was_reached) => made,
                 fault = deadline.passed() => Err(fault),
                 () = drain.cancelled(), if !resolved.provider.is_paid() => Err(cancelled()),
                 () = before(&was_reached, drain) => Err(cancelled()),
@@ -388,7 +390,7 @@ impl<'a> VisitEffects<'a> {
 
     async fn attempt(
         &mut self,
-        call: ModelCall,
+        (call, request): (ModelCall, Digest),
         head: &ModelHead,
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
@@ -398,7 +400,7 @@ impl<'a> VisitEffects<'a> {
         let deltas = StepDeltas { sink, visit: visit_of(&call.site), attempt: call.attempt, memory, waits };
         let mut sent = Sent {
             head: call.head_digest,
-            request: call.request(),
+            request,
             // After a fallback the request differs from the original only in its head, which is not a rewrite.
             asked: None,
             model: head.head.model.clone(),

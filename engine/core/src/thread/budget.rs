@@ -152,13 +152,12 @@ impl Budget {
 
     /// The limit of tokens or money that is reached, or that `more` could exceed.
     pub fn broken(&self, role: &RoleName, more: Option<Amount>, limits: &Limits, own: &RoleLimits) -> Option<Fault> {
-        let of_role = format!("the role {role}");
-        let both = [
-            ("the thread", None, self.used(None), limits.tokens, limits.cost_usd),
-            (of_role.as_str(), Some(role), self.used(Some(role)), own.tokens, own.cost_usd),
-        ];
-        both.into_iter().find_map(|(who, role, used, tokens, cost_usd)| {
+        let both = [(None, limits.tokens, limits.cost_usd), (Some(role), own.tokens, own.cost_usd)];
+        let mut limited = both.into_iter().filter(|(_, tokens, cost_usd)| tokens.is_some() || cost_usd.is_some());
+        limited.find_map(|(role, tokens, cost_usd)| {
+            let used = self.used(role);
             let fault = |key: &'static str, needed: f64, most: String, what: &str, rest: String| {
+                let who = role.map_or_else(|| "the thread".to_owned(), |role| format!("the role {role}"));
                 let message = match rest.as_str() {
                     "" => format!("{who} reached its limit of {most} {what}"),
                     rest => format!("the next call could take {who} past its limit of {most} {what}: {rest}"),

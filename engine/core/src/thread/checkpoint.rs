@@ -10,7 +10,8 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::budget::{Amount, Spent};
 use super::fan::{self, Fan};
@@ -24,7 +25,7 @@ use crate::graph::{Edge, EdgeId, Graph};
 const VERSION: u32 = 4;
 
 /// The part of the fold in a thread's row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Checkpoint {
     version: u32,
     trunk: LaneFold,
@@ -32,8 +33,20 @@ pub struct Checkpoint {
     roles: BTreeMap<RoleName, Amount>,
 }
 
+/// A checkpoint as it is written, at each step, from what it is made of.
+#[derive(Serialize)]
+struct WrittenCheckpoint<'a> {
+    version: u32,
+    trunk: WrittenFold<'a>,
+    spent: Spent,
+    roles: &'a BTreeMap<RoleName, Amount>,
+}
+
+/// A lane whose fold is written: the members of [`LaneFold`].
+struct WrittenFold<'a>(&'a Lane);
+
 /// The part of the fold in a lane's row.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 struct LaneFold {
     /// By role: visits in the lane, attempts, the number of the latest step, visits that a compaction covers.
     own: BTreeMap<RoleName, (u64, u64, u64, u64)>,
@@ -102,7 +115,7 @@ impl Lane {
         let Some(opened_by) = self.opened_by.last() else { return Ok(None) };
         let state = LaneState {
             frontier: self.last.as_ref().map(|last| last.digest),
-            fold: serde_json::to_vec(&LaneFold::of(self)).map_err(|error| unwritable(&error))?,
+            fold: serde_json::to_vec(&WrittenFold(self)).map_err(|error| unwritable(&error))?,
             opened_by: *opened_by,
             index: self.path.last_index().unwrap_or(0),
         };
@@ -116,11 +129,11 @@ impl Machine {
     /// # Errors
     /// If a number or name has no JSON form, which is a bug.
     pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
-        let checkpoint = Checkpoint {
+        let checkpoint = WrittenCheckpoint {
             version: VERSION,
-            trunk: LaneFold::of(&self.trunk),
+            trunk: WrittenFold(&self.trunk),
             spent: Spent { active_ms: self.clock.active_ms, ..self.budget.spent },
-            roles: self.budget.roles.clone(),
+            roles: &self.budget.roles,
         };
         serde_json::to_vec(&checkpoint).map_err(|error| unwritable(&error))
     }
@@ -288,31 +301,48 @@ impl Restoring<'_> {
     }
 }
 
-impl LaneFold {
-    fn of(lane: &Lane) -> Self {
+impl Serialize for WrittenFold<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(lane) = self;
+        let own = |own: &OwnVisits| (own.visits, own.attempts, own.latest, own.covered);
+        let fan = match &lane.phase {
+            LanePhase::Fanned(fan) => Some(fan.edge.id.0),
+            // Until its step is committed, a join is decided again from the rows of its lanes.
+            _ => lane.joining().map(|fan| fan.edge.id.0),
+        };
         let end = match &lane.phase {
             LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
             LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
             _ => None,
         };
-        let own =
-            lane.own.iter().map(|(role, own)| (role.clone(), (own.visits, own.attempts, own.latest, own.covered)));
-        Self {
-            own: own.collect(),
-            seen: lane.seen.iter().map(|(role, seen)| (role.clone(), (seen.visits, seen.latest))).collect(),
-            taken: lane.taken.iter().map(|(edge, taken)| (edge.0, (taken.count, taken.mark))).collect(),
-            fanned: lane.fanned.clone(),
-            last: lane.last.clone(),
-            after_join: lane.joined.is_some() && lane.joining().is_none(),
-            fan: match &lane.phase {
-                LanePhase::Fanned(fan) => Some(fan.edge.id.0),
-                // Until its step is committed, a join is decided again from the rows of its lanes.
-                _ => lane.joining().map(|fan| fan.edge.id.0),
-            },
-            end,
-            first_opened_by: lane.first_opened_by.clone(),
+        let mut fold = serializer.serialize_struct("LaneFold", 9)?;
+        fold.serialize_field("own", &mapped(&lane.own, |role, visits| (role, own(visits))))?;
+        fold.serialize_field("seen", &mapped(&lane.seen, |role, seen| (role, (seen.visits, seen.latest))))?;
+        fold.serialize_field("taken", &mapped(&lane.taken, |edge, taken| (edge.0, (taken.count, taken.mark))))?;
+        fold.serialize_field("fanned", &lane.fanned)?;
+        fold.serialize_field("last", &lane.last)?;
+        fold.serialize_field("after_join", &(lane.joined.is_some() && lane.joining().is_none()))?;
+        fold.serialize_field("fan", &fan)?;
+        fold.serialize_field("end", &end)?;
+        fold.serialize_field("first_opened_by", &lane.first_opened_by)?;
+        fold.end()
+    }
+}
+
+/// A map, written with the entries that `entry` makes of its own.
+fn mapped<'a, K, V, A: Serialize, B: Serialize>(
+    map: &'a BTreeMap<K, V>,
+    entry: impl Fn(&'a K, &'a V) -> (A, B),
+) -> impl Serialize {
+    struct Mapped<'a, K, V, F>(&'a BTreeMap<K, V>, F);
+
+    impl<'a, K, V, A: Serialize, B: Serialize, F: Fn(&'a K, &'a V) -> (A, B)> Serialize for Mapped<'a, K, V, F> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(self.0.iter().map(|(key, value)| (self.1)(key, value)))
         }
     }
+
+    Mapped(map, entry)
 }
 
 fn unwritable(error: &serde_json::Error) -> Fault {
@@ -326,8 +356,9 @@ mod tests {
     #[test]
     fn calls_of_a_checkpoint_without_a_cost_have_no_known_price() {
         let spent = Spent { model_calls: 2, ..Spent::default() };
-        let (trunk, roles) = (LaneFold::default(), BTreeMap::new());
-        let mut stored = serde_json::to_value(Checkpoint { version: VERSION, trunk, spent, roles }).unwrap();
+        let (trunk, roles) = (Lane::trunk(), BTreeMap::new());
+        let written = WrittenCheckpoint { version: VERSION, trunk: WrittenFold(&trunk), spent, roles: &roles };
+        let mut stored = serde_json::to_value(written).unwrap();
         stored["spent"].as_object_mut().unwrap().remove("unpriced_calls").unwrap();
         let read = Checkpoint::from_bytes(stored.to_string().as_bytes()).unwrap();
         assert_eq!(read.spent(), Spent { unpriced_calls: 2, ..spent });

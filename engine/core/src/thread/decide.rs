@@ -371,8 +371,7 @@ impl Machine {
             LanePhase::Arrived(edge) => route::bounded(edge)?,
             _ => return None,
         };
-        let mut lane = lane.clone();
-        let taken = lane.take(edge, per.as_ref());
+        let taken = lane.count_with(edge, per.as_ref());
         Some(BoundedEdge { edge: edge.0, count: taken.count, mark: taken.mark })
     }
 }

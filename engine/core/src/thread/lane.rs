@@ -242,12 +242,15 @@ impl Lane {
         }
     }
 
+    /// The count of a bounded edge once it is taken.
+    pub fn count_with(&self, edge: EdgeId, per: Option<&RoleName>) -> EdgeCount {
+        EdgeCount { count: self.times_taken(edge, per) + 1, mark: per.map_or(0, |role| self.mark(role)) }
+    }
+
     /// Counts a bounded edge as taken.
-    pub fn take(&mut self, edge: EdgeId, per: Option<&RoleName>) -> EdgeCount {
-        let count = self.times_taken(edge, per) + 1;
-        let taken = EdgeCount { count, mark: per.map_or(0, |role| self.mark(role)) };
+    pub fn take(&mut self, edge: EdgeId, per: Option<&RoleName>) {
+        let taken = self.count_with(edge, per);
         self.taken.insert(edge, taken);
-        taken
     }
 
     fn mark(&self, role: &RoleName) -> u64 {

@@ -180,22 +180,26 @@ impl EdgeTexts<'_> {
 /// # Errors
 /// If a condition has no value.
 pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Option<Arc<Edge>>, Undecided> {
-    let (edges, place) = match &lane.last {
-        None => (graph.start(), "start".to_owned()),
-        Some(last) => {
-            let routes = match graph.otherwise(&last.role).filter(|_| is_broken_choice(scope)) {
-                Some(otherwise) => otherwise,
-                None => match graph.routes(&last.role, &last.status) {
-                    Some(routes) => routes,
-                    None => return Ok(None),
-                },
-            };
-            (routes, format!("{}.{}", last.role, last.status))
-        }
+    let edges = match &lane.last {
+        None => graph.start(),
+        Some(last) => match graph.otherwise(&last.role).filter(|_| is_broken_choice(scope)) {
+            Some(otherwise) => otherwise,
+            None => match graph.routes(&last.role, &last.status) {
+                Some(routes) => routes,
+                None => return Ok(None),
+            },
+        },
+    };
+    let place = || match &lane.last {
+        None => "start".to_owned(),
+        Some(last) => format!("{}.{}", last.role, last.status),
     };
     for edge in edges {
-        let speaking = EdgeTexts { scope, from: &place, part: &edge.part };
-        if speaking.holds(edge.when.as_ref())? {
+        let holds = edge.when.is_none() || {
+            let speaking = EdgeTexts { scope, from: &place(), part: &edge.part };
+            speaking.holds(edge.when.as_ref())?
+        };
+        if holds {
             let mut edge = edge;
             while let Some(bound) = &edge.bound {
                 if lane.times_taken(edge.id, bound.per.as_ref()) < u64::from(bound.max) {
@@ -206,7 +210,7 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
             return Ok(Some(Arc::clone(edge)));
         }
     }
-    Err(Undecided::NoEdge { place })
+    Err(Undecided::NoEdge { place: place() })
 }
 
 /// Whether the last step is a choice that broke its contract.
