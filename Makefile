@@ -16,7 +16,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test lint bench packages try-packages screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -25,6 +25,7 @@ help:
 	@echo "make screenshots  the README's pictures of the page, made from real runs"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
+	@echo "make bench-compare  a step here, in LangGraph and in DBOS"
 	@echo "make packages  tarball, wheel, npm packages and .deb, in target/packages; try-packages runs the demo from each"
 	@echo "make test-without-caches  everything without the two hook kinds that keep answers; build-without-caches only builds"
 	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
@@ -76,6 +77,13 @@ lint: prepare
 bench: prepare
 	cargo build $(OPTIMISED)
 	cargo bench --workspace --bench figures
+
+# The same steps in LangGraph and DBOS, from PyPI, in one run with rondo's.
+bench-compare: prepare
+	@test -x "$(TARGET)/compare/bin/python" || python3 -m venv "$(TARGET)/compare"
+	@"$(TARGET)/compare/bin/pip" install --quiet --disable-pip-version-check -r tests/benches/compare/requirements.txt
+	cargo bench --workspace --bench figures step durable
+	@"$(TARGET)/compare/bin/python" tests/benches/compare/steps.py
 
 # Small and fast, which takes a while to compile. They are made offline.
 packages: prepare

@@ -17,9 +17,10 @@ const MANY: usize = 10_000;
 const AT_ONCE: usize = 64;
 
 pub fn each() {
-    let trunk = measure(&two_roles(u64::try_from(MANY).unwrap_or(u64::MAX), "none"), Value::empty_object());
+    let trunk =
+        measure(&two_roles(u64::try_from(MANY).unwrap_or(u64::MAX), "none"), Value::empty_object(), Durability::Log);
     for count in [100, MANY] {
-        let lanes = measure(&fan_out(), items(count));
+        let lanes = measure(&fan_out(), items(count), Durability::Log);
         let name = format!("a visit in each of {count} lanes, {AT_ONCE} at once, log");
         let share = lanes.a_visit.as_secs_f64() / trunk.a_visit.as_secs_f64();
         let reference = format!("{} on the trunk: {share:.2} x", us(trunk.a_visit));
@@ -27,6 +28,15 @@ pub fn each() {
         let (name, reference) = (format!("memory of {count} lanes"), format!("{} on the trunk", trunk.mebibytes()));
         print(&name, &lanes.mebibytes(), &reference);
     }
+}
+
+/// Lanes that end at the same time, whose commits share syncs, beside steps on the trunk, each with its own.
+pub fn durable() {
+    const LANES: u32 = 1_000;
+    let trunk = measure(&two_roles(LANES.into(), "none"), Value::empty_object(), Durability::Sync);
+    let lanes = measure(&fan_out(), items(LANES as usize), Durability::Sync);
+    let reference = format!("{} for as many on the trunk, a sync each", us(trunk.a_visit * LANES));
+    print(&format!("{LANES} lanes of one thread, {AT_ONCE} at once, durable"), &us(lanes.a_visit * LANES), &reference);
 }
 
 struct Measured {
@@ -49,9 +59,9 @@ impl Measured {
     }
 }
 
-fn measure(workflow: &Checked, input: Value) -> Measured {
+fn measure(workflow: &Checked, input: Value, durability: Durability) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = open(folder.path(), Durability::Log);
+    let store = open(folder.path(), durability);
     let visits: Arc<Visits> = Arc::default();
     let made = Arc::clone(&visits);
     let model = FnModel(move |_: &ModelCall| {

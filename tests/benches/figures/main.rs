@@ -9,6 +9,7 @@ mod diff;
 mod durable;
 mod forks;
 mod history;
+mod instructions;
 #[cfg(feature = "caches")]
 mod kept;
 mod lanes;
@@ -28,15 +29,22 @@ fn main() {
     {
         return resume::child(folder, thread);
     }
+    if let [verb, steps] = arguments.as_slice()
+        && verb == instructions::CHILD
+    {
+        return instructions::child(steps);
+    }
     let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument.as_str()));
     println!("{:<58} {:>14}   {:<40}", "figure", "measured", "reference of the same run");
     for (name, figure) in [
         ("step", memory::step as fn()),
+        ("instructions", instructions::step),
         ("reader", memory::reader),
         ("durable", durable::one_thread),
         ("threads", durable::many_threads),
         ("timer", durable::timer),
         ("lanes", lanes::each),
+        ("lanes durable", lanes::durable),
         ("history", history::messages),
         ("prefix", prefix::thread),
         ("size", size::bytes),
