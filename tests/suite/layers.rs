@@ -222,3 +222,41 @@ fn what_people_see_stands_on_the_library_alone() {
         assert_eq!(own, allowed, "{name}");
     }
 }
+
+/// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
+const CEILINGS: [(&str, usize); 10] = [
+    ("protocol", 19),
+    ("agent-kit", 25),
+    ("engine/core", 21),
+    ("engine/hooks", 6),
+    ("engine/store", 9),
+    ("engine/settings", 4),
+    ("engine/author", 11),
+    ("engine", 13),
+    ("engine/web", 5),
+    ("engine/cli", 13),
+];
+
+#[test]
+fn no_crate_grows_without_a_word() {
+    for (name, thousands) in CEILINGS {
+        let lines = product_lines(&root().join(name).join("src"));
+        assert!(
+            lines <= thousands * 1_000,
+            "{name} has {lines} lines: take some out, or raise its ceiling and say why"
+        );
+    }
+}
+
+/// The lines of the sources in a folder that are not tests alone.
+fn product_lines(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let product = entries.filter(|path| !path.file_name().unwrap().to_string_lossy().contains("tests"));
+    product
+        .map(|path| match path.extension() {
+            _ if path.is_dir() => product_lines(&path),
+            Some(end) if end == "rs" => std::fs::read_to_string(&path).unwrap().lines().count(),
+            _ => 0,
+        })
+        .sum()
+}
