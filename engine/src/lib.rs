@@ -63,6 +63,7 @@ pub use rondo_core::{Env, SystemEnv};
 pub use rondo_hooks::registry;
 pub use rondo_protocol::diagnostic::{Code, Diagnostic};
 pub use rondo_protocol::event::{Event, EventId, Outcome, What};
+pub use rondo_protocol::hint;
 pub use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 pub use rondo_protocol::{Digest, Value};
 // What the command line and the server show of lower crates, through this one: no program outside needs it, and it
