@@ -8,6 +8,7 @@
 )]
 
 mod batches;
+mod bench;
 mod binary;
 mod cargo_insta;
 mod command;

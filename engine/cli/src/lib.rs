@@ -11,6 +11,7 @@ mod approval;
 mod backup;
 mod batch;
 mod batches;
+mod bench;
 mod cancel;
 mod changed_file;
 mod completions;
@@ -172,6 +173,7 @@ verbs! {
     Schema(schema::SchemaArgs) => schema::schema,
     Explain(explain::ExplainArgs) => explain::explain,
     Doctor(doctor::DoctorArgs) => doctor::doctor,
+    Bench(bench::BenchArgs) => bench::bench,
     Completions(completions::CompletionsArgs) => completions::completions,
 }
 
