@@ -174,7 +174,7 @@ test("a thread that stopped at a limit continues when the limit is raised", asyn
   const page = await open(browser, server, { path: `/t/${stopped}` });
   await page.getByRole("button", { name: "Raise the limit and resume" }).click();
   // What the hint offers is filled in.
-  assert.equal(await page.getByLabel("Limit").inputValue(), "steps");
+  assert.equal(await page.getByLabel("Limit", { exact: true }).inputValue(), "steps");
   assert.equal(await page.getByLabel("New value").inputValue(), "6");
   await page.getByLabel("New value").fill("30");
   await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
