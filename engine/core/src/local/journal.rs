@@ -5,6 +5,7 @@
 //! script was used.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rondo_agent_kit::effects::Sent;
 use rondo_protocol::Digest;
@@ -142,7 +143,24 @@ pub(super) struct JournaledObject {
     pub is_head: bool,
     pub digest: Digest,
     /// Its canonical bytes, which are text.
-    pub text: String,
+    #[serde(with = "shared_text")]
+    pub text: Arc<[u8]>,
+}
+
+/// Text as shared bytes: most records are never written, because the commit of their step holds the answer, and copy
+/// nothing.
+mod shared_text {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serializer, ser};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Arc<[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(std::str::from_utf8(bytes).map_err(ser::Error::custom)?)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[u8]>, D::Error> {
+        Ok(String::deserialize(deserializer)?.into_bytes().into())
+    }
 }
 
 impl ModelRecord {

@@ -226,7 +226,7 @@ impl<'a> VisitEffects<'a> {
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
-                (kind, kept.digest, kept.text.clone().into_bytes())
+                (kind, kept.digest, kept.text.to_vec())
             }));
             if let Some(fallback) = &record.fallback {
                 self.model =
@@ -257,7 +257,7 @@ impl<'a> VisitEffects<'a> {
         let own = self.model_context.runtime.heads.iter().find(|head| head.digest == sent.head);
         if let Some(head) = own.filter(|_| self.tool_runner.journal.lacks_head(sent.head)) {
             // A later process may have another head for the role; the step names this one.
-            objects.push(kept(&(Kind::Head, head.digest, head.bytes.to_vec())));
+            objects.push(JournaledObject { is_head: true, digest: head.digest, text: Arc::clone(&head.bytes) });
         }
         self.tool_runner.journal.add(Record::Model(Box::new(ModelRecord {
             position,
@@ -566,8 +566,7 @@ impl Deltas for StepDeltas<'_> {
 }
 
 fn kept((kind, digest, bytes): &Object) -> JournaledObject {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    JournaledObject { is_head: *kind == Kind::Head, digest: *digest, text }
+    JournaledObject { is_head: *kind == Kind::Head, digest: *digest, text: bytes.as_slice().into() }
 }
 
 fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Performed {
