@@ -5,21 +5,22 @@
 
 mod plot;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rondo::model::from_fn;
+use rondo::model::{Fault, FaultClass, from_fn};
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
-use rondo::{Rondo, Value};
+use rondo::settings::{Flags, folder_of};
+use rondo::{NewRun, Rondo, Value};
 
 use self::plot::Plot;
 use super::table::{Column, Table};
-use super::{Exit, Failure, Output, StoreArgs, Style, json, json_line};
+use super::{Exit, Failure, Output, StoreArgs, Style, json, json_line, output_file};
 
 /// What each answer says: about as much as a short chat turn.
 const BODY: &str = "The tide leaves the pool twice a day, and what lives in it has learnt to wait. Limpets clamp down, \
@@ -29,8 +30,18 @@ and nobody who passes at low tide would guess how much of it was there all along
 /// About what the write-ahead log takes for one step.
 const RAW_BYTES: usize = 2_600;
 
-/// How many lanes work at once.
-const LANES_AT_ONCE: u64 = 64;
+/// A role in a lane for each item, 64 at once, and one that joins them.
+const FAN_OUT: &str = include_str!("bench/lanes.yaml");
+
+/// Each durability, its word, and what a step with it is compared with.
+const DURABILITIES: [(Durability, &str, Option<&str>); 3] = [
+    (Durability::Sync, "sync", Some("append and sync")),
+    (Durability::Log, "log", Some("append")),
+    (Durability::Memory, "memory", None),
+];
+
+/// The fewest steps of a thread among others.
+const MIN_STEPS: u64 = 10;
 
 /// How many points a plot has for each tenfold of its axis.
 const POINTS: [u64; 3] = [1, 2, 5];
@@ -46,7 +57,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     threads: u64,
     /// Lanes of one thread
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(3..=10_000))]
     lanes: u64,
     /// Draw the figures against the number of steps, lanes and threads, as SVG in this folder
     #[arg(long, value_name = "DIR")]
@@ -64,25 +75,36 @@ struct Figure {
 }
 
 pub fn bench(args: &BenchArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let beside = args.store.folder()?;
-    let beside = beside.parent().filter(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    let store = args.store.folder()?;
+    let beside = Some(folder_of(&store)).filter(|folder| folder.is_dir()).unwrap_or(Path::new("."));
     let place =
-        tempfile::Builder::new().prefix(".rondo-bench-").tempdir_in(beside).map_err(|error| no_place(&error))?;
+        tempfile::Builder::new().prefix(".rondo-bench-").tempdir_in(beside).map_err(output_file::failed(beside))?;
     let bench = Bench { place: place.path() };
     let runtime = super::runtime()?;
     let mut figures = Vec::new();
-    for durability in [Durability::Sync, Durability::Log, Durability::Memory] {
-        output.tell(&format!("{} steps, {}\n", args.steps, word(durability)));
-        figures.extend(runtime.block_on(bench.steps(args.steps, durability))?);
+    for (durability, word, raw) in DURABILITIES {
+        output.tell(&format!("{} steps, {word}\n", args.steps));
+        let [steps, appends] = runtime.block_on(bench.steps(args.steps, durability))?;
+        for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
+            let reference = raw.map(|name| (name, quantile_us(&appends, share)));
+            let (name, value) = (format!("step, {word}, {of}"), quantile_us(&steps, share));
+            figures.push(Figure { name, value, unit: "us", reference });
+        }
     }
     output.tell(&format!("{} threads at once\n", args.threads));
     let alone = runtime.block_on(bench.threads(1, args.steps))?;
-    let each = (args.steps / args.threads).max(10);
-    let rate = runtime.block_on(bench.threads(args.threads, each))?;
+    let rate = runtime.block_on(bench.threads(args.threads, args.steps))?;
     let reference = Some(("one thread", alone));
     figures.push(Figure { name: format!("{} threads, sync", args.threads), value: rate, unit: "steps/s", reference });
     output.tell(&format!("{} lanes\n", args.lanes));
-    figures.push(runtime.block_on(bench.lanes(args.lanes))?);
+    let lanes = runtime.block_on(bench.lanes_ms(args.lanes))?;
+    let reference = Some(("as many steps one by one", runtime.block_on(bench.trunk_ms(args.lanes))?));
+    figures.push(Figure {
+        name: format!("{} lanes of a thread, sync", args.lanes),
+        value: lanes,
+        unit: "ms",
+        reference,
+    });
     if let Some(folder) = &args.plots {
         runtime.block_on(bench.plots(args, folder, output))?;
     }
@@ -98,18 +120,6 @@ pub fn bench(args: &BenchArgs, output: &mut Output) -> Result<Exit, Failure> {
         output.text(&table.text(&rows, Style::stdout().columns()))?;
     }
     Ok(Exit::Done)
-}
-
-fn no_place(error: &std::io::Error) -> Failure {
-    Failure::new(Code::WriteFailed, format!("no folder can be made for the stores that are measured: {error}"))
-}
-
-fn word(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Log => "log",
-        Durability::Memory => "memory",
-    }
 }
 
 impl Figure {
@@ -130,149 +140,143 @@ struct Bench<'a> {
     place: &'a Path,
 }
 
-/// When calls began, and how long a raw append took within each.
-#[derive(Default)]
-struct Paired {
-    left: Option<Instant>,
+/// The times of steps, and of a raw append within each, so that both meet the same device at the same time.
+struct Times {
     steps: Vec<Duration>,
     raw: Vec<Duration>,
+    left: Option<Instant>,
+    durability: Durability,
+    file: File,
+}
+
+impl Times {
+    /// A call was made: ends the step before it.
+    fn called(&mut self) -> std::io::Result<()> {
+        self.steps.extend(self.left.map(|left| left.elapsed()));
+        // As a write-ahead log does.
+        if self.durability != Durability::Memory {
+            let began = Instant::now();
+            self.file.write_all(&[7; RAW_BYTES])?;
+            if self.durability == Durability::Sync {
+                self.file.sync_data()?;
+            }
+            self.raw.push(began.elapsed());
+        }
+        self.left = Some(Instant::now());
+        Ok(())
+    }
 }
 
 impl Bench<'_> {
-    /// An engine over a new store. `paired` gets the time of each step, and of a raw append of as many bytes within it, so
-    /// that both meet the same device at the same time.
-    async fn rondo(&self, durability: Durability, paired: Option<Arc<Mutex<Paired>>>) -> Result<Rondo, Failure> {
-        let folder = tempfile::Builder::new().tempdir_in(self.place).map_err(|error| no_place(&error))?.keep();
-        let mut raw = OpenOptions::new().create(true).append(true).open(folder.join("raw")).ok();
-        let raw = Mutex::new(raw.take().filter(|_| paired.is_some()));
+    /// An empty folder.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        Ok(tempfile::Builder::new().tempdir_in(self.place).map_err(output_file::failed(self.place))?.keep())
+    }
+
+    /// An engine over a new store, which tells of each call.
+    async fn rondo(
+        &self,
+        durability: Durability,
+        called: impl Fn() -> std::io::Result<()> + Send + Sync + 'static,
+    ) -> Result<Rondo, Failure> {
         let model = from_fn(move |_| {
-            if let Some(paired) = &paired {
-                let mut paired = paired.lock();
-                let step = paired.left.map(|left| left.elapsed());
-                paired.steps.extend(step);
-                let appended = raw.lock().as_mut().and_then(|file| append(file, durability));
-                paired.raw.extend(appended);
-                paired.left = Some(Instant::now());
-            }
+            let broken = |error: std::io::Error| Fault::new(Code::WriteFailed, FaultClass::Store, error.to_string());
+            called().map_err(broken)?;
             Ok(format!("---\nstatus: done\n---\n\n{BODY}"))
         });
-        let builder = Rondo::builder().folder(&folder).model("default", model);
-        let builder = match durability {
-            Durability::Memory => builder.in_memory(),
-            _ => builder
-                .settings(&format!("[store]\ndurability = \"{}\"\n", word(durability)))
-                .store(folder.join("store")),
-        };
-        builder.open().await
+        let folder = self.folder()?;
+        let flags = Flags { store: Some(folder.join("store")), durability: Some(durability), set: Vec::new() };
+        let builder = Rondo::builder().folder(folder).model("default", model).flags(flags);
+        if durability == Durability::Memory { builder.in_memory() } else { builder }.open().await
     }
 
-    /// The times of steps of one thread.
-    async fn steps(&self, steps: u64, durability: Durability) -> Result<Vec<Figure>, Failure> {
-        let paired: Arc<Mutex<Paired>> = Arc::default();
-        let rondo = self.rondo(durability, Some(Arc::clone(&paired))).await?;
-        run(&rondo, &two_roles(steps), Value::empty_object()).await?;
+    /// The times of the steps of one thread and of the appends within them, sorted.
+    async fn steps(&self, steps: u64, durability: Durability) -> Result<[Vec<Duration>; 2], Failure> {
+        let file = File::create(self.folder()?.join("raw")).map_err(output_file::failed(self.place))?;
+        let times = Times { steps: Vec::new(), raw: Vec::new(), left: None, durability, file };
+        let times = Arc::new(Mutex::new(times));
+        let of_calls = Arc::clone(&times);
+        let rondo = self.rondo(durability, move || of_calls.lock().called()).await?;
+        run(two_roles(&rondo, steps)?).await?;
         rondo.close().await;
-        drop(rondo);
-        let mut paired = paired.lock();
-        paired.steps.sort();
-        paired.raw.sort();
-        let raw = match durability {
-            Durability::Sync => Some("append and sync"),
-            Durability::Log => Some("append"),
-            Durability::Memory => None,
-        };
-        let mut figures = Vec::new();
-        for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
-            let reference = raw.map(|name| (name, micros(quantile(&paired.raw, share))));
-            let (name, value) = (format!("step, {}, {of}", word(durability)), micros(quantile(&paired.steps, share)));
-            figures.push(Figure { name, value, unit: "us", reference });
+        let mut times = times.lock();
+        let mut sorted = [std::mem::take(&mut times.steps), std::mem::take(&mut times.raw)];
+        for times in &mut sorted {
+            times.sort();
         }
-        Ok(figures)
+        Ok(sorted)
     }
 
-    /// How many durable steps a second so many threads make together.
+    /// How many durable steps a second so many threads make together that share `steps`.
     async fn threads(&self, threads: u64, steps: u64) -> Result<f64, Failure> {
-        let rondo = self.rondo(Durability::Sync, None).await?;
-        let workflow = two_roles(steps);
+        let each = (steps / threads).max(MIN_STEPS);
+        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
+        let runs = (0..threads).map(|_| two_roles(&rondo, each).map(run)).collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
-        let runs = (0..threads).map(|_| run(&rondo, &workflow, Value::empty_object()));
         futures_util::future::try_join_all(runs).await?;
-        let rate = float(threads * steps) / began.elapsed().as_secs_f64();
+        let rate = float(threads * each) / began.elapsed().as_secs_f64();
         rondo.close().await;
         Ok(rate)
     }
 
-    /// The time of lanes with a visit each, beside as many steps on the trunk.
-    async fn lanes(&self, lanes: u64) -> Result<Figure, Failure> {
-        let mut times = [0.0; 2];
+    /// The milliseconds of a thread with so many lanes, each with a visit.
+    async fn lanes_ms(&self, lanes: u64) -> Result<f64, Failure> {
+        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
         let items = (0..lanes).map(|nth| Value::from(format!("{nth}: {BODY}"))).collect();
-        let input = Value::from_iter([("items", Value::List(items))]);
-        let workflows = [(fan_out(), input), (two_roles(lanes), Value::empty_object())];
-        for (time, (workflow, input)) in times.iter_mut().zip(workflows) {
-            let rondo = self.rondo(Durability::Sync, None).await?;
-            let began = Instant::now();
-            run(&rondo, &workflow, input).await?;
-            *time = began.elapsed().as_secs_f64() * 1e3;
-            rondo.close().await;
-        }
-        let [value, trunk] = times;
-        let reference = Some(("as many steps one by one", trunk));
-        Ok(Figure { name: format!("{lanes} lanes of a thread, sync"), value, unit: "ms", reference })
+        let new = rondo.workflow_text("bench.yaml", FAN_OUT)?.input("items", Value::List(items));
+        run_ms(&rondo, new).await
+    }
+
+    /// The milliseconds of a thread of so many steps.
+    async fn trunk_ms(&self, steps: u64) -> Result<f64, Failure> {
+        let rondo = self.rondo(Durability::Sync, || Ok(())).await?;
+        let new = two_roles(&rondo, steps)?;
+        run_ms(&rondo, new).await
     }
 
     /// Draws what a step costs against the number of steps, lanes and threads.
     async fn plots(&self, args: &BenchArgs, folder: &Path, output: &Output) -> Result<(), Failure> {
-        let unwritable = |error: std::io::Error| {
-            Failure::new(Code::WriteFailed, format!("{} cannot be written: {error}", folder.display()))
-        };
-        std::fs::create_dir_all(folder).map_err(unwritable)?;
+        std::fs::create_dir_all(folder).map_err(output_file::failed(folder))?;
         let (mut by_steps, mut by_lanes, mut by_threads) = (Vec::new(), Vec::new(), Vec::new());
         for steps in sizes(args.steps) {
-            let measured = self.steps(steps, Durability::Sync).await?;
-            by_steps.extend(measured.first().map(|figure| (steps, figure.value)));
+            let [times, _] = self.steps(steps, Durability::Sync).await?;
+            by_steps.push((steps, quantile_us(&times, 0.5)));
         }
         for lanes in sizes(args.lanes) {
-            by_lanes.push((lanes, self.lanes(lanes).await?.value * 1e3 / float(lanes)));
+            by_lanes.push((lanes, self.lanes_ms(lanes).await? * 1e3 / float(lanes)));
         }
         for threads in sizes(args.threads) {
-            let each = (args.steps / threads).max(10);
-            by_threads.push((threads, 1e6 / self.threads(threads, each).await?));
+            by_threads.push((threads, 1e6 / self.threads(threads, args.steps).await?));
         }
         for (file, plot) in [
             ("steps.svg", Plot { title: "A durable step of a thread", axis: "steps of the thread", points: by_steps }),
             ("lanes.svg", Plot { title: "A durable step in a lane", axis: "lanes of the thread", points: by_lanes }),
             ("threads.svg", Plot { title: "A durable step among threads", axis: "threads", points: by_threads }),
         ] {
-            std::fs::write(folder.join(file), plot.svg()).map_err(unwritable)?;
+            output_file::write(&folder.join(file), plot.svg().as_bytes())?;
         }
         output.tell(&format!("wrote steps.svg, lanes.svg and threads.svg to {}\n", folder.display()));
         Ok(())
     }
 }
 
-/// Appends as a write-ahead log does. Returns how long it took.
-fn append(file: &mut File, durability: Durability) -> Option<Duration> {
-    let began = Instant::now();
-    file.write_all(&[7; RAW_BYTES]).ok()?;
-    if durability == Durability::Sync {
-        file.sync_data().ok()?;
-    }
-    Some(began.elapsed())
-}
-
-async fn run(rondo: &Rondo, workflow: &str, input: Value) -> Result<(), Failure> {
-    let mut new = rondo.workflow_text("bench.yaml", workflow)?;
-    if let Value::Object(members) = input {
-        for (name, value) in members {
-            new = new.input(&name, value);
-        }
-    }
+async fn run(new: NewRun) -> Result<(), Failure> {
     new.start().await?.end().await?.result().map(drop)
 }
 
-/// Two roles that answer each other.
-fn two_roles(steps: u64) -> String {
-    format!(
+/// Runs a thread alone, and closes what it used.
+async fn run_ms(rondo: &Rondo, new: NewRun) -> Result<f64, Failure> {
+    let began = Instant::now();
+    run(new).await?;
+    let elapsed = began.elapsed();
+    rondo.close().await;
+    Ok(elapsed.as_secs_f64() * 1e3)
+}
+
+/// Two roles that answer each other until there are so many steps, at least three.
+fn two_roles(rondo: &Rondo, steps: u64) -> Result<NewRun, Failure> {
+    let (by_a, by_b) = (steps / 2, (steps - 1) / 2);
+    let text = format!(
         r#"
 rondo: 1
 name: bench
@@ -281,36 +285,12 @@ roles:
   b: {{ system: You are b., history: none, context: outputs }}
 graph:
   start: {{ to: a, prompt: Begin. }}
-  a: {{ done: {{ to: b, prompt: "Go on with this: {{{{ body }}}}", max: {steps}, on_max: {{ to: end }} }} }}
-  b: {{ done: {{ to: a, prompt: "Go on with that: {{{{ body }}}}", max: {turns}, on_max: {{ to: end }} }} }}
+  a: {{ done: {{ to: b, prompt: "Go on with this: {{{{ body }}}}", max: {by_a}, on_max: {{ to: end }} }} }}
+  b: {{ done: {{ to: a, prompt: "Go on with that: {{{{ body }}}}", max: {by_b}, on_max: {{ to: end }} }} }}
 limits: {{ steps: {steps} }}
-"#,
-        turns = (steps / 2).max(1) - 1
-    )
-}
-
-/// A role in a lane for each item, and one that joins them.
-fn fan_out() -> String {
-    format!(
-        r#"
-rondo: 1
-name: bench
-input: {{ items: {{ type: array, items: {{ type: string }} }} }}
-roles:
-  a: {{ system: You are a., context: none }}
-  join: {{ system: You are the join., context: none }}
-graph:
-  start:
-    each: input.items
-    parallel: {LANES_AT_ONCE}
-    to: a
-    prompt: "Go on with this: {{{{ item }}}}"
-    join: {{ to: join, prompt: "{{{{ branches | length }}}} parts" }}
-  a: {{ done: {{ to: join }} }}
-  join: {{ done: {{ to: end }} }}
-limits: {{ steps: 20000 }}
 "#
-    )
+    );
+    rondo.workflow_text("bench.yaml", &text)
 }
 
 /// 10, 20, 50, 100 and so on, up to `most`.
@@ -324,17 +304,13 @@ fn sizes(most: u64) -> Vec<u64> {
     sizes
 }
 
-fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// The value below which `share` of `sorted` lies.
-fn quantile(sorted: &[Duration], share: f64) -> Duration {
+/// The microseconds below which `share` of `sorted` lies.
+fn quantile_us(sorted: &[Duration], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -342,5 +318,5 @@ fn quantile(sorted: &[Duration], share: f64) -> Duration {
         reason = "an index"
     )]
     let index = (sorted.len().saturating_sub(1) as f64 * share) as usize;
-    sorted.get(index).copied().unwrap_or_default()
+    sorted.get(index).copied().unwrap_or_default().as_secs_f64() * 1e6
 }

@@ -83,29 +83,9 @@ fn measure(workflow: &Checked, input: Value, durability: Durability) -> Measured
     Measured { a_visit: last.duration_since(first) / between, memory_bytes }
 }
 
-/// A role in a lane for each item, and one that joins them.
+/// A role in a lane for each item, [`AT_ONCE`] at once, and one that joins them: what `rondo bench` runs.
 fn fan_out() -> Checked {
-    checked(&format!(
-        r#"
-rondo: 1
-name: bench
-input:
-  items: {{ type: array, items: {{ type: string }} }}
-roles:
-  a: {{ system: You are a., context: none }}
-  join: {{ system: You are the join., context: none }}
-graph:
-  start:
-    each: input.items
-    parallel: {AT_ONCE}
-    to: a
-    prompt: "Go on with this: {{{{ item }}}}"
-    join: {{ to: join, prompt: "{{{{ branches | length }}}} parts" }}
-  a: {{ done: {{ to: join, prompt: "done" }} }}
-  join: {{ done: {{ to: end }} }}
-limits: {{ steps: 20000 }}
-"#
-    ))
+    checked(include_str!("../../../engine/cli/src/bench/lanes.yaml"))
 }
 
 fn items(count: usize) -> Value {
