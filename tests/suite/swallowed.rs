@@ -4,9 +4,10 @@
 //! Law: in product code nothing that these calls return becomes a default or none, but in the places listed here.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
+
+use crate::layers::{product_files, root};
 
 /// Calls whose faults are damage, or a bug that must not look like an empty value.
 const CALLS: [&str; 16] = [
@@ -38,23 +39,6 @@ const PERMITTED: [(&str, &str, &str); 7] = [
     ("engine/store/src/shared_store/store.rs", "is_written_by_another", "the thread's next commit tells it"),
     ("engine/web/src/problem.rs", "into_response", "an answer without a body is still one with a status"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// The files of product code below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !["target", "tests", "node_modules", "page", "examples", "fuzz"].contains(&&*name) {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") && !name.contains("tests") {
-            found.push(path);
-        }
-    }
-}
 
 /// The functions of a file in which such a fault becomes a default or none.
 #[derive(Default)]
@@ -125,10 +109,7 @@ impl<'ast> Visit<'ast> for Calls {
 
 #[test]
 fn no_damage_is_read_as_a_default() {
-    let mut files = Vec::new();
-    for folder in ["protocol", "agent-kit", "engine"] {
-        sources(&root().join(folder), &mut files);
-    }
+    let files = ["protocol", "agent-kit", "engine"].map(|folder| product_files(&root().join(folder))).concat();
     let mut found = BTreeSet::new();
     for file in files {
         let parsed = syn::parse_file(&std::fs::read_to_string(&file).unwrap()).unwrap();
