@@ -19,7 +19,7 @@ use crate::sandbox::files::{Access, Workspace};
 use crate::tool::{Invocation, STORED_MAX_BYTES};
 use crate::tool::{Offer, file_tools};
 
-pub use crate::model::openai::fuzz::stream;
+pub use crate::model::openai_chat::fuzz::stream;
 
 /// A role with a status that has fields and one that has none.
 fn contract(format: AnswerFormat) -> Contract {

@@ -3,6 +3,8 @@
 //! A *turn* is a whole visit of a role, a *model* call one request, a *tool* call one invocation. The agent loop acts
 //! only by performing calls; hooks are between it and the port.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +84,32 @@ pub struct ModelCall {
     pub head_digest: Digest,
     pub head: Arc<Head>,
     pub conversation: Arc<Conversation>,
+    /// The contents of the files of the conversation.
+    pub files: Files,
     pub time_left: Duration,
+}
+
+/// The contents of files, by their digests. They are read when a call is about to be made.
+#[derive(Clone, Default)]
+pub struct Files(Arc<BTreeMap<Digest, Arc<[u8]>>>);
+
+impl Files {
+    pub fn get(&self, digest: Digest) -> Option<&[u8]> {
+        self.0.get(&digest).map(AsRef::as_ref)
+    }
+}
+
+impl FromIterator<(Digest, Arc<[u8]>)> for Files {
+    fn from_iter<T: IntoIterator<Item = (Digest, Arc<[u8]>)>>(files: T) -> Self {
+        Self(Arc::new(files.into_iter().collect()))
+    }
+}
+
+impl fmt::Debug for Files {
+    /// Only their digests.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 impl ModelCall {

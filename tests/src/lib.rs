@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rondo_agent_kit::model::openai::ResponseFormat;
+use rondo_agent_kit::model::ResponseFormat;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_core::grant::Grants;

@@ -1,21 +1,34 @@
-//! Model providers: one trait, one file per provider.
+//! Model providers: one trait, a folder for each protocol, and one HTTP side for all of them.
 //!
 //! A provider makes one attempt at one request. It never retries, never sleeps and keeps nothing between calls; its
 //! callers implement retries, deadline and fallback.
 
+mod bounded;
+pub mod dialects;
+pub mod http;
 pub mod minimum;
-pub mod openai;
+pub mod openai_chat;
+mod prompt_cache;
+pub mod protocol;
 pub mod recorded;
 pub mod redacting;
+mod response_format;
 pub mod script;
 pub mod scripted;
-mod sse;
 mod status;
+#[cfg(any(test, fuzzing))]
+mod testing;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
+
+#[cfg(any(test, fuzzing))]
+use testing::{test_call, test_outgoing};
+
+pub use prompt_cache::{CacheRetention, PromptCache};
+pub use response_format::ResponseFormat;
 
 /// One attempt in progress.
 pub type Completion<'a> = BoxFuture<'a, Result<ModelAnswer, Fault>>;
@@ -65,38 +78,4 @@ pub struct NoDeltas;
 
 impl Deltas for NoDeltas {
     fn text(&self, _text: &str) {}
-}
-
-#[cfg(test)]
-fn test_call() -> ModelCall {
-    use rondo_protocol::call::Site;
-    use rondo_protocol::digest::Kind;
-    use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-    use rondo_protocol::message::Message;
-    use rondo_protocol::object::{Head, Parameters};
-
-    let head = Head {
-        model: "test-model".to_owned(),
-        parameters: Parameters::default(),
-        response_format: None,
-        system: "You test.".to_owned(),
-        tools: Vec::new(),
-    };
-    let (head_digest, _) = rondo_protocol::Digest::of(Kind::Head, &head).unwrap();
-    ModelCall {
-        site: Site {
-            thread: ThreadId::from_parts(1, 2),
-            role: RoleName::new("writer").unwrap(),
-            lane: LanePath::trunk(),
-            visit: 1,
-            position: 0,
-        },
-        attempt: 0,
-        ordinal: 0,
-        model: "default".to_owned(),
-        head_digest,
-        head: Arc::new(head),
-        conversation: Arc::new([Message::user("Write.")].into_iter().collect()),
-        time_left: std::time::Duration::from_mins(1),
-    }
 }

@@ -9,7 +9,9 @@ mod uses;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rondo_protocol::call::{Call, Effect, Fault, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply};
+use rondo_protocol::call::{
+    Call, Effect, Fault, Files, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+};
 use rondo_protocol::message::Conversation;
 
 use crate::answer::Contract;
@@ -61,7 +63,7 @@ pub async fn run(
     loop {
         match turn.next()? {
             Next::Ask(conversation) => {
-                // The first attempt; a retry sets attempt, ordinal, model and time.
+                // The first attempt; a retry sets attempt, ordinal, model, files and time.
                 let call = ModelCall {
                     site: place.next(),
                     attempt: 0,
@@ -70,6 +72,7 @@ pub async fn run(
                     head_digest,
                     head: Arc::clone(&head),
                     conversation,
+                    files: Files::default(),
                     time_left: Duration::MAX,
                 };
                 let performed = effects.perform(Call::Model(call)).await?;

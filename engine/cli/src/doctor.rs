@@ -99,6 +99,7 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
             is_fault: is_open,
             ..Finding::sourced(about("base_url"), format!("{address}{warning}"), &provider.base_url.from)
         });
+        findings.push(Finding::sourced(about("protocol"), provider.protocol.value.name(), &provider.protocol.from));
         let key = if provider.key.is_some() || provider.key_command.is_some() { "set" } else { "not set" };
         let of_command = provider
             .key_command
@@ -125,11 +126,11 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         let format = &provider.response_format;
         findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
         let keep = &provider.prompt_cache;
-        let base_url = &provider.base_url.value;
-        let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(base_url));
+        let dialect = provider.protocol.value.dialect(&provider.base_url.value);
+        let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(&dialect));
         findings.push(Finding::sourced(about(PROMPT_CACHE), shown, &keep.from));
         findings.extend(provider.prompt_cache_retention.as_ref().map(|time| {
-            let unsent = if keep.value.sends(time.value, base_url) { "" } else { ": this server is not sent it" };
+            let unsent = if keep.value.sends(time.value, &dialect) { "" } else { ": this server is not sent it" };
             Finding::sourced(about(PROMPT_CACHE_RETENTION), format!("{}{unsent}", time.value.word()), &time.from)
         }));
     }

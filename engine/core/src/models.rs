@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::openai::ResponseFormat;
+use rondo_agent_kit::model::ResponseFormat;
 use rondo_protocol::digest::Digest;
 use rondo_protocol::object::Usage;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use rondo_agent_kit::model::openai::{CacheRetention, PromptCache, ResponseFormat};
+use rondo_agent_kit::model::protocol::{self, Protocol};
+use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
 use rondo_core::grant::{Ceilings, Rule};
 use rondo_core::models;
 use rondo_protocol::Value;
@@ -58,6 +59,7 @@ pub struct StatedProvider {
     pub line: u32,
     /// What a person is asked.
     pub asked: Value,
+    pub protocol: Option<Sourced<&'static dyn Protocol>>,
     pub base_url: Option<Sourced<String>>,
     pub key_env: Option<Sourced<String>>,
     pub key_command: Option<Sourced<Vec<String>>>,
@@ -226,6 +228,9 @@ impl<'a> Section<'a> {
         let provider = StatedProvider {
             line: self.first_line(),
             asked: self.asked(),
+            protocol: self.sourced("protocol", |section, key| {
+                section.one_of(key, &protocol::ALL.iter().map(|known| (known.name(), *known)).collect::<Vec<_>>())
+            }),
             base_url: self.sourced("base_url", |section, key| section.checked(key, address)),
             key_env: self.sourced("key_env", |section, key| section.checked(key, variable_name)),
             key_command: self.sourced("key_command", Section::command),

@@ -134,6 +134,7 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
             connect_timeout_ms: set.connect_timeout_ms.or(stated.connect_timeout_ms),
             idle_timeout_ms: set.idle_timeout_ms.or(stated.idle_timeout_ms),
             total_timeout_ms: set.total_timeout_ms.or(stated.total_timeout_ms),
+            protocol: set.protocol.or(stated.protocol),
             prompt_cache: set.prompt_cache.or(stated.prompt_cache),
             prompt_cache_retention: set.prompt_cache_retention.or(stated.prompt_cache_retention),
             response_format: set.response_format.or(stated.response_format),

@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use rondo_agent_kit::model::openai::{CacheRetention, PromptCache, ResponseFormat};
+use rondo_agent_kit::model::protocol::Protocol;
+use rondo_agent_kit::model::{CacheRetention, PromptCache, ResponseFormat};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use serde::Serialize;
@@ -152,9 +153,11 @@ pub struct Provided {
     pub servers: Vec<String>,
 }
 
-/// A server that speaks the OpenAI chat completions protocol.
+/// A provider of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
+    /// What it speaks: the operator's setting, else by its address or its name.
+    pub protocol: Sourced<&'static dyn Protocol>,
     /// Its address, without a slash at the end.
     pub base_url: Sourced<String>,
     pub key_env: Sourced<String>,

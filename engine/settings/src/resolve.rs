@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::model::openai::{PromptCache, ResponseFormat};
+use rondo_agent_kit::model::PromptCache;
+use rondo_agent_kit::model::protocol;
 use rondo_agent_kit::redact::bare_key;
 use rondo_core::models;
 use rondo_protocol::event::Durability;
@@ -17,8 +18,6 @@ use super::{
 };
 
 const DEFAULT_STORE: &str = ".rondo";
-const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
-const DEFAULT_KEY_ENV: &str = "OPENAI_API_KEY";
 const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 const DEFAULT_IDLE_TIMEOUT_MS: u64 = 60_000;
 
@@ -113,7 +112,12 @@ pub fn resolve(
         .unwrap_or(Sourced { value: Durability::Sync, from: Origin::Default });
 
     let mut stated_providers = stated.providers;
-    stated_providers.entry(DEFAULT_PROVIDER.to_owned()).or_default();
+    for service in protocol::ALL.iter().map(|protocol| protocol.service()) {
+        let is_set = [service.key_env, service.base_url_env].iter().any(|name| environment.text(name).is_some());
+        if is_set || service.provider == DEFAULT_PROVIDER {
+            stated_providers.entry(service.provider.to_owned()).or_default();
+        }
+    }
     let providers: BTreeMap<String, Provider> = stated_providers
         .into_iter()
         .map(|(name, stated)| {
@@ -131,7 +135,8 @@ pub fn resolve(
     });
     let key_variables = of_providers.chain(mcp_keys);
     let mut secrets: Vec<Secret> = key_variables
-        .chain([DEFAULT_KEY_ENV.to_owned(), TOKEN_VARIABLE.to_owned()])
+        .chain(protocol::ALL.iter().map(|protocol| protocol.service().key_env.to_owned()))
+        .chain([TOKEN_VARIABLE.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
     let bare = |secret: &Secret| Secret { name: secret.name.clone(), value: bare_key(&secret.value).to_owned() };
@@ -231,20 +236,37 @@ impl Settings {
             .or_else(|| self.default_model.as_ref().map(|model| model.value.clone()))
             .or_else(|| unnamed.map(str::to_owned))
             .ok_or_else(|| Unresolved::NoModel { name: name.to_owned() })?;
-        let provider = stated
-            .and_then(|stated| stated.provider.as_ref())
-            .map_or_else(|| DEFAULT_PROVIDER.to_owned(), |provider| provider.value.clone());
+        let (provider, model) = match stated.and_then(|stated| stated.provider.as_ref()) {
+            Some(provider) => (provider.value.clone(), model),
+            None => self.served_by(model),
+        };
         if unnamed.is_none() {
-            let known = self
-                .providers
-                .get(&provider)
-                .ok_or_else(|| Unresolved::UnknownProvider { name: name.to_owned(), provider: provider.clone() })?;
-            if !known.is_usable() {
-                return Err(Unresolved::NoKey { provider, key_env: known.key_env.value.clone() });
+            match self.providers.get(&provider) {
+                Some(known) if known.is_usable() => {}
+                Some(known) => return Err(Unresolved::NoKey { provider, key_env: known.key_env.value.clone() }),
+                None => {
+                    return Err(match protocol::of_service(&provider) {
+                        Some(known) => Unresolved::NoKey { provider, key_env: known.service().key_env.to_owned() },
+                        None => Unresolved::UnknownProvider { name: name.to_owned(), provider },
+                    });
+                }
             }
         }
         let price = stated.and_then(|stated| self.price(stated, &model));
         Ok(Resolved { provider, model, price })
+    }
+
+    /// The provider of a model for which none is set, and its id there: `anthropic/claude-opus-5` names both. At a
+    /// gateway the whole is the id.
+    fn served_by(&self, model: String) -> (String, String) {
+        let is_usable = |name: &str| self.providers.get(name).is_some_and(Provider::is_usable);
+        let default = self.providers.get(DEFAULT_PROVIDER);
+        let is_gateway = default.is_some_and(|provider| provider.base_url.from != Origin::Default);
+        match model.split_once('/') {
+            Some((name, id)) if name != DEFAULT_PROVIDER && is_usable(name) => (name.to_owned(), id.to_owned()),
+            Some((name, id)) if !is_gateway && protocol::of_service(name).is_some() => (name.to_owned(), id.to_owned()),
+            _ => (DEFAULT_PROVIDER.to_owned(), model),
+        }
     }
 
     /// The file with the token of the `rondo serve` that listens on a port, beside the user's secret.
@@ -346,22 +368,31 @@ fn store_folder(
 }
 
 fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_>) -> Provider {
-    let from_environment =
-        (name == DEFAULT_PROVIDER).then(|| environment.checked("OPENAI_BASE_URL", address)).flatten();
-    let base_url = stronger(from_environment, stated.base_url)
-        .unwrap_or_else(|| Sourced { value: DEFAULT_BASE_URL.to_owned(), from: Origin::Default });
-    let key_env =
-        stated.key_env.unwrap_or_else(|| Sourced { value: DEFAULT_KEY_ENV.to_owned(), from: Origin::Default });
+    let of_name = protocol::of_service(name);
+    let variable = of_name.map(|protocol| protocol.service().base_url_env);
+    let from_environment = variable.and_then(|variable| environment.checked(variable, address));
+    let base_url = stronger(from_environment, stated.base_url);
+    let by_default = |value| Sourced { value, from: Origin::Default };
+    let protocol = stated.protocol.unwrap_or_else(|| {
+        let known = base_url.as_ref().and_then(|base_url| protocol::at(&base_url.value));
+        by_default(known.or(of_name).unwrap_or(protocol::COMMON))
+    });
+    let service = protocol.value.service();
+    let base_url = base_url.unwrap_or_else(|| Sourced { value: service.base_url.to_owned(), from: Origin::Default });
+    let own_key_env = of_name.map_or(service.key_env, |of_name| of_name.service().key_env);
+    let key_env = stated.key_env.unwrap_or_else(|| Sourced { value: own_key_env.to_owned(), from: Origin::Default });
     // A key goes to another server than its own only if the operator sets this.
-    let is_own_key = (name == DEFAULT_PROVIDER || key_env.from != Origin::Default) && stated.key_command.is_none();
+    let is_own_key = (of_name.is_some() || key_env.from != Origin::Default) && stated.key_command.is_none();
     let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
     let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
         stronger(environment.checked(variable, parse_duration_ms), stated)
     };
-    let by_address = || Sourced { value: ResponseFormat::at(&base_url.value), from: Origin::Default };
+    let by_address =
+        || Sourced { value: protocol.value.dialect(&base_url.value).response_format, from: Origin::Default };
     let response_format = stated.response_format.unwrap_or_else(by_address);
     let by_default = |value: u64| Sourced { value, from: Origin::Default };
     Provider {
+        protocol,
         base_url,
         key: key.map(|key| Secret { name: key_env.value.clone(), value: key.value }),
         key_env,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::Model;
-use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
+use rondo_agent_kit::model::http::{HttpModel, HttpSettings};
 use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_protocol::diagnostic::Code;
 use rondo_settings::{Provider, Settings};
@@ -32,7 +32,7 @@ pub struct Resources {
     settings: Settings,
     /// What commands printed, by provider.
     keys: Attempts<String, Secret, Failure>,
-    clients: Mutex<BTreeMap<String, Arc<OpenAi>>>,
+    clients: Mutex<BTreeMap<String, Arc<HttpModel>>>,
     servers: Attempts<ServerKey, Arc<Server>, NoServer>,
 }
 
@@ -138,8 +138,9 @@ impl Resources {
     }
 }
 
-fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<OpenAi, Failure> {
+fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<HttpModel, Failure> {
     let Provider {
+        protocol,
         base_url,
         key,
         connect_timeout_ms,
@@ -162,10 +163,11 @@ fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<O
     let headers = headers.chain(of_variables).map(|(header, variable, value)| {
         (header.clone(), Secret { name: variable.unwrap_or_else(|| header.clone()), value: value.clone() })
     });
-    OpenAi::new(OpenAiSettings {
+    HttpModel::new(HttpSettings {
         name: name.to_owned(),
         headers: headers.collect(),
         query: provider.query.clone().into_iter().collect(),
+        protocol: protocol.value,
         base_url: base_url.value.clone(),
         api_key: printed.or_else(|| key.clone()),
         connect_timeout: Duration::from_millis(connect_timeout_ms.value),
@@ -173,7 +175,7 @@ fn connect(name: &str, provider: &Provider, printed: Option<Secret>) -> Result<O
         total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
         prompt_cache: prompt_cache.value,
         prompt_cache_retention: prompt_cache_retention.as_ref().map(|time| time.value),
-        ..OpenAiSettings::default()
+        ..HttpSettings::default()
     })
     .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))
 }

@@ -9,7 +9,7 @@ use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
 use super::format::AttemptLine;
-use crate::model::openai::ResponseFormat;
+use crate::model::ResponseFormat;
 
 /// The origin of a cassette.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::conversation::{self, Builder, Key, Rounds, StepLocation};
-use rondo_agent_kit::model::openai::ResponseFormat;
+use rondo_agent_kit::model::ResponseFormat;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};

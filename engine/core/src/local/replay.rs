@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::react::idempotency_key;
 use rondo_protocol::call::{
-    Call, CallKind, Effect, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+    Call, CallKind, Effect, Files, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
@@ -200,6 +200,7 @@ impl Visit {
                         head_digest: request.head_digest,
                         head: Arc::new(request.head.clone()),
                         conversation: conversation(request),
+                        files: Files::default(),
                         time_left: std::time::Duration::MAX,
                     };
                     // A step's usage does not tell which reply it was for.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::{
-    Call, Effect, Fault, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+    Call, Effect, Fault, Files, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
@@ -59,6 +59,7 @@ pub(crate) fn calls() -> Vec<Call> {
             head_digest,
             head,
             conversation,
+            files: Files::default(),
             time_left: Duration::from_secs(1),
         }),
         Call::Tool(ToolCall {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rondo_agent_kit::model::openai::ResponseFormat;
+use rondo_agent_kit::model::ResponseFormat;
 use rondo_agent_kit::model::{Completion, Deltas, Model};
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_core::env::SeededEnv;

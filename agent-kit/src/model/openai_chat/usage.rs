@@ -44,7 +44,7 @@ pub(super) fn read(json: &str) -> Option<Usage> {
     })
 }
 
-pub(super) fn of_body(json: &str) -> Option<Usage> {
+pub(in crate::model) fn of_body(json: &str) -> Option<Usage> {
     let body: Value = serde_json::from_str(json).ok()?;
     read(&body.get("usage")?.to_string())
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use async_openai::types::chat::CreateChatCompletionRequest;
+use rondo_protocol::call::FaultClass;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::message::{Opaque, Parts};
 use rondo_protocol::object::{Head, Parameters as Given};
@@ -8,8 +9,7 @@ use rondo_protocol::workflow::{AnswerFormat, Field};
 
 use super::*;
 use crate::answer::Contract;
-use crate::model::openai::{PromptCache, ResponseFormat};
-use crate::model::test_call;
+use crate::model::{ResponseFormat, test_call, test_outgoing};
 
 fn call() -> ModelCall {
     let parameters =
@@ -129,14 +129,14 @@ fn what_a_strict_mode_cannot_say_is_not_asked_for_strictly() {
     assert_eq!(sent(r#"{"type":"object","properties":{},"required":[]}"#), false);
 }
 
-fn to(dialect: &Dialect) -> Receiver<'_> {
-    Receiver { dialect, provider: "p" }
+fn keeping(host: &str, keep: PromptCache, time: Option<CacheRetention>) -> String {
+    asked_to_keep(&call(), host, keep, time)
 }
 
-fn keeping(host: &str, keep: PromptCache, time: Option<CacheRetention>) -> String {
-    let dialect = Dialect::of_host(host);
-    let body = body_with_cache(&call(), &CacheRequest::of(&call(), &dialect, keep, time), to(&dialect));
-    String::from_utf8(body.unwrap()).unwrap()
+fn asked_to_keep(call: &ModelCall, host: &str, keep: PromptCache, time: Option<CacheRetention>) -> String {
+    let dialect = &Dialect::of_host(host);
+    let outgoing = Outgoing { dialect, prompt_cache: keep, prompt_cache_retention: time, ..test_outgoing(call) };
+    String::from_utf8(body(&outgoing).unwrap()).unwrap()
 }
 
 #[test]
@@ -162,10 +162,8 @@ fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
     let mut call = test_call();
     Arc::make_mut(&mut call.head).system = system.to_owned();
     call.conversation = Arc::new(messages.iter().cloned().collect());
-    let dialect = Dialect::of_host("127.0.0.1");
-    let keeping = CacheRequest::of(&call, &dialect, PromptCache::Blocks, None);
-    let body = body_with_cache(&call, &keeping, to(&dialect)).unwrap();
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let body = asked_to_keep(&call, "127.0.0.1", PromptCache::Blocks, None);
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     let first = usize::from(system.is_empty());
     let sent = body["messages"].as_array().unwrap().iter().zip(first..);
     sent.filter(|(message, _)| message["content"].is_array()).map(|(_, number)| number).collect()
@@ -226,9 +224,7 @@ proptest::proptest! {
         Arc::make_mut(&mut call.head).system = system;
         call.conversation = Arc::new(messages.into_iter().map(message).collect());
         let plain = String::from_utf8(request_body(&call).unwrap()).unwrap();
-        let dialect = Dialect::of_host("openrouter.ai");
-        let keeping = CacheRequest::of(&call, &dialect, keep, time);
-        let kept = String::from_utf8(body_with_cache(&call, &keeping, to(&dialect)).unwrap()).unwrap();
+        let kept = asked_to_keep(&call, "openrouter.ai", keep, time);
         proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
         proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);
     }

@@ -5,7 +5,7 @@
 
 /// Why an event stream cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Error {
+pub(in crate::model) enum Error {
     #[error("an event of the stream is longer than {0} bytes")]
     EventTooLong(usize),
     #[error("the event stream is longer than {0} bytes")]
@@ -18,7 +18,7 @@ pub(super) enum Error {
 const MAX_SPARE_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(in crate::model) struct Reader {
     max_bytes: usize,
     max_event_bytes: usize,
     read_bytes: usize,
@@ -31,22 +31,22 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Reads a stream of at most `max_bytes`, with events of at most `max_event_bytes`.
-    pub(super) fn new(max_bytes: usize, max_event_bytes: usize) -> Self {
+    pub(in crate::model) fn new(max_bytes: usize, max_event_bytes: usize) -> Self {
         let (read_bytes, line, after_return, first_line, data) = (0, Vec::new(), false, true, None);
         Self { max_bytes, max_event_bytes, read_bytes, line, after_return, first_line, data }
     }
 
     /// The bytes that wait for the end of their event.
-    pub(super) fn pending_bytes(&self) -> usize {
+    pub(in crate::model) fn pending_bytes(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, String::len)
     }
 
-    pub(super) fn read_bytes(&self) -> usize {
+    pub(in crate::model) fn read_bytes(&self) -> usize {
         self.read_bytes
     }
 
     /// Parses the next chunk and appends the data of each completed event.
-    pub(super) fn push(&mut self, chunk: &[u8], events: &mut Vec<String>) -> Result<(), Error> {
+    pub(in crate::model) fn push(&mut self, chunk: &[u8], events: &mut Vec<String>) -> Result<(), Error> {
         self.read_bytes = self.read_bytes.saturating_add(chunk.len());
         if self.read_bytes > self.max_bytes {
             return Err(Error::TooLong(self.max_bytes));

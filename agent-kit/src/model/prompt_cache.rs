@@ -19,7 +19,7 @@ use rondo_protocol::call::ModelCall;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::dialect::Dialect;
+use super::dialects::Dialect;
 
 /// How many hexadecimal digits of the head's digest a key contains: 128 bits.
 const HEAD_DIGITS: usize = 32;
@@ -76,13 +76,13 @@ impl PromptCache {
         }
     }
 
-    /// What is sent to the server at that address, in words for people.
-    pub fn in_force(self, base_url: &str) -> &'static str {
-        match (self, Dialect::at(base_url).prefix) {
+    /// What is sent to a server of that dialect, in words for people.
+    pub fn in_force(self, dialect: &Dialect) -> &'static str {
+        match (self, dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => {
                 "a key for each role of a thread"
             }
-            (Self::Blocks, _) => "marks on blocks of content",
+            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => "marks on blocks of content",
             (Self::Auto, AutoPrefix::BlocksOfAnthropic) => {
                 "marks on blocks of content for Anthropic's models, nothing for others"
             }
@@ -90,15 +90,11 @@ impl PromptCache {
         }
     }
 
-    /// Whether that time is sent to the server at that address.
-    pub fn sends(self, time: CacheRetention, base_url: &str) -> bool {
-        self.sends_to(time, &Dialect::at(base_url))
-    }
-
-    fn sends_to(self, time: CacheRetention, dialect: &Dialect) -> bool {
+    /// Whether that time is sent to a server of that dialect.
+    pub fn sends(self, time: CacheRetention, dialect: &Dialect) -> bool {
         match (self, dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime) => time.is_for_keys(),
-            (Self::Blocks, _) | (Self::Auto, AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
+            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks | AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
             (Self::Auto, AutoPrefix::Key | AutoPrefix::Nothing) | (Self::Off, _) => false,
         }
     }
@@ -107,7 +103,7 @@ impl PromptCache {
     fn field(self, dialect: &Dialect, model: &str) -> Option<CacheField> {
         match (self, dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => Some(CacheField::Key),
-            (Self::Blocks, _) => Some(CacheField::Blocks),
+            (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => Some(CacheField::Blocks),
             (Self::Auto, AutoPrefix::BlocksOfAnthropic) => is_of_anthropic(model).then_some(CacheField::Blocks),
             (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => None,
         }
@@ -135,9 +131,10 @@ impl CacheRetention {
 
 /// How a server is asked for a prefix where the settings do not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AutoPrefix {
+pub enum AutoPrefix {
     KeyWithTime,
     Key,
+    Blocks,
     /// By blocks, for Anthropic's models. Gemini accepts blocks too, but needs none, and uses only the last one, which
     /// moves with every request.
     BlocksOfAnthropic,
@@ -170,7 +167,7 @@ pub(super) struct CacheRequest {
 impl CacheRequest {
     /// What the request of `call` asks of a server.
     pub fn of(call: &ModelCall, dialect: &Dialect, keep: PromptCache, time: Option<CacheRetention>) -> Self {
-        let time = time.filter(|time| keep.sends_to(*time, dialect));
+        let time = time.filter(|time| keep.sends(*time, dialect));
         match keep.field(dialect, &call.head.model) {
             None => Self::default(),
             Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
@@ -273,7 +270,7 @@ mod tests {
             (None, Some("1h"), None)
         );
         assert_eq!(of(PromptCache::Off, Some(CacheRetention::Day)), CacheRequest::default());
-        let sends = |keep: PromptCache, time, url| keep.sends(time, url);
+        let sends = |keep: PromptCache, time, url| keep.sends(time, &Dialect::at(url));
         assert!(sends(PromptCache::Auto, CacheRetention::Day, "https://api.openai.com/v1"));
         assert!(sends(PromptCache::Auto, CacheRetention::Hour, "https://openrouter.ai/api/v1"));
         for (time, url) in [

@@ -6,7 +6,7 @@ use super::response_format::ResponseFormat;
 
 /// How a server differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub struct Dialect {
     /// Its hosts, and those below them: OpenAI's regions stand before its host, as in `eu.api.openai.com`.
     hosts: &'static [&'static str],
     /// How it is asked to cache a prefix, unless the settings say.
@@ -26,7 +26,7 @@ pub(super) struct Dialect {
 
 /// Which ids of tool calls a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallIds {
+pub enum CallIds {
     Any,
     /// Nine ASCII letters and digits.
     Nine,
@@ -35,7 +35,7 @@ pub(super) enum CallIds {
 /// The newer name and the older.
 const OUTPUT_CEILINGS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-const COMMON: Dialect = Dialect {
+pub(super) const COMMON: Dialect = Dialect {
     hosts: &[],
     prefix: AutoPrefix::Nothing,
     response_format: ResponseFormat::JsonSchema,

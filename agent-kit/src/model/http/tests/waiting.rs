@@ -59,8 +59,8 @@ async fn a_wait_for_memory_is_neither_the_silence_of_the_provider_nor_its_slowne
     for pieces in [vec![format!("{EVENTS}{said}"), "data: [DONE]\n\n".to_owned()], vec![whole]] {
         let idle_timeout = Duration::from_millis(200);
         let times =
-            OpenAiSettings { idle_timeout, total_timeout: Some(2 * idle_timeout), ..settings(serve(pieces).await) };
-        let provider = OpenAi::new(times).unwrap();
+            HttpSettings { idle_timeout, total_timeout: Some(2 * idle_timeout), ..settings(serve(pieces).await) };
+        let provider = HttpModel::new(times).unwrap();
         let deltas = waiting(0);
         let permits = Arc::clone(&deltas.permits);
         let later = async {
@@ -90,9 +90,9 @@ async fn replies_that_wait_do_not_hold_up_another_one_of_their_connection() {
             tokio::spawn(over_http2(stream, REPLY_BYTES, Arc::clone(&counters.1)));
         }
     });
-    let settings = OpenAiSettings { max_reply_bytes: 2 * REPLY_BYTES, ..settings(base_url) };
+    let settings = HttpSettings { max_reply_bytes: 2 * REPLY_BYTES, ..settings(base_url) };
     let http = client(&settings, &Url::parse(&settings.base_url).unwrap()).http2_prior_knowledge().build().unwrap();
-    let provider = OpenAi { http, ..OpenAi::new(settings).unwrap() };
+    let provider = HttpModel { http, ..HttpModel::new(settings).unwrap() };
 
     let call = test_call();
     let held: Vec<Waiting> = (0..WAITING).map(|_| waiting(0)).collect();

@@ -3,25 +3,21 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 
-use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
-use rondo_protocol::diagnostic::Code;
+use rondo_protocol::call::{Fault, ModelAnswer};
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply, Usage};
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
-use super::{refusal, usage};
+use super::{attached, usage};
+use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
+use crate::model::http::refusal;
+use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
-
-const MAX_TOOL_CALLS: usize = 128;
-
-/// The maximum items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
-const MAX_ITEMS: usize = 1024;
 
 const MAX_CONTENT_DEPTH: usize = 4;
 
@@ -102,36 +98,6 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes up memory.
-struct Items<T>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Items<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ItemsVisitor(PhantomData))
-    }
-}
-
-struct ItemsVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
-    type Value = Items<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {MAX_ITEMS} items")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            if items.len() >= MAX_ITEMS {
-                return Err(A::Error::custom(format_args!("a list has more than {MAX_ITEMS} items")));
-            }
-            items.push(item);
-        }
-        Ok(Items(items))
-    }
-}
-
 /// The maximum members of one of OpenRouter's `reasoning_details`.
 const MAX_MEMBERS: usize = 64;
 
@@ -207,10 +173,8 @@ struct Asked {
 }
 
 #[derive(Debug)]
-pub(super) struct Assembly {
-    max_bytes: usize,
-    /// Bytes of text, reasoning and tool calls.
-    said_bytes: usize,
+pub(super) struct Reply {
+    budget: Budget,
     text: String,
     shown: Shown,
     reasoning: String,
@@ -225,12 +189,11 @@ pub(super) struct Assembly {
     usage: Option<Usage>,
 }
 
-impl Assembly {
+impl Reply {
     /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self {
-            max_bytes,
-            said_bytes: 0,
+            budget: Budget::new(max_bytes),
             text: String::new(),
             shown: Shown::default(),
             reasoning: String::new(),
@@ -242,51 +205,6 @@ impl Assembly {
             unknown_finish: None,
             usage: None,
         }
-    }
-
-    /// Adds a chunk, or a whole completion, as JSON. Returns the text that it adds to what is shown.
-    ///
-    /// # Errors
-    /// When the chunk is unreadable, reports an error, or makes the reply too large. A provider's words are redacted
-    /// before they are cut.
-    pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
-        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
-            // The error quotes the unexpected text. Another attempt would be paid for again.
-            let what = format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor));
-            Fault::new(Code::ReplyUnreadable, FaultClass::Refused, what)
-        })?;
-        self.take_usage(chunk.usage);
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
-            return Err(refusal::of_error(error.get(), redactor));
-        }
-        let before = self.text.len();
-        // Only one choice was requested.
-        let is_first = |choice: &Choice<'_>| number(choice.index).unwrap_or(0) == 0;
-        for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(is_first) {
-            if let Some(reason) = word(choice.finish_reason).filter(|reason| !reason.is_empty()) {
-                self.finish = known_finish(&reason);
-                self.unknown_finish = self.finish.is_none().then(|| {
-                    let reason = refusal::words(&reason, redactor);
-                    unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
-                });
-            }
-            self.take_usage(choice.usage);
-            let Some(delta) = choice.delta else { continue };
-            self.take_content(delta.content, false, 0)?;
-            // A refusal arrives instead of an answer and counts as the role's answer.
-            self.take_content(delta.refusal, false, 0)?;
-            self.take_reasoning("reasoning_content", delta.reasoning_content)?;
-            self.take_reasoning("reasoning", delta.reasoning)?;
-            self.take_details(delta.reasoning_details)?;
-            if let Some(extra) = delta.extra_content.filter(|extra| extra.get() != "null") {
-                self.count(extra.get().len())?;
-                self.extra_content = Some(extra.to_owned());
-            }
-            for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
-                self.take_tool(tool)?;
-            }
-        }
-        Ok(self.shown.added(&self.text, before).to_owned())
     }
 
     /// Adds a text, a part or a list of parts.
@@ -304,7 +222,7 @@ impl Assembly {
             return self.take_content(part.refusal, is_thought, depth + 1);
         }
         let Some(text) = text(content) else { return Ok(()) };
-        self.count(text.len())?;
+        self.budget.take(text.len())?;
         if is_thought { &mut self.reasoning } else { &mut self.text }.push_str(&text);
         Ok(())
     }
@@ -323,7 +241,7 @@ impl Assembly {
     /// the one that it continues, and its texts are added.
     fn take_details(&mut self, details: Option<&RawValue>) -> Result<(), Fault> {
         let Some(details) = details.filter(|details| details.get().starts_with('[')) else { return Ok(()) };
-        self.count(details.get().len())?;
+        self.budget.take(details.get().len())?;
         let pieces: Items<&RawValue> =
             serde_json::from_str(details.get()).map_err(|error| too_large(error.to_string()))?;
         for piece in pieces.0.into_iter().filter(|piece| piece.get().starts_with('{')) {
@@ -348,15 +266,6 @@ impl Assembly {
         }
     }
 
-    /// Counts bytes before they are kept.
-    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.said_bytes = self.said_bytes.saturating_add(bytes);
-        if self.said_bytes > self.max_bytes {
-            return Err(too_large(format!("the reply is longer than {} bytes", self.max_bytes)));
-        }
-        Ok(())
-    }
-
     fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
         let id = word(delta.id).unwrap_or_default();
         let (name, added) = match delta.function {
@@ -365,7 +274,8 @@ impl Assembly {
         };
         let extra_content = delta.extra_content.filter(|extra| extra.get() != "null");
         let extra_bytes = extra_content.map_or(0, |extra| extra.get().len());
-        self.count(id.len().saturating_add(name.len()).saturating_add(added.len()).saturating_add(extra_bytes))?;
+        self.budget
+            .take(id.len().saturating_add(name.len()).saturating_add(added.len()).saturating_add(extra_bytes))?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
         let index = number(delta.index).or(last).unwrap_or(0);
         // Some servers give every call the same index, or none; a different id then means a different call.
@@ -393,31 +303,60 @@ impl Assembly {
         }
         Ok(())
     }
+}
 
-    /// The bytes of text, reasoning and tool calls so far.
-    pub(super) fn said_bytes(&self) -> usize {
-        self.said_bytes
+impl Assembly for Reply {
+    fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
+        let chunk: Chunk<'_> = refusal::event(json, redactor)?;
+        self.take_usage(chunk.usage);
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            return Err(refusal::of_error(error.get(), redactor));
+        }
+        let before = self.text.len();
+        // Only one choice was requested.
+        let is_first = |choice: &Choice<'_>| number(choice.index).unwrap_or(0) == 0;
+        for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(is_first) {
+            if let Some(reason) = word(choice.finish_reason).filter(|reason| !reason.is_empty()) {
+                self.finish = known_finish(&reason);
+                self.unknown_finish = self.finish.is_none().then(|| {
+                    let reason = refusal::words(&reason, redactor);
+                    unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
+                });
+            }
+            self.take_usage(choice.usage);
+            let Some(delta) = choice.delta else { continue };
+            self.take_content(delta.content, false, 0)?;
+            // A refusal arrives instead of an answer and counts as the role's answer.
+            self.take_content(delta.refusal, false, 0)?;
+            self.take_reasoning("reasoning_content", delta.reasoning_content)?;
+            self.take_reasoning("reasoning", delta.reasoning)?;
+            self.take_details(delta.reasoning_details)?;
+            if let Some(extra) = delta.extra_content.filter(|extra| extra.get() != "null") {
+                self.budget.take(extra.get().len())?;
+                self.extra_content = Some(extra.to_owned());
+            }
+            for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
+                self.take_tool(tool)?;
+            }
+        }
+        Ok(self.shown.added(&self.text, before).to_owned())
     }
 
-    pub(super) fn is_finished(&self) -> bool {
+    fn said_bytes(&self) -> usize {
+        self.budget.said_bytes()
+    }
+
+    fn is_finished(&self) -> bool {
         self.finish.is_some() || self.unknown_finish.is_some()
     }
 
-    pub(super) fn usage(&self) -> Option<Usage> {
+    fn usage(&self) -> Option<Usage> {
         self.usage
     }
 
-    /// Returns the reply, which `origin` may have back. `ordinal` names tool calls without an id.
-    ///
-    /// # Errors
-    /// That of an unknown finish reason, or `incomplete()` if there is none.
-    pub(super) fn complete(
-        self,
-        ordinal: u64,
-        origin: &str,
-        incomplete: impl FnOnce() -> Fault,
-    ) -> Result<ModelAnswer, Fault> {
-        let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or_else(incomplete)) };
+    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
+        let origin = &attached::origin(request.provider, &request.call.head.model);
+        let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or(incomplete)) };
         let extra = |extra: Box<RawValue>| Members::from([("extra_content".to_owned(), extra)]);
         let (mut parts, has_details) = (Parts::default(), !self.details.is_empty());
         // The API has one field for each of these and does not define their order.
@@ -444,7 +383,7 @@ impl Assembly {
             if let Some(attached) = extra_content.map(extra) {
                 parts.push(Attached::Call(attached).part(origin, String::new()));
             }
-            let id = if id.is_empty() { format!("call_{ordinal}_{at}") } else { id };
+            let id = if id.is_empty() { format!("call_{}_{at}", request.call.ordinal) } else { id };
             parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
         }
         Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage: self.usage, cost_usd: None })
@@ -492,26 +431,21 @@ fn known_finish(word: &str) -> Option<Finish> {
     }
 }
 
-/// The fault for a reply that breaks the protocol.
-pub(super) fn unreadable(message: String) -> Fault {
-    Fault::new(Code::ReplyUnreadable, FaultClass::Server, message)
-}
-
-/// The fault for a reply beyond a bound. It is not retried: another attempt would cost again and be as large.
-pub(super) fn too_large(message: String) -> Fault {
-    Fault::new(Code::ReplyTooLarge, FaultClass::Refused, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use rondo_protocol::call::{FaultClass, ModelCall};
+    use rondo_protocol::diagnostic::Code;
+
     use super::*;
+    use crate::model::{test_call, test_outgoing};
 
     fn assembled(chunks: &[&str]) -> Result<ModelAnswer, Fault> {
-        let mut assembly = Assembly::new(1 << 20);
+        let mut reply = Box::new(Reply::new(1 << 20));
         for chunk in chunks {
-            assembly.take(chunk, &Redactor::default())?;
+            reply.take(chunk, &Redactor::default())?;
         }
-        assembly.complete(7, "p/m", || unreadable("incomplete".to_owned()))
+        let call = ModelCall { ordinal: 7, ..test_call() };
+        reply.complete(&test_outgoing(&call), unreadable("incomplete".to_owned()))
     }
 
     #[test]
@@ -569,10 +503,10 @@ mod tests {
 
     #[test]
     fn text_reasoning_and_tool_calls_are_counted_together_and_nothing_else_is() {
-        let mut assembly = Assembly::new(20);
+        let mut reply = Reply::new(20);
         let mut take = |delta: &str| {
             let chunk = format!(r#"{{"id":"{}","choices":[{{"delta":{delta}}}]}}"#, "x".repeat(100));
-            assembly.take(&chunk, &Redactor::default())
+            reply.take(&chunk, &Redactor::default())
         };
         take(r#"{"content":"12345"}"#).unwrap();
         take(r#"{"reasoning_content":"12345"}"#).unwrap();

@@ -2,8 +2,10 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a check says what it expects by failing")]
 
-use super::reply::{Assembly, unreadable};
-use crate::model::sse;
+use super::OpenAiChat;
+use crate::model::http::sse;
+use crate::model::protocol::{Protocol as _, unreadable};
+use crate::model::{test_call, test_outgoing};
 use crate::redact::Redactor;
 
 const MAX_REPLY_BYTES: usize = 1 << 16;
@@ -17,7 +19,7 @@ pub fn stream(input: &[u8]) {
 /// The reply, the texts shown of it, or why it cannot be read, as text.
 fn read(chunks: &[&[u8]]) -> String {
     let mut reader = sse::Reader::new(MAX_REPLY_BYTES, MAX_REPLY_BYTES);
-    let mut assembly = Assembly::new(MAX_REPLY_BYTES);
+    let mut assembly = OpenAiChat.assembly(MAX_REPLY_BYTES);
     let (mut events, mut shown) = (Vec::new(), String::new());
     for chunk in chunks {
         let read = reader.push(chunk, &mut events);
@@ -31,5 +33,5 @@ fn read(chunks: &[&[u8]]) -> String {
             return error.to_string();
         }
     }
-    format!("{shown:?} {:?}", assembly.complete(0, "p/m", || unreadable("incomplete".to_owned())))
+    format!("{shown:?} {:?}", assembly.complete(&test_outgoing(&test_call()), unreadable("incomplete".to_owned())))
 }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::model::openai_chat::request_body;
 use crate::model::test_call;
 
 const KEY: &str = "sk-secret-0123456789";
@@ -66,19 +67,19 @@ struct Asked {
     connections: usize,
 }
 
-fn settings(base_url: String) -> OpenAiSettings {
-    OpenAiSettings {
+fn settings(base_url: String) -> HttpSettings {
+    HttpSettings {
         base_url,
         api_key: Some(Secret { name: "TEST_KEY".to_owned(), value: KEY.to_owned() }),
         connect_timeout: Duration::from_secs(5),
         idle_timeout: Duration::from_secs(5),
         total_timeout: None,
         max_reply_bytes: LIMIT,
-        ..OpenAiSettings::default()
+        ..HttpSettings::default()
     }
 }
 
-async fn ask_with(act: Act, change: impl FnOnce(&mut OpenAiSettings)) -> Asked {
+async fn ask_with(act: Act, change: impl FnOnce(&mut HttpSettings)) -> Asked {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut settings = settings(format!("http://{}/v1/", listener.local_addr().unwrap()));
     change(&mut settings);
@@ -113,7 +114,7 @@ async fn ask_with(act: Act, change: impl FnOnce(&mut OpenAiSettings)) -> Asked {
         }
     });
     let deltas = Kept::default();
-    let answer = OpenAi::new(settings).unwrap().complete(&test_call(), &deltas).await;
+    let answer = HttpModel::new(settings).unwrap().complete(&test_call(), &deltas).await;
     listening.abort();
     let (request, connections) = served.lock().unwrap().clone();
     Asked { answer, deltas: deltas.0.into_inner().unwrap(), request, connections }
@@ -291,7 +292,7 @@ async fn a_finish_reason_that_nobody_knows_is_no_end() {
 
 #[tokio::test]
 async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
-    let idle = |settings: &mut OpenAiSettings| settings.idle_timeout = Duration::from_millis(50);
+    let idle = |settings: &mut HttpSettings| settings.idle_timeout = Duration::from_millis(50);
     for sent in
         [String::new(), EVENTS.to_owned(), [EVENTS, &chunk(r#"{"content":"x"}"#, "null")].concat(), format!("{JSON}{{")]
     {
@@ -299,7 +300,7 @@ async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
         let words = "the provider sent nothing for 50ms; `idle_timeout` of [provider.openai] sets how long to wait";
         assert_eq!(told(&asked.answer.unwrap_err()), (Code::ProviderSilent, FaultClass::Timeout, words));
     }
-    let total = |settings: &mut OpenAiSettings| settings.total_timeout = Some(Duration::from_millis(50));
+    let total = |settings: &mut HttpSettings| settings.total_timeout = Some(Duration::from_millis(50));
     let asked = ask_with(Act::Hang(Vec::new()), total).await;
     assert_eq!(
         asked.answer.unwrap_err().message,
@@ -328,7 +329,7 @@ async fn a_server_that_is_not_there_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let model = OpenAi::new(settings(base_url.clone())).unwrap();
+    let model = HttpModel::new(settings(base_url.clone())).unwrap();
     let fault = model.complete(&test_call(), &crate::model::NoDeltas).await.unwrap_err();
     assert_eq!((fault.code, fault.class), (Code::ProviderUnreachable, FaultClass::Network));
     assert!(fault.message.starts_with(&format!("could not reach {base_url}/chat/completions: ")), "{}", fault.message);
@@ -338,13 +339,13 @@ async fn a_server_that_is_not_there_is_named() {
 fn settings_that_cannot_work_or_would_leak_are_refused() {
     let with = |base_url: &str, key: &str| {
         let api_key = Some(Secret { name: "TEST_KEY".to_owned(), value: key.to_owned() });
-        OpenAi::new(OpenAiSettings { base_url: base_url.to_owned(), api_key, ..OpenAiSettings::default() }).unwrap_err()
+        HttpModel::new(HttpSettings { base_url: base_url.to_owned(), api_key, ..HttpSettings::default() }).unwrap_err()
     };
     assert_eq!(with("localhost:8080", KEY), SettingsError::Address("localhost:8080".to_owned()));
     assert_eq!(with("ftp://x", KEY), SettingsError::Address("ftp://x".to_owned()));
-    assert_eq!(with("http://user:password@x/v1", KEY), SettingsError::Credentials);
-    assert_eq!(with("http://x/v1?key=abc", KEY), SettingsError::Credentials);
+    assert_eq!(with("http://user:password@x/v1", KEY), SettingsError::Credentials("OPENAI_API_KEY"));
+    assert_eq!(with("http://x/v1?key=abc", KEY), SettingsError::Credentials("OPENAI_API_KEY"));
     assert_eq!(with("http://x/v1", "two\nlines"), SettingsError::Key("TEST_KEY".to_owned()));
-    let model = OpenAi::new(settings("http://x".to_owned())).unwrap();
+    let model = HttpModel::new(settings("http://x".to_owned())).unwrap();
     assert!(!format!("{model:?}").contains(KEY));
 }

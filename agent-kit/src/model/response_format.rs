@@ -2,15 +2,13 @@
 //! (<https://platform.openai.com/docs/guides/structured-outputs>).
 //!
 //! Servers without schema support refuse the request or ignore the schema, so each is sent what it supports: a schema, the
-//! wish for any JSON object, or nothing ([`Dialect`]).
+//! wish for any JSON object, or nothing ([`super::dialects`]).
 //!
 //! The request head holds it as a schema; `ANY_OBJECT` if only an object is asked for. Answers are read the same way
 //! in all cases.
 
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
-
-use super::dialect::Dialect;
 
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
@@ -34,11 +32,6 @@ impl ResponseFormat {
     /// The word in settings.
     pub fn word(self) -> &'static str {
         self.into()
-    }
-
-    /// The format that the server at that address supports.
-    pub fn at(base_url: &str) -> Self {
-        Dialect::at(base_url).response_format
     }
 
     /// The schema in the request head of a role whose answers have that schema.
@@ -67,6 +60,7 @@ impl ResponseFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::dialects::Dialect;
 
     #[test]
     fn what_is_sent_follows_from_the_address() {
@@ -81,7 +75,7 @@ mod tests {
             ("https://api.groq.com/openai/v1", ResponseFormat::Off),
             ("https://api.anthropic.com/v1", ResponseFormat::Off),
         ] {
-            assert_eq!(ResponseFormat::at(address), wanted, "{address}");
+            assert_eq!(Dialect::at(address).response_format, wanted, "{address}");
         }
     }
 

@@ -1,22 +1,69 @@
-//! Converts the errors of a provider to faults.
+//! What a provider refuses, and its errors as faults.
 
-use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use reqwest::Response;
+use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::Parts;
-use rondo_protocol::object::{Finish, ModelReply};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::usage;
-use crate::model::status;
+use super::clock::Clock;
+use super::retry_after;
+use crate::model::{openai_chat, status};
 use crate::redact::Redactor;
+
+/// A refusal may hold what the model wrote.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 const MAX_WORDS_CHARS: usize = 400;
 
 /// The maximum size of an error object to parse; of a longer one the beginning is shown.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
+/// A response without success.
+#[derive(Debug)]
+pub struct Refusal {
+    pub status: u16,
+    /// Its beginning.
+    pub body: String,
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Refusal {
+    pub(super) async fn read(mut response: Response, clock: &Clock<'_>, redactor: &Redactor) -> Self {
+        let status = response.status().as_u16();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
+        let (mut body, mut is_whole) = (Vec::new(), false);
+        while body.len() < MAX_REFUSAL_BYTES && !is_whole {
+            // The status matters most; a missing body changes nothing.
+            match clock.wait(response.chunk()).await {
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Ok(None)) => is_whole = true,
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        is_whole &= body.len() <= MAX_REFUSAL_BYTES;
+        body.truncate(MAX_REFUSAL_BYTES);
+        let mut body = String::from_utf8_lossy(&body).into_owned();
+        if !is_whole {
+            // Leaves out an end that could be the beginning of a key.
+            body = redactor.beginning(&body);
+        }
+        Self { status, body, retry_after_ms }
+    }
+
+    /// The fault of the attempt.
+    pub(super) fn fault(&self, redactor: &Redactor) -> Fault {
+        let usage = openai_chat::usage::of_body(&self.body);
+        let fault = of_status(self.status, &self.body, redactor).with_usage(usage);
+        Fault { retry_after_ms: self.retry_after_ms, ..fault }
+    }
+}
+
 /// The fault for a response with an unsuccessful HTTP status and this body.
-pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
+fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     match serde_json::from_str::<Value>(body) {
         Ok(Value::Object(members)) => {
             let error = members.get("error").filter(|error| !is_nothing(error)).cloned();
@@ -28,19 +75,8 @@ pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     }
 }
 
-/// The reply of a model whose call of a tool the server could not read: the model's slip, which it is told of. Groq refuses
-/// the request for it (<https://console.groq.com/docs/tool-use>).
-pub(super) fn slip(body: &str) -> Option<ModelAnswer> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    let error = body.get("error").filter(|error| error.get("code").is_some_and(|code| code == "tool_use_failed"))?;
-    let written = error.get("failed_generation").and_then(Value::as_str).unwrap_or_default();
-    let reply = ModelReply { finish: Finish::ToolCalls, parts: Parts::said(written) };
-    let usage = body.get("usage").and_then(|usage| usage::read(&usage.to_string()));
-    Some(ModelAnswer { reply, usage, cost_usd: None })
-}
-
 /// Whether a server refuses a parameter as one that it does not take; not its value.
-pub(super) fn refuses_parameter(body: &str, name: &str) -> bool {
+pub(in crate::model) fn refuses_parameter(body: &str, name: &str) -> bool {
     const WORDS: [&str; 8] = [
         "unsupported",
         "not supported",
@@ -94,8 +130,19 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
+/// Reads an event of a stream.
+///
+/// # Errors
+/// It quotes the unexpected text. It is not retried: another attempt would be paid for again.
+pub(in crate::model) fn event<'a, T: Deserialize<'a>>(json: &'a str, redactor: &Redactor) -> Result<T, Fault> {
+    serde_json::from_str(json).map_err(|error| {
+        let what = format!("an event cannot be read: {}", words(&error.to_string(), redactor));
+        Fault::new(Code::ReplyUnreadable, FaultClass::Refused, what)
+    })
+}
+
 /// The fault for an error object, from a body or from a stream.
-pub(super) fn of_error(json: &str, redactor: &Redactor) -> Fault {
+pub(in crate::model) fn of_error(json: &str, redactor: &Redactor) -> Fault {
     if json.len() > MAX_ERROR_BYTES {
         return status::fault(500, &words(json, redactor));
     }
@@ -126,7 +173,7 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
 
 /// The beginning of a provider's message, on one line. Keys are redacted before the cut, so that no part of one
 /// remains, and after every step that could join the parts of one.
-pub(super) fn words(text: &str, redactor: &Redactor) -> String {
+pub(in crate::model) fn words(text: &str, redactor: &Redactor) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() {
@@ -143,7 +190,7 @@ pub(super) fn words(text: &str, redactor: &Redactor) -> String {
 }
 
 /// The beginning of words that are not a provider's, on one line.
-pub(super) fn excerpt(text: &str) -> String {
+pub(in crate::model) fn excerpt(text: &str) -> String {
     words(text, &Redactor::default())
 }
 

@@ -8,14 +8,13 @@
 //! ([`super::attached`]). Two messages of a user, or two of an assistant, are sent as one: chat templates that want turns
 //! to alternate refuse anything else.
 //!
-//! Law: asking a provider to cache a prefix ([`super::prompt_cache`]) changes no content. A request with a key equals
+//! Law: asking a provider to cache a prefix ([`prompt_cache`](crate::model::prompt_cache)) changes no content. A request with a key equals
 //! the request without one plus two fields at its end; a request with marks wraps at most three texts in content parts.
 
 use std::borrow::Cow;
 
-use rondo_protocol::call::{Fault, FaultClass, ModelCall};
+use rondo_protocol::call::{Fault, ModelCall};
 use rondo_protocol::canonical;
-use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Message, Part, ToolUse};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::{Digest, Value};
@@ -24,10 +23,11 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::attached::{self, Attached, Members};
-use super::dialect::{CallIds, Dialect};
-use super::prompt_cache::{CacheControl, CacheRequest, CacheRetention};
-use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
+use crate::model::dialects::{CallIds, Dialect};
+use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention, PromptCache};
+use crate::model::protocol::{Form, Outgoing, refused};
+use crate::model::response_format::ANY_OBJECT;
 
 /// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
 ///
@@ -39,17 +39,21 @@ use crate::answer::is_strict;
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
 pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
-    body_with_cache(call, &CacheRequest::default(), Receiver { dialect: &Dialect::at(""), provider: "" })
+    let (dialect, prompt_cache, prompt_cache_retention) = (&Dialect::at(""), PromptCache::Off, None);
+    body(&Outgoing { call, provider: "", dialect, prompt_cache, prompt_cache_retention, form: Form::default() })
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Receiver<'a> {
-    pub dialect: &'a Dialect,
-    pub provider: &'a str,
+/// The dialect of a request in its form.
+pub(super) fn dialect(request: &Outgoing<'_>) -> Dialect {
+    let Outgoing { dialect, form, .. } = request;
+    if form.has_other_ceiling { dialect.with_other_ceiling() } else { **dialect }
 }
 
-/// The bytes sent for `call`, with the fields that ask its provider to cache the prefix.
-pub(super) fn body_with_cache(call: &ModelCall, cache: &CacheRequest, to: Receiver<'_>) -> Result<Vec<u8>, Fault> {
+/// The bytes sent, with the fields that ask the provider to cache the prefix.
+pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
+    let Outgoing { call, provider, prompt_cache, prompt_cache_retention, .. } = request;
+    let dialect = &dialect(request);
+    let cache = CacheRequest::of(call, dialect, *prompt_cache, *prompt_cache_retention);
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
     tools.sort_by_key(|tool| tool.function.name);
@@ -58,9 +62,9 @@ pub(super) fn body_with_cache(call: &ModelCall, cache: &CacheRequest, to: Receiv
         let content = Some(Content::Text(Cow::Borrowed(&head.system)));
         messages.push(WireMessage { content, ..WireMessage::of("system") });
     }
-    let origin = attached::origin(to.provider, &head.model);
+    let origin = attached::origin(provider, &head.model);
     for message in call.conversation.messages() {
-        let message = WireMessage::new(message, &origin, to.dialect)?;
+        let message = WireMessage::new(message, &origin, dialect)?;
         match messages.last_mut() {
             Some(last) if last.may_take(&message) => last.take(message),
             // An empty answer to a tool's result is no message; what follows it is no answer either.
@@ -79,9 +83,9 @@ pub(super) fn body_with_cache(call: &ModelCall, cache: &CacheRequest, to: Receiv
         messages,
         tools,
         response_format: head.response_format.as_deref().map(WireFormat::new).transpose()?,
-        parameters: Parameters { given: &head.parameters.0, dialect: to.dialect },
+        parameters: Parameters { given: &head.parameters.0, dialect },
         stream: true,
-        stream_options: to.dialect.takes_stream_options.then_some(StreamOptions { include_usage: true }),
+        stream_options: dialect.takes_stream_options.then_some(StreamOptions { include_usage: true }),
         prompt_cache_key: cache.key.as_deref(),
         prompt_cache_retention: cache.retention.map(CacheRetention::word),
     };
@@ -111,10 +115,6 @@ fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
             other => other,
         };
     }
-}
-
-fn refused(message: String) -> Fault {
-    Fault::new(Code::RequestRefused, FaultClass::Refused, message)
 }
 
 fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {

@@ -1,0 +1,112 @@
+//! The OpenAI chat completions API, as OpenAI and compatible servers implement it
+//! (<https://platform.openai.com/docs/api-reference/chat/create>).
+//!
+//! async-openai provides the configuration: addresses and headers. Requests and replies are written and read here,
+//! because that client retries by itself, loses the status of unusual errors, drops the end of a cut stream and buffers
+//! without a bound.
+
+mod attached;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod reply;
+mod request;
+mod think;
+pub(super) mod usage;
+
+use async_openai::config::{Config, OpenAIConfig};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use rondo_protocol::call::{Fault, ModelAnswer};
+use rondo_protocol::message::Parts;
+use rondo_protocol::object::{Finish, Head, ModelReply};
+use serde_json::Value;
+
+use super::http::{Refusal, SettingsError, refusal};
+use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use crate::redact::Secret;
+
+pub use request::request_body;
+
+/// The protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenAiChat;
+
+impl Protocol for OpenAiChat {
+    fn name(&self) -> &'static str {
+        "openai_chat"
+    }
+
+    fn service(&self) -> Service {
+        Service {
+            provider: "openai",
+            base_url: async_openai::config::OPENAI_API_BASE,
+            base_url_env: "OPENAI_BASE_URL",
+            key_env: "OPENAI_API_KEY",
+        }
+    }
+
+    fn is_at(&self, _base_url: &str) -> bool {
+        false
+    }
+
+    fn url(&self, base: &str, _head: &Head) -> String {
+        OpenAIConfig::new().with_api_base(base).url("/chat/completions")
+    }
+
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
+        bearer(key)
+    }
+
+    fn body(&self, request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
+        request::body(request)
+    }
+
+    fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
+        Box::new(reply::Reply::new(max_bytes))
+    }
+
+    /// Only the server knows which name of the ceiling it takes.
+    fn amendment(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+        let has_ceiling = request.call.head.parameters.0.contains_key("max_output_tokens");
+        let name = request::dialect(request).output_ceiling;
+        let is_its_name = matches!(refusal.status, 400 | 422) && refusal::refuses_parameter(&refusal.body, name);
+        (has_ceiling && is_its_name).then_some(Amendment::OtherCeiling)
+    }
+
+    fn slip(&self, refusal: &Refusal) -> Option<ModelAnswer> {
+        slip(&refusal.body)
+    }
+}
+
+/// The headers of OpenAI's client. Refuses a key that no header can contain, because the configuration would panic.
+pub(super) fn bearer(key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
+    let config = OpenAIConfig::new().with_org_id("").with_project_id("");
+    let config = match key {
+        Some(key) => {
+            if HeaderValue::from_str(&format!("Bearer {}", key.value)).is_err() {
+                return Err(SettingsError::Key(key.name.clone()));
+            }
+            config.with_api_key(&key.value)
+        }
+        // Without an explicit key the configuration would take one from the environment.
+        None => config.with_api_key(""),
+    };
+    let mut headers = config.headers();
+    match headers.get_mut(AUTHORIZATION) {
+        Some(authorization) if key.is_some() => authorization.set_sensitive(true),
+        _ => {
+            headers.remove(AUTHORIZATION);
+        }
+    }
+    Ok(headers)
+}
+
+/// The reply of a model whose call of a tool the server could not read: the model's slip, which it is told of. Groq refuses
+/// the request for it (<https://console.groq.com/docs/tool-use>).
+fn slip(body: &str) -> Option<ModelAnswer> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let error = body.get("error").filter(|error| error.get("code").is_some_and(|code| code == "tool_use_failed"))?;
+    let written = error.get("failed_generation").and_then(Value::as_str).unwrap_or_default();
+    let reply = ModelReply { finish: Finish::ToolCalls, parts: Parts::said(written) };
+    let usage = body.get("usage").and_then(|usage| usage::read(&usage.to_string()));
+    Some(ModelAnswer { reply, usage, cost_usd: None })
+}

@@ -1,0 +1,201 @@
+//! What a provider's protocol is: a pure pair, the bytes of a request and the reply from what arrives.
+//!
+//! A protocol knows no connection, no clock and no retry, and it sees a key only to name the headers that carry it. All
+//! of that is [`super::http`]'s.
+
+use std::fmt;
+
+use reqwest::header::HeaderMap;
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::object::{Head, Usage};
+
+use super::dialects::Dialect;
+use super::http::{Refusal, SettingsError};
+use super::openai_chat;
+use super::prompt_cache::{CacheRetention, PromptCache};
+use crate::redact::{Redactor, Secret};
+
+/// Every protocol.
+pub static ALL: &[&dyn Protocol] = &[&openai_chat::OpenAiChat];
+
+/// The protocol of that name in settings.
+pub fn named(name: &str) -> Option<&'static dyn Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.name() == name)
+}
+
+/// The protocol that the server at that address is known to speak.
+pub fn at(base_url: &str) -> Option<&'static dyn Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.is_at(base_url))
+}
+
+/// The protocol that a server speaks of which nothing is known.
+pub const COMMON: &dyn Protocol = &openai_chat::OpenAiChat;
+
+/// A protocol between this program and a provider.
+pub trait Protocol: fmt::Debug + Send + Sync {
+    /// Its name in settings.
+    fn name(&self) -> &'static str;
+
+    /// The service that is asked where the settings name no address.
+    fn service(&self) -> Service;
+
+    /// Whether the server at that address is known to speak it.
+    fn is_at(&self, base_url: &str) -> bool;
+
+    /// The address of a request with this head; `base` has no slash at its end.
+    fn url(&self, base: &str, head: &Head) -> String;
+
+    /// Headers of every request, with the key if there is one.
+    ///
+    /// # Errors
+    /// [`SettingsError::Key`] for a key that no header can carry.
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError>;
+
+    /// The bytes of a request: the same for equal heads and messages.
+    ///
+    /// # Errors
+    /// A refused request when the protocol cannot carry something of it.
+    fn body(&self, request: &Outgoing<'_>) -> Result<Vec<u8>, Fault>;
+
+    /// Begins a reply with at most `max_bytes` of text, reasoning and tool calls.
+    fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly>;
+
+    /// Another form of a request that was refused, if the server said that it takes that one. Nothing was billed.
+    fn amendment(&self, _request: &Outgoing<'_>, _refusal: &Refusal) -> Option<Amendment> {
+        None
+    }
+
+    /// The reply of a model whose slip the server reports as a refusal.
+    fn slip(&self, _refusal: &Refusal) -> Option<ModelAnswer> {
+        None
+    }
+
+    /// What the server at that address does in a way of its own.
+    fn dialect(&self, base_url: &str) -> Dialect {
+        Dialect::at(base_url)
+    }
+}
+
+impl PartialEq for dyn Protocol {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Protocol {}
+
+/// A provider's public service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Service {
+    /// The name of the provider that has it.
+    pub provider: &'static str,
+    pub base_url: &'static str,
+    /// The variable with another address for it.
+    pub base_url_env: &'static str,
+    /// The variable with its key.
+    pub key_env: &'static str,
+}
+
+/// The protocol of the public service with that provider name.
+pub fn of_service(provider: &str) -> Option<&'static dyn Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.service().provider == provider)
+}
+
+/// One request to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    pub call: &'a ModelCall,
+    /// The provider's name.
+    pub provider: &'a str,
+    pub dialect: &'a Dialect,
+    pub prompt_cache: PromptCache,
+    pub prompt_cache_retention: Option<CacheRetention>,
+    pub form: Form,
+}
+
+impl Outgoing<'_> {
+    /// The contents of a file of the conversation.
+    ///
+    /// # Errors
+    /// A refused request when it was not read.
+    pub fn file(&self, digest: Digest, name: &str) -> Result<&[u8], Fault> {
+        self.call.files.get(digest).ok_or_else(|| refused(format!("the file {name} is not at hand")))
+    }
+}
+
+/// A change to a request that a server asked for by refusing another form of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amendment {
+    /// The other name for the ceiling on output tokens.
+    OtherCeiling,
+    /// Without reasoning that is bound to what stood in front of it.
+    WithoutReasoning,
+}
+
+/// The amendments of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Form {
+    pub has_other_ceiling: bool,
+    pub is_without_reasoning: bool,
+}
+
+impl Form {
+    /// The form with one more amendment; `None` if it has that already.
+    pub(super) fn with(mut self, amendment: Amendment) -> Option<Self> {
+        let flag = match amendment {
+            Amendment::OtherCeiling => &mut self.has_other_ceiling,
+            Amendment::WithoutReasoning => &mut self.is_without_reasoning,
+        };
+        (!std::mem::replace(flag, true)).then_some(self)
+    }
+}
+
+/// A reply while it arrives.
+///
+/// Laws: what it keeps is bounded by the bytes that it was begun with; a reply without a known finish reason is never
+/// complete; usage figures never cost an answer.
+pub trait Assembly: Send {
+    /// Adds an event of a stream, or a whole reply, as JSON. Returns the text that it adds to what is shown.
+    ///
+    /// # Errors
+    /// When it is unreadable, reports an error, or makes the reply too large. A provider's words are redacted before
+    /// they are cut.
+    fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault>;
+
+    /// The bytes of text, reasoning and tool calls so far.
+    fn said_bytes(&self) -> usize;
+
+    /// Whether the reply is whole, however its connection ends.
+    fn is_finished(&self) -> bool;
+
+    /// Whether nothing more is awaited.
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    /// The tokens counted so far.
+    fn usage(&self) -> Option<Usage>;
+
+    /// The reply.
+    ///
+    /// # Errors
+    /// That of an unknown finish reason, or `incomplete` if there is none.
+    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault>;
+}
+
+/// The fault for a request that a protocol cannot carry.
+pub(super) fn refused(message: String) -> Fault {
+    Fault::new(Code::RequestRefused, FaultClass::Refused, message)
+}
+
+/// The fault for a reply that breaks its protocol.
+pub(super) fn unreadable(message: String) -> Fault {
+    Fault::new(Code::ReplyUnreadable, FaultClass::Server, message)
+}
+
+/// The fault for a reply beyond a bound. It is not retried: another attempt would cost again and be as large.
+pub(super) fn too_large(message: String) -> Fault {
+    Fault::new(Code::ReplyTooLarge, FaultClass::Refused, message)
+}
