@@ -1,6 +1,10 @@
 //! The servers that speak the chat completions API in a way of their own, recognized by address: a row each. Every other
 //! server is taken to speak it as OpenAI documents it.
 
+use std::borrow::Cow;
+
+use rondo_protocol::Digest;
+
 use super::prompt_cache::AutoPrefix;
 use super::response_format::ResponseFormat;
 
@@ -8,7 +12,7 @@ use super::response_format::ResponseFormat;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// Its hosts, and those below them: OpenAI's regions stand before its host, as in `eu.api.openai.com`.
-    hosts: &'static [&'static str],
+    pub(super) hosts: &'static [&'static str],
     /// How it is asked to cache a prefix, unless the settings say.
     pub prefix: AutoPrefix,
     /// How it is asked to constrain answers, unless the settings say.
@@ -30,6 +34,30 @@ pub enum CallIds {
     Any,
     /// Nine ASCII letters and digits.
     Nine,
+    /// ASCII letters, digits, `_` and `-`.
+    Word,
+}
+
+/// The length of an id at Mistral.
+const NINE: usize = 9;
+
+/// The longest id of a word.
+const MAX_WORD: usize = 64;
+
+impl CallIds {
+    /// The id as it is sent: the same for a call and its result.
+    pub(super) fn fit(self, id: &str) -> Cow<'_, str> {
+        let is_nine = id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_word = (1..=MAX_WORD).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        let replaced =
+            |length: usize| Cow::Owned(Digest::sha256(id.as_bytes()).to_string().chars().take(length).collect());
+        match self {
+            Self::Nine if !is_nine => replaced(NINE),
+            Self::Word if !is_word => replaced(MAX_WORD),
+            Self::Any | Self::Nine | Self::Word => Cow::Borrowed(id),
+        }
+    }
 }
 
 /// The newer name and the older.

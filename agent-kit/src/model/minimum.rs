@@ -11,18 +11,20 @@ pub struct Minimum {
 /// The published minimums, by the beginning of a model's id; the first match applies. The lookup ignores a vendor
 /// prefix and replaces `.` with `-`.
 ///
-/// Of 22 November 2026:
+/// Of 26 November 2026:
 /// - OpenAI <https://developers.openai.com/api/docs/guides/prompt-caching>
 /// - Anthropic <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, and for what it leaves to its
 ///   release notes <https://docs.litellm.ai/docs/completion/prompt_caching>
 /// - Google <https://ai.google.dev/gemini-api/docs/caching>
-const MINIMA: [(&str, u64, &str); 19] = [
+const MINIMA: [(&str, u64, &str); 21] = [
     ("gpt-", 1_024, "OpenAI"),
     ("chatgpt-", 1_024, "OpenAI"),
     ("o1", 1_024, "OpenAI"),
     ("o3", 1_024, "OpenAI"),
     ("o4", 1_024, "OpenAI"),
     ("claude-opus-5", 512, "Anthropic"),
+    ("claude-sonnet-5-5", 512, "Anthropic"),
+    ("claude-haiku-5-5", 512, "Anthropic"),
     ("claude-fable-5", 512, "Anthropic"),
     ("claude-mythos-5", 512, "Anthropic"),
     ("claude-opus-4-7", 2_048, "Anthropic"),

@@ -3,6 +3,7 @@
 //! A provider makes one attempt at one request. It never retries, never sleeps and keeps nothing between calls; its
 //! callers implement retries, deadline and fallback.
 
+pub mod anthropic;
 mod bounded;
 pub mod dialects;
 pub mod http;

@@ -13,12 +13,12 @@ use rondo_protocol::object::{Head, Usage};
 
 use super::dialects::Dialect;
 use super::http::{Refusal, SettingsError};
-use super::openai_chat;
 use super::prompt_cache::{CacheRetention, PromptCache};
+use super::{anthropic, openai_chat};
 use crate::redact::{Redactor, Secret};
 
 /// Every protocol.
-pub static ALL: &[&dyn Protocol] = &[&openai_chat::OpenAiChat];
+pub static ALL: &[&dyn Protocol] = &[&openai_chat::OpenAiChat, &anthropic::Anthropic];
 
 /// The protocol of that name in settings.
 pub fn named(name: &str) -> Option<&'static dyn Protocol> {
@@ -65,6 +65,16 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Another form of a request that was refused, if the server said that it takes that one. Nothing was billed.
     fn amendment(&self, _request: &Outgoing<'_>, _refusal: &Refusal) -> Option<Amendment> {
         None
+    }
+
+    /// Whether a refusal is for want of money, although its status is that of a limit on rate.
+    fn is_out_of_funds(&self, _refusal: &Refusal) -> bool {
+        false
+    }
+
+    /// The parameters of a workflow file that requests to this model cannot carry.
+    fn ignores(&self, _model: &str) -> &'static [&'static str] {
+        &[]
     }
 
     /// The reply of a model whose slip the server reports as a refusal.

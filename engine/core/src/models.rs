@@ -72,21 +72,50 @@ pub struct Price {
     pub cached_input: f64,
     /// Prompt tokens written to the provider's cache, if it reports them.
     pub cache_write: f64,
+    /// Of these, those that are kept for the longer of the provider's times.
+    pub cache_write_long: f64,
     /// Reply tokens.
     pub output: f64,
+    /// What requests with long prompts cost more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPrompt>,
+}
+
+/// The price of a request whose prompt is longer than a number of tokens, in multiples of the usual one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LongPrompt {
+    /// The tokens of the longest prompt with the usual price.
+    pub above: u64,
+    /// For all prompt tokens, cached or not.
+    pub input_times: f64,
+    /// For all reply tokens.
+    pub output_times: f64,
 }
 
 impl Price {
-    /// The cost of `usage` in US dollars. Each token has one price: of the prompt, what was cached, then what was
+    /// The cost of the usage of one request in US dollars. Each token has one price: of the prompt, what was cached, then what was
     /// written to the cache, then the rest, also where a recording states parts that exceed the whole.
     pub fn of(&self, usage: Usage) -> f64 {
         let cached = usage.cached_tokens.min(usage.prompt_tokens);
         let written = usage.cache_write_tokens.min(usage.prompt_tokens - cached);
         let fresh = usage.prompt_tokens - cached - written;
-        millions(fresh) * self.input
+        let long = usage.cache_write_long_tokens.min(written);
+        let (input_times, output_times) = match self.long_prompt {
+            Some(priced) if usage.prompt_tokens > priced.above => (priced.input_times, priced.output_times),
+            _ => (1.0, 1.0),
+        };
+        let input = millions(fresh) * self.input
             + millions(cached) * self.cached_input
-            + millions(written) * self.cache_write
-            + millions(usage.output_tokens) * self.output
+            + millions(written - long) * self.cache_write
+            + millions(long) * self.cache_write_long;
+        input * input_times + millions(usage.output_tokens) * self.output * output_times
+    }
+
+    /// The most that a prompt token and a reply token may cost, in US dollars per million.
+    pub fn highest(&self) -> (f64, f64) {
+        let times = self.long_prompt.map_or((1.0, 1.0), |priced| (priced.input_times, priced.output_times));
+        let input = self.input.max(self.cache_write).max(self.cache_write_long);
+        (input * times.0.max(1.0), self.output * times.1.max(1.0))
     }
 
     /// The extra cost in US dollars of prompt tokens that the provider no longer serves from its cache.
@@ -104,7 +133,35 @@ fn millions(tokens: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const PRICE: Price = Price { input: 2.0, cached_input: 0.5, cache_write: 2.5, output: 8.0 };
+    const PRICE: Price = Price {
+        input: 2.0,
+        cached_input: 0.5,
+        cache_write: 2.5,
+        cache_write_long: 4.0,
+        output: 8.0,
+        long_prompt: None,
+    };
+
+    #[test]
+    fn what_is_kept_longer_and_what_is_longer_cost_more() {
+        let usage = Usage {
+            prompt_tokens: 300_000,
+            cache_write_tokens: 200_000,
+            cache_write_long_tokens: 100_000,
+            output_tokens: 100_000,
+            ..Usage::default()
+        };
+        assert!((PRICE.of(usage) - (0.2 + 0.25 + 0.4 + 0.8)).abs() < 1e-9);
+        let long_prompt = Some(LongPrompt { above: 272_000, input_times: 2.0, output_times: 1.5 });
+        let price = Price { long_prompt, ..PRICE };
+        assert!((price.of(usage) - (0.85 * 2.0 + 0.8 * 1.5)).abs() < 1e-9);
+        assert!(
+            (price.of(Usage { prompt_tokens: 272_000, ..usage }) - PRICE.of(Usage { prompt_tokens: 272_000, ..usage }))
+                .abs()
+                < 1e-9
+        );
+        assert_eq!((PRICE.highest(), price.highest()), ((4.0, 8.0), (8.0, 12.0)));
+    }
 
     #[test]
     fn cached_tokens_are_priced_apart() {
@@ -120,6 +177,7 @@ mod tests {
             cached_tokens: 400_000,
             cache_write_tokens: 200_000,
             output_tokens: 100_000,
+            ..Usage::default()
         };
         assert!((PRICE.of(usage) - (0.8 + 0.2 + 0.5 + 0.8)).abs() < 1e-9);
     }

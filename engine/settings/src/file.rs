@@ -281,12 +281,15 @@ impl<'a> Section<'a> {
                 self.file.fault(Code::SettingsValue, &self.first_key(), format!("a price needs `{key}`"));
             }
         }
+        let long_write = self.dollars("cache_write_long");
         Price {
             dollars: models::Price {
                 input: input.unwrap_or_default(),
                 cached_input: cached.or(input).unwrap_or_default(),
                 cache_write: write.or(input).unwrap_or_default(),
+                cache_write_long: long_write.or(write).or(input).unwrap_or_default(),
                 output: output.unwrap_or_default(),
+                long_prompt: self.inner("long_prompt", Section::long_prompt).flatten(),
             },
             source: self.text("source"),
             date: match self.get("date").map(Spanned::get_ref) {
@@ -295,6 +298,15 @@ impl<'a> Section<'a> {
             },
             is_claim: false,
         }
+    }
+
+    fn long_prompt(&self) -> Option<models::LongPrompt> {
+        let above = self.converted("above", "a number of tokens", |value| value.as_integer()?.as_str().parse().ok());
+        let (input_times, output_times) = (self.dollars("input_times"), self.dollars("output_times"));
+        for key in ["above", "input_times", "output_times"].iter().filter(|key| !self.has(key)) {
+            self.file.fault(Code::SettingsValue, &self.first_key(), format!("a long prompt needs `{key}`"));
+        }
+        Some(models::LongPrompt { above: above?, input_times: input_times?, output_times: output_times? })
     }
 
     fn mcp(&self) -> Mcp {

@@ -18,8 +18,15 @@ pub struct Usage {
     /// do not report it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
+    /// Of the tokens that the provider cached for later requests, those that it keeps for the longer of its two times and
+    /// charges more for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_long_tokens: u64,
     /// The tokens of all replies.
     pub output_tokens: u64,
+    /// Of these, the tokens of reasoning, if the provider reports them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning_tokens: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -32,7 +39,9 @@ impl std::ops::AddAssign for Usage {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
+        self.cache_write_long_tokens = self.cache_write_long_tokens.saturating_add(other.cache_write_long_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
     }
 }
 

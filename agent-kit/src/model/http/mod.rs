@@ -150,9 +150,8 @@ impl HttpModel {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         for (name, secret) in &settings.headers {
             let header = HeaderName::from_str(name).ok().zip(HeaderValue::from_str(&secret.value).ok());
-            let (header, mut value) = header.ok_or_else(|| SettingsError::Header(refusal::excerpt(name)))?;
-            value.set_sensitive(true);
-            headers.insert(header, value);
+            let (header, value) = header.ok_or_else(|| SettingsError::Header(refusal::excerpt(name)))?;
+            insert_key(&mut headers, header, value);
         }
         let http = client(&settings, &url).build().map_err(|error| SettingsError::Client(root_cause(&error)))?;
         let secrets = settings.api_key.iter().chain(settings.headers.iter().map(|(_, secret)| secret));
@@ -305,6 +304,9 @@ impl HttpModel {
 
     fn fault(&self, refusal: &Refusal) -> Fault {
         let mut fault = refusal.fault(&self.redactor);
+        if self.settings.protocol.is_out_of_funds(refusal) {
+            (fault.code, fault.class) = (Code::QuotaUsedUp, FaultClass::Refused);
+        }
         if let Some(hint) = self.hint(refusal.status) {
             fault.message.push_str("; ");
             fault.message.push_str(&hint);
@@ -365,6 +367,12 @@ fn client(settings: &HttpSettings, url: &Url) -> reqwest::ClientBuilder {
         .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     if is_loopback(url) { builder.no_proxy() } else { builder }
+}
+
+/// Adds the header of a key, which no log shows.
+pub(super) fn insert_key(headers: &mut HeaderMap, name: HeaderName, mut value: HeaderValue) {
+    value.set_sensitive(true);
+    headers.insert(name, value);
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -153,7 +153,7 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
     let member = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
     let (code, kind) = (member("code"), member("type"));
     let words = words(&said(error), redactor);
-    if code == "insufficient_quota" || kind == "insufficient_quota" {
+    if code == "insufficient_quota" || matches!(kind, "insufficient_quota" | "billing_error") || status == Some(402) {
         let message = format!("the provider's quota is used up: {words}");
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);
     }
@@ -164,6 +164,9 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         ("rate_limit_exceeded", _) | (_, "rate_limit_error" | "rate_limit_exceeded" | "requests" | "tokens") => 429,
         ("invalid_api_key", _) | (_, "authentication_error") => 401,
         (_, "permission_error" | "permission_denied") => 403,
+        (_, "request_too_large") => 413,
+        (_, "timeout_error") => 504,
+        (_, "overloaded_error") => 529,
         ("model_not_found", _) | (_, "not_found_error") => 404,
         ("context_length_exceeded", _) | (_, "invalid_request_error" | "exceed_context_size_error") => 400,
         _ => 500,

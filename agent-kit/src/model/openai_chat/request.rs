@@ -13,11 +13,11 @@
 
 use std::borrow::Cow;
 
+use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ModelCall};
 use rondo_protocol::canonical;
 use rondo_protocol::message::{Message, Part, ToolUse};
 use rondo_protocol::object::ToolSpec;
-use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -233,25 +233,8 @@ impl<'a> WireMessage<'a> {
     }
 }
 
-impl CallIds {
-    /// The id as it is sent: the same for a call and its result.
-    fn fit(self, id: &str) -> Cow<'_, str> {
-        let is_nine = |id: &str| id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        match self {
-            Self::Nine if !is_nine(id) => {
-                let digest = Digest::sha256(id.as_bytes()).to_string();
-                digest.chars().take(NINE).collect::<String>().into()
-            }
-            Self::Any | Self::Nine => Cow::Borrowed(id),
-        }
-    }
-}
-
 /// Stands between the result of a tool and a repair, where the answer was empty.
 const NO_ANSWER: &str = "(no answer)";
-
-/// The length of an id at Mistral.
-const NINE: usize = 9;
 
 /// A text, or the same text in a part that can be marked.
 #[derive(Serialize)]

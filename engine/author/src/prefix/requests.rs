@@ -235,7 +235,14 @@ fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {
 /// What a compaction cost and when it pays off. Until then its text costs more than the tokens it saves: the call that
 /// wrote it, and the new beginning, which no provider has cached. A token without a price counts as one, cached or not.
 fn break_even(compacted: &RebuiltCompaction<'_>, price: Option<Price>) -> String {
-    const ONE: Price = Price { input: 1.0, cached_input: 1.0, cache_write: 1.0, output: 1.0 };
+    const ONE: Price = Price {
+        input: 1.0,
+        cached_input: 1.0,
+        cache_write: 1.0,
+        cache_write_long: 1.0,
+        output: 1.0,
+        long_prompt: None,
+    };
     let (before, after) = (to_tokens(compacted.bytes.0), to_tokens(compacted.bytes.1));
     let written = compacted.note.usage.unwrap_or_default();
     let text = format!(

@@ -65,9 +65,11 @@ impl Strategies {
                 cached_tokens: prefix::tokens(served),
                 output_tokens: self.output_tokens,
                 // Only the provider can count its cache writes.
-                cache_write_tokens: 0,
+                ..rondo_protocol::object::Usage::default()
             };
-            Cost { history: strategy.history, shared: strategy.shared, cost_usd: price.map(|price| price.of(usage)) }
+            // These are the tokens of many requests, none of which need be long.
+            let cost_usd = price.map(|price| Price { long_prompt: None, ..price }.of(usage));
+            Cost { history: strategy.history, shared: strategy.shared, cost_usd }
         })
     }
 }

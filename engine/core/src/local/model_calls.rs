@@ -477,12 +477,12 @@ fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> CallEstimate {
     let of_tools: usize = call.head.tools.iter().map(|tool| tool.description.len() + tool.parameters.len()).sum();
     let bytes = of_messages + of_tools + call.head.system.len();
     let max = call.head.parameters.0.get("max_output_tokens");
-    let price = resolved.price.as_ref();
+    let price = resolved.price.map(|price| price.highest());
     CallEstimate {
         prompt_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
         max_output_tokens: max.and_then(whole),
-        input_usd: price.map(|price| price.input.max(price.cache_write) / 1e6),
-        output_usd: price.map(|price| price.output / 1e6),
+        input_usd: price.map(|(input, _)| input / 1e6),
+        output_usd: price.map(|(_, output)| output / 1e6),
     }
 }
 

@@ -1,0 +1,96 @@
+//! Anthropic's Messages API (<https://platform.claude.com/docs/en/api/messages>), as Anthropic and compatible servers
+//! implement it.
+
+mod models;
+mod reply;
+mod request;
+mod schema;
+mod thoughts;
+mod usage;
+
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use rondo_protocol::call::Fault;
+use rondo_protocol::object::Head;
+
+use super::dialects::{CallIds, Dialect};
+use super::http::{Refusal, SettingsError};
+use super::prompt_cache::AutoPrefix;
+use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
+use crate::redact::Secret;
+
+/// The protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct Anthropic;
+
+const HOST: &str = "api.anthropic.com";
+
+/// It takes parameters of older models, which 2026-10-21 refuses
+/// (<https://platform.claude.com/docs/en/api/versioning>).
+const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+impl Protocol for Anthropic {
+    fn name(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn service(&self) -> Service {
+        Service {
+            provider: "anthropic",
+            base_url: "https://api.anthropic.com",
+            base_url_env: "ANTHROPIC_BASE_URL",
+            key_env: "ANTHROPIC_API_KEY",
+        }
+    }
+
+    fn is_at(&self, base_url: &str) -> bool {
+        Url::parse(base_url).is_ok_and(|url| url.host_str() == Some(HOST))
+    }
+
+    fn url(&self, base: &str, _head: &Head) -> String {
+        // Its own client is given the address without a version, others with one.
+        format!("{}/v1/messages", base.strip_suffix("/v1").unwrap_or(base))
+    }
+
+    fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
+        if let Some(key) = key {
+            let value = HeaderValue::from_str(&key.value).map_err(|_| SettingsError::Key(key.name.clone()))?;
+            super::http::insert_key(&mut headers, HeaderName::from_static("x-api-key"), value);
+        }
+        Ok(headers)
+    }
+
+    fn body(&self, request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
+        request::body(request)
+    }
+
+    fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
+        Box::new(reply::Reply::new(max_bytes))
+    }
+
+    /// A signature that does not hold is never taken, however often it is sent.
+    fn amendment(&self, _request: &Outgoing<'_>, refusal: &Refusal) -> Option<Amendment> {
+        let body = refusal.body.to_lowercase();
+        let is_of_thoughts = refusal.status == 400 && body.contains("signature") && body.contains("thinking");
+        is_of_thoughts.then_some(Amendment::WithoutReasoning)
+    }
+
+    /// A limit on spending, unlike one on rate, does not say how long to wait
+    /// (<https://platform.claude.com/docs/en/api/errors>).
+    fn is_out_of_funds(&self, refusal: &Refusal) -> bool {
+        refusal.status == 429 && refusal.retry_after_ms.is_none()
+    }
+
+    fn ignores(&self, model: &str) -> &'static [&'static str] {
+        let is_free = models::Model::of(model).takes_sampling;
+        let all = &["seed", "presence_penalty", "frequency_penalty", "temperature", "top_p"];
+        if is_free { &["seed", "presence_penalty", "frequency_penalty"] } else { all }
+    }
+
+    fn dialect(&self, base_url: &str) -> Dialect {
+        let prefix = if self.is_at(base_url) { AutoPrefix::Blocks } else { AutoPrefix::Nothing };
+        Dialect { prefix, call_ids: CallIds::Word, ..super::dialects::COMMON }
+    }
+}

@@ -1,0 +1,393 @@
+//! The bytes of a request: parameters, tools and system text in front, the messages last, so that a longer conversation
+//! begins with the bytes of a shorter one.
+//!
+//! The prefix is cached by a mark on the system text, which all threads of a workflow share, and by the automatic mark
+//! of a request, which the API moves to its last block
+//! (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching#automatic-caching>). No mark stands within the
+//! messages, where it would change the bytes of an earlier request.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rondo_protocol::Value;
+use rondo_protocol::call::Fault;
+use rondo_protocol::message::{Conversation, Message, Part, Speaker, empty_chain};
+use rondo_protocol::object::{Head, ToolSpec};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::models::{Model, Thinking};
+use super::schema;
+use super::thoughts::{Beginning, Proof, Thought};
+use crate::model::dialects::CallIds;
+use crate::model::prompt_cache::{CacheControl, CacheRequest};
+use crate::model::protocol::{Outgoing, refused};
+use crate::model::response_format::ANY_OBJECT;
+
+/// Stands where an answer was empty: a message must have a text that is not blank.
+const NO_ANSWER: &str = "(no answer)";
+
+const NO_PROMPT: &str = "(no prompt)";
+
+/// The least tokens that a model can be given to think.
+const MIN_BUDGET_TOKENS: u64 = 1_024;
+
+/// The exact bytes sent.
+pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
+    let Outgoing { call, dialect, prompt_cache, prompt_cache_retention, .. } = request;
+    let (head, model) = (&call.head, Model::of(&call.head.model));
+    let mark = CacheRequest::of(call, dialect, *prompt_cache, *prompt_cache_retention).mark;
+    let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
+    tools.sort_by_key(|tool| tool.name);
+    let has_system = !head.system.trim().is_empty();
+    if let Some(last) = tools.last_mut().filter(|_| !has_system) {
+        last.cache_control = mark;
+    }
+    let system = has_system.then(|| match mark {
+        Some(_) => System::Blocks([TextBlock { r#type: "text", text: &head.system, cache_control: mark }]),
+        None => System::Text(&head.system),
+    });
+    let messages = Messages::new(request, &model)?;
+    let parameters = &head.parameters.0;
+    let max_tokens = parameters.get("max_output_tokens").cloned().unwrap_or(Value::from(model.max_output_tokens));
+    let effort = parameters.get("reasoning_effort").and_then(Value::as_str);
+    let thinking = WireThinking::of(&model, effort, &max_tokens, messages.open_turn);
+    // A model that thinks with a budget takes no temperature.
+    let takes_sampling = model.takes_sampling && !matches!(thinking, Some(WireThinking::Enabled { .. }));
+    let sampling = |name: &str| parameters.get(name).filter(|_| takes_sampling);
+    let body = Body {
+        model: &head.model,
+        max_tokens: &max_tokens,
+        stream: true,
+        thinking,
+        output_config: OutputConfig::of(head, &model, effort)?,
+        temperature: sampling("temperature"),
+        top_p: sampling("top_p"),
+        stop_sequences: parameters.get("stop"),
+        cache_control: mark,
+        tools,
+        system,
+        messages: messages.all,
+    };
+    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: &'a Value,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<WireThinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<System<'a>>,
+    messages: Vec<WireMessage<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum System<'a> {
+    Text(&'a str),
+    Blocks([TextBlock<'a>; 1]),
+}
+
+#[derive(Serialize)]
+struct TextBlock<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl<'a> WireTool<'a> {
+    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
+        let input_schema = serde_json::from_str(&tool.parameters)
+            .map_err(|error| refused(format!("the schema of tool `{}` is not JSON: {error}", tool.name)))?;
+        Ok(Self { name: &tool.name, description: &tool.description, input_schema, cache_control: None })
+    }
+}
+
+/// Whether and how the model thinks; `None` leaves it to the model.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireThinking {
+    Adaptive,
+    Enabled { budget_tokens: u64 },
+    Disabled,
+}
+
+impl WireThinking {
+    fn of(model: &Model, effort: Option<&str>, max_tokens: &Value, open_turn: OpenTurn) -> Option<Self> {
+        let effort = effort?;
+        match (model.thinking, effort) {
+            (Thinking::ByDefault | Thinking::OnRequest | Thinking::WithBudget, "none") => Some(Self::Disabled),
+            (Thinking::Always | Thinking::ByDefault | Thinking::Never, _) => None,
+            (Thinking::OnRequest, _) => Some(Self::Adaptive),
+            // With a budget, a turn that has begun without a thought cannot be continued with one.
+            (Thinking::WithBudget, _) if open_turn == OpenTurn::WithoutThought => None,
+            (Thinking::WithBudget, _) => {
+                let wanted = match effort {
+                    "minimal" => MIN_BUDGET_TOKENS,
+                    "low" => 4_096,
+                    "medium" => 10_240,
+                    _ => 24_576,
+                };
+                let Value::Int(max_tokens) = max_tokens else { return None };
+                let max_tokens = u64::try_from(*max_tokens).unwrap_or_default();
+                // The ceiling covers the thoughts, and what is left is the answer's.
+                let budget_tokens = wanted.min(max_tokens / 2);
+                (budget_tokens >= MIN_BUDGET_TOKENS).then_some(Self::Enabled { budget_tokens })
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputFormat<'a> {
+    r#type: &'static str,
+    schema: &'a RawValue,
+}
+
+impl<'a> OutputConfig<'a> {
+    fn of(head: &'a Head, model: &Model, effort: Option<&'a str>) -> Result<Option<Self>, Fault> {
+        let takes_effort = match model.thinking {
+            Thinking::Always | Thinking::ByDefault | Thinking::OnRequest => true,
+            Thinking::WithBudget | Thinking::Never => false,
+        };
+        let effort = effort.filter(|_| takes_effort).and_then(|effort| match effort {
+            // A model that always thinks is asked to think least.
+            "none" => (model.thinking == Thinking::Always).then_some("low"),
+            "minimal" => Some("low"),
+            effort => Some(effort),
+        });
+        let schema = head.response_format.as_deref().filter(|_| model.takes_schema);
+        let schema = schema.filter(|schema| *schema != ANY_OBJECT && schema::is_supported(schema));
+        let format = schema.map(|schema| {
+            let schema = serde_json::from_str(schema)
+                .map_err(|error| refused(format!("the schema of the answer is not JSON: {error}")))?;
+            Ok::<_, Fault>(OutputFormat { r#type: "json_schema", schema })
+        });
+        let format = format.transpose()?;
+        Ok((effort.is_some() || format.is_some()).then_some(Self { effort, format }))
+    }
+}
+
+/// How the answer to the last prompt has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenTurn {
+    NotYet,
+    WithThought,
+    WithoutThought,
+}
+
+/// The messages as sent, neighbours of one role in one.
+struct Messages<'a> {
+    all: Vec<WireMessage<'a>>,
+    open_turn: OpenTurn,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: &'a str,
+        input: Cow<'a, RawValue>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Block<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    Image {
+        source: FileSource<'a>,
+    },
+    Document {
+        source: FileSource<'a>,
+        title: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+struct FileSource<'a> {
+    r#type: &'static str,
+    media_type: &'a str,
+    data: String,
+}
+
+impl<'a> Messages<'a> {
+    fn new(request: &Outgoing<'a>, model: &Model) -> Result<Self, Fault> {
+        let conversation: &'a Conversation = &request.call.conversation;
+        let writer =
+            Writer { request, keeps_thoughts: keeps_thoughts(request, model), call_ids: request.dialect.call_ids };
+        let mut all: Vec<WireMessage<'_>> = Vec::with_capacity(conversation.len());
+        let mut open_turn = OpenTurn::NotYet;
+        for message in conversation.messages() {
+            let (role, content) = writer.message(message)?;
+            open_turn = match (message.role(), open_turn) {
+                (Speaker::User, _) => OpenTurn::NotYet,
+                (Speaker::Assistant, OpenTurn::NotYet) => match content.first() {
+                    Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) => OpenTurn::WithThought,
+                    _ => OpenTurn::WithoutThought,
+                },
+                (Speaker::Assistant | Speaker::Tool, turn) => turn,
+            };
+            match all.last_mut().filter(|last| last.role == role) {
+                Some(last) => last.content.extend(content),
+                None => all.push(WireMessage { role, content }),
+            }
+        }
+        Ok(Self { all, open_turn })
+    }
+}
+
+/// Whether the conversation's thoughts hold where they stand now.
+fn keeps_thoughts(request: &Outgoing<'_>, model: &Model) -> bool {
+    if request.form.is_without_reasoning || !model.binds_thoughts {
+        return !request.form.is_without_reasoning;
+    }
+    let (beginning, conversation) = (Beginning::of(&request.call.head), &request.call.conversation);
+    let mut before = empty_chain();
+    for (message, chain) in conversation.messages().into_iter().zip(conversation.links()) {
+        let place = beginning.before(before);
+        let thoughts = message.parts().iter().filter_map(|part| match part {
+            Part::Reasoning { opaque, .. } => Thought::of(opaque.as_ref(), request.provider),
+            _ => None,
+        });
+        if thoughts.into_iter().any(|thought| !thought.is_at(&place)) {
+            return false;
+        }
+        before = chain;
+    }
+    true
+}
+
+struct Writer<'r, 'a> {
+    request: &'r Outgoing<'a>,
+    keeps_thoughts: bool,
+    call_ids: CallIds,
+}
+
+impl<'a> Writer<'_, 'a> {
+    /// A message's role and its blocks, of which there is at least one.
+    fn message(&self, message: &'a Message) -> Result<(&'static str, Vec<Block<'a>>), Fault> {
+        let (role, instead) = match message.role() {
+            Speaker::User => ("user", NO_PROMPT),
+            Speaker::Tool => ("user", NO_ANSWER),
+            Speaker::Assistant => ("assistant", NO_ANSWER),
+        };
+        let mut content = Vec::with_capacity(message.parts().len());
+        for part in message.parts() {
+            let block = self.block(part)?;
+            match (content.last_mut(), block) {
+                // The files that a tool returned belong to its result.
+                (Some(Block::ToolResult { content: result, .. }), Some(file)) => result.push(file),
+                (_, block) => content.extend(block),
+            }
+        }
+        // Thoughts alone are no message.
+        let is_said =
+            content.iter().any(|block| !matches!(block, Block::Thinking { .. } | Block::RedactedThinking { .. }));
+        if !is_said {
+            content.push(Block::Text { text: Cow::Borrowed(instead) });
+        }
+        Ok((role, content))
+    }
+
+    fn block(&self, part: &'a Part) -> Result<Option<Block<'a>>, Fault> {
+        Ok(match part {
+            Part::Text { text } => (!text.trim().is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) }),
+            Part::Reasoning { opaque, text } => {
+                let thought = Thought::of(opaque.as_ref(), self.request.provider).filter(|_| self.keeps_thoughts);
+                thought.map(|thought| match thought.proof {
+                    Proof::Signature(signature) => Block::Thinking { thinking: text, signature },
+                    Proof::Redacted(data) => Block::RedactedThinking { data },
+                })
+            }
+            Part::ToolCall(tool) => Some(Block::ToolUse {
+                id: self.call_ids.fit(&tool.id),
+                name: &tool.name,
+                input: input(&tool.arguments)?,
+            }),
+            Part::ToolResult { failed, id, text } => {
+                let said = (!text.trim().is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) });
+                let content = said.into_iter().collect();
+                Some(Block::ToolResult { tool_use_id: self.call_ids.fit(id), content, is_error: *failed })
+            }
+            Part::File { digest, media_type, name } => {
+                let bytes = self.request.file(*digest, name)?;
+                let source = FileSource { r#type: "base64", media_type, data: BASE64_STANDARD.encode(bytes) };
+                Some(match media_type.as_str() {
+                    "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Block::Image { source },
+                    "application/pdf" => Block::Document { source, title: name },
+                    other if other.starts_with("text/") => {
+                        let data = String::from_utf8_lossy(bytes).into_owned();
+                        let source = FileSource { r#type: "text", media_type: "text/plain", data };
+                        Block::Document { source, title: name }
+                    }
+                    other => return Err(refused(format!("the provider takes no file of type {other}: {name}"))),
+                })
+            }
+        })
+    }
+}
+
+/// The input of a call, which must be an object: the arguments as they were written, or an object that holds what is none.
+fn input(arguments: &str) -> Result<Cow<'_, RawValue>, Fault> {
+    let written = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
+    if let Some(object) = serde_json::from_str::<&RawValue>(written).ok().filter(|json| json.get().starts_with('{')) {
+        return Ok(Cow::Borrowed(object));
+    }
+    let held = serde_json::json!({ "arguments": arguments });
+    serde_json::value::to_raw_value(&held).map(Cow::Owned).map_err(|error| refused(error.to_string()))
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Thoughts that go back as they came: each with its signature, or encrypted
+//! (<https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks>).
+//!
+//! Some models bind a signature to themselves and to what stood in front of it: the system text, the tools and the
+//! messages. So what it
+//! was given behind is kept with it, and where something else stands there now, no thought is sent: they may be left
+//! out from the front or all together, never one from the middle.
+
+use rondo_protocol::Digest;
+use rondo_protocol::message::{Opaque, Part};
+use rondo_protocol::object::Head;
+use serde::{Deserialize, Serialize};
+
+/// How many hexadecimal digits of a digest tell one place from another.
+const DIGITS: usize = 16;
+
+/// What vouches for a thought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Proof {
+    /// The signature of a readable thought, whose text may be empty.
+    Signature(String),
+    /// A thought that only the provider can read.
+    Redacted(String),
+}
+
+/// A proof, and the place in front of the reply that it came with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Thought {
+    #[serde(flatten)]
+    pub proof: Proof,
+    after: String,
+}
+
+impl Thought {
+    pub(super) fn new(proof: Proof, after: &Place) -> Self {
+        Self { proof, after: after.0.clone() }
+    }
+
+    /// The part that keeps it for that provider.
+    pub(super) fn part(&self, provider: &str, text: String) -> Part {
+        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: provider.to_owned() });
+        Part::Reasoning { opaque, text }
+    }
+
+    /// What a part keeps for that provider.
+    pub(super) fn of(opaque: Option<&Opaque>, provider: &str) -> Option<Self> {
+        let opaque = opaque.filter(|opaque| opaque.provider == provider)?;
+        serde_json::from_str(&opaque.data).ok()
+    }
+
+    /// Whether it came behind the same system text, tools and messages.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        self.after == place.0
+    }
+}
+
+/// What stands in front of a reply: system text and tools, and the messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place(String);
+
+/// What a request has in front of its messages, with its model: a newer one reads the thoughts of an older one that
+/// does not bind them, but not those that are bound.
+#[derive(Debug, Clone)]
+pub(super) struct Beginning(String);
+
+impl Beginning {
+    pub(super) fn of(head: &Head) -> Self {
+        let mut text = format!("{}\n{}", head.model, head.system);
+        for tool in &head.tools {
+            // A length in front of each, so that no two heads make the same text.
+            for part in [&tool.name, &tool.description, &tool.parameters] {
+                text.extend(["\n", &part.len().to_string(), ":", part]);
+            }
+        }
+        Self(digits(Digest::sha256(text.as_bytes())))
+    }
+
+    /// The place behind messages with that chain.
+    pub(super) fn before(&self, chain: Digest) -> Place {
+        Place(format!("{}-{}", self.0, digits(chain)))
+    }
+}
+
+fn digits(digest: Digest) -> String {
+    digest.to_string().chars().take(DIGITS).collect()
+}
