@@ -96,9 +96,7 @@ fn push_answer<'a>(input: &mut Vec<Item<'a>>, request: &Outgoing<'_>, message: &
             }
             Part::Text { text } => {
                 input.append(&mut reasoning);
-                let content = vec![Content::OutputText { text }];
-                let attached = std::mem::take(&mut of_message);
-                input.push(Item::Message { role: "assistant", content, attached });
+                input.push(Item::answer(text, std::mem::take(&mut of_message)));
             }
             Part::ToolCall(tool) => {
                 input.append(&mut reasoning);
@@ -121,8 +119,8 @@ fn result<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Item<'a
         _ => None,
     });
     let output = match message.parts() {
-        [Part::ToolResult { text, .. }] => Output::Text(text),
-        _ => Output::Contents(contents(request, message)?),
+        [Part::ToolResult { text, .. }] => TextOrContents::Text(text),
+        _ => TextOrContents::Contents(contents(request, message)?),
     };
     Ok(Item::FunctionCallOutput { call_id: call_id.unwrap_or_default(), output })
 }
@@ -182,7 +180,7 @@ impl Serialize for Parameters<'_> {
 enum Item<'a> {
     Message {
         role: &'static str,
-        content: Vec<Content<'a>>,
+        content: TextOrContents<'a>,
         #[serde(flatten)]
         attached: Members,
     },
@@ -195,7 +193,7 @@ enum Item<'a> {
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: Output<'a>,
+        output: TextOrContents<'a>,
     },
     #[serde(untagged)]
     Reasoning(Box<RawValue>),
@@ -203,13 +201,27 @@ enum Item<'a> {
 
 impl<'a> Item<'a> {
     fn message(role: &'static str, content: Vec<Content<'a>>) -> Self {
-        Self::Message { role, content, attached: Members::new() }
+        Self::Message { role, content: TextOrContents::Contents(content), attached: Members::new() }
+    }
+
+    /// The text of an answer: an item as the server sent it if its id is known, else a message that is only a text. The
+    /// API has no other form, and vLLM refuses one.
+    fn answer(text: &'a str, mut attached: Members) -> Self {
+        let is_item = ["id", "status"].iter().all(|name| attached.contains_key(*name));
+        let content = if is_item {
+            TextOrContents::Contents(vec![Content::OutputText { text, annotations: [] }])
+        } else {
+            attached.retain(|name, _| name == "phase");
+            TextOrContents::Text(text)
+        };
+        Self::Message { role: "assistant", content, attached }
     }
 }
 
+/// A text, or a list of contents.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
+enum TextOrContents<'a> {
     Text(&'a str),
     Contents(Vec<Content<'a>>),
 }
@@ -218,7 +230,7 @@ enum Output<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Content<'a> {
     InputText { text: &'a str },
-    OutputText { text: &'a str },
+    OutputText { text: &'a str, annotations: [(); 0] },
     InputImage { detail: &'static str, image_url: String },
     InputFile { filename: &'a str, file_data: String },
 }
