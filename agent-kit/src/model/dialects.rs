@@ -1,4 +1,4 @@
-//! The servers that speak the chat completions API in a way of their own, recognized by address: a row each. Every other
+//! The servers that speak OpenAI's APIs in a way of their own, recognized by address: a row each. Every other
 //! server is taken to speak it as OpenAI documents it.
 
 use std::borrow::Cow;
@@ -20,6 +20,11 @@ pub struct Dialect {
     /// The name of the ceiling on output tokens.
     pub output_ceiling: &'static str,
     pub seed: &'static str,
+    /// The role of the system text in the Responses API. OpenAI's word is `developer`, which many chat templates behind
+    /// other servers do not know.
+    pub system_role: &'static str,
+    /// Whether it returns encrypted reasoning only if asked to, in the Responses API.
+    pub asks_for_reasoning: bool,
     /// Whether it takes `stream_options`; without them it counts by itself.
     pub takes_stream_options: bool,
     /// Which ids of tool calls it takes.
@@ -69,13 +74,15 @@ pub(super) const COMMON: Dialect = Dialect {
     response_format: ResponseFormat::JsonSchema,
     output_ceiling: OUTPUT_CEILINGS[0],
     seed: "seed",
+    system_role: "system",
+    asks_for_reasoning: false,
     takes_stream_options: true,
     call_ids: CallIds::Any,
     foreign_call: None,
 };
 
 const DIALECTS: [Dialect; 8] = [
-    Dialect { hosts: &["api.openai.com"], prefix: AutoPrefix::KeyWithTime, ..COMMON },
+    Dialect { hosts: &["api.openai.com"], prefix: AutoPrefix::KeyWithTime, system_role: "developer", ..COMMON },
     // <https://docs.mistral.ai/api/endpoint/chat>: anything else in a request is refused.
     Dialect {
         hosts: &["api.mistral.ai"],
@@ -131,6 +138,13 @@ impl Dialect {
         let url = reqwest::Url::parse(base_url).ok();
         Self::of_host(url.as_ref().and_then(|url| url.host_str()).unwrap_or_default())
     }
+}
+
+/// Whether an address is at one of these hosts, or below it.
+pub(super) fn is_at(base_url: &str, hosts: &[&str]) -> bool {
+    let url = reqwest::Url::parse(base_url).ok();
+    let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
+    hosts.iter().any(|name| is_host(host, name))
 }
 
 fn is_host(host: &str, name: &str) -> bool {

@@ -9,6 +9,7 @@ pub mod dialects;
 pub mod http;
 pub mod minimum;
 pub mod openai_chat;
+pub mod openai_responses;
 mod prompt_cache;
 pub mod protocol;
 pub mod recorded;

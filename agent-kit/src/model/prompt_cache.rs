@@ -2,9 +2,10 @@
 //!
 //! There are three cases. Fields are sent only to servers that accept them, because strict servers refuse requests with
 //! unknown fields:
-//! - `prompt_cache_key` and `prompt_cache_retention`: OpenAI
+//! - `prompt_cache_key` and `prompt_cache_retention`: OpenAI for models before GPT-5.6
 //!   (<https://developers.openai.com/api/docs/guides/prompt-caching>), the key also Mistral
-//!   (<https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching>);
+//!   (<https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching>) and xAI in the Responses API
+//!   (<https://docs.x.ai/developers/model-capabilities/text/best-practices>);
 //! - `cache_control` on content blocks: gateways to Anthropic's models
 //!   (<https://openrouter.ai/docs/features/prompt-caching>,
 //!   <https://docs.litellm.ai/docs/completion/prompt_caching>);
@@ -29,8 +30,8 @@ const HEAD_DIGITS: usize = 32;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum PromptCache {
-    /// By the server's address: a key for OpenAI and Mistral, blocks for Anthropic's models at OpenRouter, nothing
-    /// elsewhere.
+    /// By the server's address: a key for OpenAI's models before GPT-5.6, Mistral and xAI, blocks for Anthropic's models
+    /// at OpenRouter, nothing elsewhere.
     #[default]
     Auto,
     /// By `prompt_cache_key`.
@@ -79,8 +80,9 @@ impl PromptCache {
     /// What is sent to a server of that dialect, in words for people.
     pub fn in_force(self, dialect: &Dialect) -> &'static str {
         match (self, dialect.prefix) {
-            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => {
-                "a key for each role of a thread"
+            (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => "a key for each role of a thread",
+            (Self::Auto, AutoPrefix::KeyWithTime) => {
+                "a key for each role of a thread, nothing for models from GPT-5.6 on"
             }
             (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => "marks on blocks of content",
             (Self::Auto, AutoPrefix::BlocksOfAnthropic) => {
@@ -102,7 +104,8 @@ impl PromptCache {
     /// The field that is sent to a server for `model`.
     fn field(self, dialect: &Dialect, model: &str) -> Option<CacheField> {
         match (self, dialect.prefix) {
-            (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime | AutoPrefix::Key) => Some(CacheField::Key),
+            (Self::Auto, AutoPrefix::KeyWithTime) => (!is_separated_by_key(model)).then_some(CacheField::Key),
+            (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => Some(CacheField::Key),
             (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => Some(CacheField::Blocks),
             (Self::Auto, AutoPrefix::BlocksOfAnthropic) => is_of_anthropic(model).then_some(CacheField::Blocks),
             (Self::Auto, AutoPrefix::Nothing) | (Self::Off, _) => None,
@@ -144,6 +147,15 @@ pub enum AutoPrefix {
 fn is_of_anthropic(model: &str) -> bool {
     // `~anthropic/..` names the newest model of a family.
     model.trim_start_matches('~').starts_with("anthropic/")
+}
+
+/// Whether OpenAI keeps a prefix of that model for requests with the same key only, as it does from GPT-5.6 on. A key of
+/// each thread would keep threads from sharing the system text, and no key is needed to find a prefix.
+fn is_separated_by_key(model: &str) -> bool {
+    let Some((_, version)) = model.split_once("gpt-") else { return false };
+    let numbers = version.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+    let mut numbers = numbers.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 6)
 }
 
 /// The field that asks a provider to cache a prefix.
@@ -220,6 +232,8 @@ mod tests {
         let at = |host: &str, model: &str| PromptCache::Auto.field(&Dialect::of_host(host), model);
         assert_eq!(at("api.openai.com", "gpt-5"), Some(CacheField::Key));
         assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(CacheField::Key));
+        assert_eq!(at("api.openai.com", "gpt-5.6-sol"), None);
+        assert_eq!(PromptCache::Key.field(&Dialect::of_host("api.openai.com"), "gpt-5.6"), Some(CacheField::Key));
         assert_eq!(at("api.mistral.ai", "mistral-large"), Some(CacheField::Key));
         assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), Some(CacheField::Blocks));
         assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), Some(CacheField::Blocks));
@@ -237,6 +251,25 @@ mod tests {
         assert_eq!(PromptCache::Key.field(&Dialect::of_host("127.0.0.1"), "m"), Some(CacheField::Key));
         assert_eq!(PromptCache::Blocks.field(&Dialect::of_host("gateway.example.org"), "m"), Some(CacheField::Blocks));
         assert_eq!(PromptCache::Off.field(&Dialect::of_host("api.openai.com"), "gpt-5"), None);
+    }
+
+    #[test]
+    fn a_key_is_left_out_where_it_separates_what_threads_share() {
+        for model in
+            ["gpt-5.6", "gpt-5.6-sol", "gpt-5.10", "gpt-6", "gpt-6-mini", "gpt-6.1-sol", "gpt-10", "ft:gpt-6:a"]
+        {
+            assert!(is_separated_by_key(model), "{model}");
+        }
+        for model in
+            ["gpt-5", "gpt-5-2025-08-07", "gpt-5.5-pro", "gpt-4.1", "gpt-4o", "gpt-oss-120b", "o3", "codex-9", ""]
+        {
+            assert!(!is_separated_by_key(model), "{model}");
+        }
+        let mut call = test_call();
+        std::sync::Arc::make_mut(&mut call.head).model = "gpt-6".to_owned();
+        let of = |keep| CacheRequest::of(&call, &Dialect::of_host("api.openai.com"), keep, Some(CacheRetention::Day));
+        assert_eq!(of(PromptCache::Auto), CacheRequest::default());
+        assert!(of(PromptCache::Key).key.is_some());
     }
 
     #[test]

@@ -169,6 +169,8 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         (_, "overloaded_error") => 529,
         ("model_not_found", _) | (_, "not_found_error") => 404,
         ("context_length_exceeded", _) | (_, "invalid_request_error" | "exceed_context_size_error") => 400,
+        // <https://platform.openai.com/docs/api-reference/responses/object#responses/object-error>
+        (code, _) if code.starts_with("invalid_") || code.contains("image") || code.ends_with("_policy") => 400,
         _ => 500,
     });
     status::fault(status, &words)

@@ -41,6 +41,6 @@ impl Attached {
 }
 
 /// Who may have it back: a model of a provider.
-pub(super) fn origin(provider: &str, model: &str) -> String {
+pub(in crate::model) fn origin(provider: &str, model: &str) -> String {
     format!("{provider}/{model}")
 }

@@ -391,22 +391,22 @@ impl Assembly for Reply {
 }
 
 /// A text, if it is one.
-fn text(json: Option<&RawValue>) -> Option<String> {
+pub(in crate::model) fn text(json: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(json?.get()).ok()
 }
 
 /// A word that may be written as a number.
-fn word(json: Option<&RawValue>) -> Option<String> {
+pub(in crate::model) fn word(json: Option<&RawValue>) -> Option<String> {
     text(json).or_else(|| json.filter(|json| number(Some(json)).is_some()).map(|json| json.get().to_owned()))
 }
 
 /// A number that may be written as a text.
-fn number(json: Option<&RawValue>) -> Option<u64> {
+pub(in crate::model) fn number(json: Option<&RawValue>) -> Option<u64> {
     json?.get().trim_matches('"').parse().ok()
 }
 
 /// The text of a call's arguments. The API sends it as a JSON string; some servers send the object itself.
-fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
+pub(in crate::model) fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(Cow::Borrowed("")),
         Some(string) if string.starts_with('"') => serde_json::from_str::<String>(string)

@@ -1,0 +1,456 @@
+//! Assembles a reply from the events of a stream, or reads it as a whole
+//! (<https://platform.openai.com/docs/api-reference/responses-streaming>).
+//!
+//! Events are told by their `type`; unknown ones are ignored. Deltas are shown while they arrive; a whole item takes the
+//! place of what its deltas said, and the items of the last event take the place of all if they are more. Only that
+//! event ends a reply: `[DONE]`, which vLLM sends, does not.
+
+use rondo_protocol::call::{Fault, ModelAnswer};
+use rondo_protocol::message::{Opaque, Part, Parts, ToolUse};
+use rondo_protocol::object::{Finish, ModelReply, Usage};
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::attached::Members;
+use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
+use crate::model::http::refusal;
+use crate::model::openai_chat::{self, arguments, number, text, usage, word};
+use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
+use crate::redact::Redactor;
+
+/// An event of a stream, or what tells a whole response.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Response<'a> {
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    incomplete_details: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireItem<'a> {
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    phase: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary: Option<&'a RawValue>,
+    #[serde(borrow)]
+    encrypted_content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ContentPart<'a> {
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    /// It arrives instead of an answer and counts as the role's answer.
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+    Call,
+    /// One that was not asked for, such as a search of the server.
+    Other,
+}
+
+/// An item of a reply, as far as it has arrived.
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    /// The text of a message, or what is readable of reasoning.
+    text: String,
+    call_id: String,
+    name: String,
+    arguments: String,
+    /// The members of a message or a call that go back.
+    members: Members,
+    /// Reasoning as it came, if it can go back.
+    reasoning: Option<String>,
+}
+
+impl Item {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            text: String::new(),
+            call_id: String::new(),
+            name: String::new(),
+            arguments: String::new(),
+            members: Members::new(),
+            reasoning: None,
+        }
+    }
+
+    fn read(raw: &RawValue, redactor: &Redactor) -> Result<(String, Self), Fault> {
+        let wire: WireItem<'_> = refusal::event(raw.get(), redactor)?;
+        let mut item = match text(wire.r#type).as_deref() {
+            Some("message") => Self { text: texts(wire.content, "")?, ..Self::new(Kind::Message) },
+            Some("function_call") => {
+                let (call_id, name) = (word(wire.call_id).unwrap_or_default(), word(wire.name).unwrap_or_default());
+                Self { call_id, name, arguments: arguments(wire.arguments)?.into_owned(), ..Self::new(Kind::Call) }
+            }
+            Some("reasoning") => {
+                let (summary, content) = (texts(wire.summary, "\n\n")?, texts(wire.content, "\n\n")?);
+                let is_encrypted = text(wire.encrypted_content).is_some_and(|encrypted| !encrypted.is_empty());
+                // Without its content it is a reference to something stored, and nothing is.
+                let reasoning = (is_encrypted || !content.is_empty()).then(|| raw.get().to_owned());
+                Self {
+                    text: if summary.is_empty() { content } else { summary },
+                    reasoning,
+                    ..Self::new(Kind::Reasoning)
+                }
+            }
+            _ => Self::new(Kind::Other),
+        };
+        if matches!(item.kind, Kind::Message | Kind::Call) {
+            let members = [("id", wire.id), ("phase", wire.phase), ("status", wire.status)];
+            let is_text = |value: &&RawValue| value.get().starts_with('"');
+            let kept =
+                |(name, value): (&str, Option<&RawValue>)| Some((name.to_owned(), value.filter(is_text)?.to_owned()));
+            item.members = members.into_iter().filter_map(kept).collect();
+        }
+        Ok((word(wire.id).unwrap_or_default(), item))
+    }
+
+    fn size_bytes(&self) -> usize {
+        let texts = [&self.text, &self.call_id, &self.name, &self.arguments];
+        let members = self.members.values().map(|value| value.get().len()).sum::<usize>();
+        texts.map(String::len).iter().sum::<usize>() + members + self.reasoning.as_ref().map_or(0, String::len)
+    }
+
+    /// What goes back of a message or a call, as an item; `None` if nothing does.
+    fn attached(&mut self, r#type: &str) -> Option<String> {
+        let is_known = self.members.contains_key("id") || self.members.contains_key("phase");
+        let mut members = std::mem::take(&mut self.members);
+        members.insert("type".to_owned(), to_raw_value(r#type).ok().filter(|_| is_known)?);
+        serde_json::to_string(&members).ok()
+    }
+}
+
+/// An item in its place.
+#[derive(Debug)]
+struct Slot {
+    /// Its place; llama.cpp leaves it out.
+    index: Option<u64>,
+    id: String,
+    is_whole: bool,
+    /// The bytes of it that the budget knows of.
+    counted_bytes: usize,
+    item: Item,
+}
+
+/// How a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Completed,
+    Length,
+    ContentFilter,
+}
+
+#[derive(Debug)]
+pub(super) struct Reply {
+    max_bytes: usize,
+    budget: Budget,
+    slots: Vec<Slot>,
+    end: Option<End>,
+    usage: Option<Usage>,
+}
+
+impl Reply {
+    /// Starts a reply with at most `max_bytes` of text, reasoning and tool calls together.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, budget: Budget::new(max_bytes), slots: Vec::new(), end: None, usage: None }
+    }
+
+    /// The item that an event belongs to, if it has begun: by its place, else by its id, else the last of its kind. Some
+    /// servers give every event of an item another id.
+    fn begun(&self, index: Option<u64>, id: &str, kind: Kind) -> Option<usize> {
+        let at = |is_it: &dyn Fn(&Slot) -> bool| self.slots.iter().rposition(|slot| !slot.is_whole && is_it(slot));
+        let by_index = at(&|slot| index.is_some() && slot.index == index);
+        let by_id = || at(&|slot| !id.is_empty() && slot.id == id);
+        let by_kind = || at(&|slot| slot.item.kind == kind && (index.is_none() || slot.index.is_none()));
+        by_index.or_else(by_id).or_else(by_kind)
+    }
+
+    fn push(&mut self, slot: Slot) -> Result<(), Fault> {
+        if self.slots.len() >= MAX_ITEMS {
+            return Err(too_large(format!("the reply has more than {MAX_ITEMS} items")));
+        }
+        let calls = self.slots.iter().filter(|slot| slot.item.kind == Kind::Call).count();
+        if slot.item.kind == Kind::Call && calls >= MAX_TOOL_CALLS {
+            return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
+        }
+        self.slots.push(slot);
+        Ok(())
+    }
+
+    /// Begins an item. What it says follows.
+    fn begin(&mut self, event: &Event<'_>, redactor: &Redactor) -> Result<(), Fault> {
+        let Some(raw) = event.item else { return Ok(()) };
+        let (id, read) = Item::read(raw, redactor)?;
+        let Item { kind, call_id, name, members, .. } = read;
+        let item = Item { call_id, name, members, ..Item::new(kind) };
+        let counted_bytes = item.size_bytes();
+        self.budget.take(counted_bytes)?;
+        self.push(Slot { index: number(event.output_index), id, is_whole: false, counted_bytes, item })
+    }
+
+    /// Adds to the text of a message or to the arguments of a call.
+    fn add(&mut self, event: &Event<'_>, kind: Kind) -> Result<String, Fault> {
+        let Some(delta) = text(event.delta) else { return Ok(String::new()) };
+        self.budget.take(delta.len())?;
+        let (index, id) = (number(event.output_index), word(event.item_id).unwrap_or_default());
+        let place = self.begun(index, &id, kind);
+        if place.is_none() {
+            self.push(Slot { index, id, is_whole: false, counted_bytes: 0, item: Item::new(kind) })?;
+        }
+        let place = place.unwrap_or(self.slots.len() - 1);
+        let Some(slot) = self.slots.get_mut(place) else { return Ok(String::new()) };
+        slot.counted_bytes = slot.counted_bytes.saturating_add(delta.len());
+        match kind {
+            Kind::Call => {
+                slot.item.arguments.push_str(&delta);
+                Ok(String::new())
+            }
+            Kind::Message | Kind::Reasoning | Kind::Other => {
+                slot.item.text.push_str(&delta);
+                Ok(delta)
+            }
+        }
+    }
+
+    /// Takes a whole item in place of what its deltas said. Returns the text that they did not show.
+    fn take_item(&mut self, raw: &RawValue, index: Option<u64>, redactor: &Redactor) -> Result<String, Fault> {
+        let (id, item) = Item::read(raw, redactor)?;
+        let size_bytes = item.size_bytes();
+        let place = self.begun(index, &id, item.kind);
+        let begun = place.and_then(|place| self.slots.get_mut(place));
+        let (said, counted_bytes) = begun.as_ref().map_or(("", 0), |slot| (&slot.item.text, slot.counted_bytes));
+        self.budget.take(size_bytes.saturating_sub(counted_bytes))?;
+        let is_message = item.kind == Kind::Message;
+        let unshown = item.text.strip_prefix(said).filter(|_| is_message).unwrap_or_default().to_owned();
+        match begun {
+            Some(slot) => {
+                slot.index = index.or(slot.index);
+                (slot.item, slot.is_whole) = (item, true);
+            }
+            None => self.push(Slot { index, id, is_whole: true, counted_bytes, item })?,
+        }
+        Ok(unshown)
+    }
+
+    /// Takes the end of a reply: the response as it stands then. Returns the text that was not shown.
+    fn take_end(&mut self, json: &str, event: Option<&str>, redactor: &Redactor) -> Result<String, Fault> {
+        let response: Response<'_> = refusal::event(json, redactor)?;
+        if let Some(usage) = response.usage.and_then(|usage| usage::read_response(usage.get())) {
+            self.usage = Some(usage);
+        }
+        let status = text(response.status);
+        let status = match (event, status.as_deref()) {
+            (None | Some("completed"), Some(status @ ("completed" | "incomplete" | "failed" | "cancelled"))) => status,
+            (Some(event), _) => event,
+            // It goes on elsewhere.
+            (None, _) => return Ok(String::new()),
+        };
+        let end = match status {
+            "completed" => End::Completed,
+            "incomplete" => incomplete(response.incomplete_details, redactor)?,
+            "failed" => return Err(refusal::of_error(response.error.map_or("null", RawValue::get), redactor)),
+            _ => return Err(unreadable("the provider cancelled the reply".to_owned())),
+        };
+        let output = response.output.map(RawValue::get).filter(|output| output.starts_with('[')).unwrap_or("[]");
+        let output: Items<&RawValue> = serde_json::from_str(output).map_err(|error| too_large(error.to_string()))?;
+        let shown = self.text();
+        if output.0.len() > self.slots.iter().filter(|slot| slot.is_whole).count() {
+            self.slots.clear();
+            self.budget = Budget::new(self.max_bytes);
+            for raw in output.0 {
+                self.take_item(raw, None, redactor)?;
+            }
+        }
+        self.end = Some(end);
+        Ok(self.text().strip_prefix(&shown).unwrap_or_default().to_owned())
+    }
+
+    fn text(&self) -> String {
+        let messages = self.slots.iter().filter(|slot| slot.item.kind == Kind::Message);
+        messages.map(|slot| slot.item.text.as_str()).collect()
+    }
+}
+
+impl Assembly for Reply {
+    fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
+        if self.end.is_some() {
+            return Ok(String::new());
+        }
+        let event: Event<'_> = refusal::event(json, redactor)?;
+        let error = event.error.filter(|error| error.get() != "null");
+        let response = || event.response.map_or("{}", RawValue::get);
+        let none = || Ok(String::new());
+        match text(event.r#type).unwrap_or_default().as_str() {
+            "response.output_text.delta" | "response.refusal.delta" => self.add(&event, Kind::Message),
+            "response.function_call_arguments.delta" => self.add(&event, Kind::Call),
+            "response.output_item.added" => self.begin(&event, redactor).and_then(|()| none()),
+            "response.output_item.done" => match event.item {
+                Some(item) => self.take_item(item, number(event.output_index), redactor),
+                None => none(),
+            },
+            "response.completed" => self.take_end(response(), Some("completed"), redactor),
+            "response.incomplete" => self.take_end(response(), Some("incomplete"), redactor),
+            "response.failed" => self.take_end(response(), Some("failed"), redactor),
+            // The members of the error, or an object with them.
+            "error" => Err(refusal::of_error(error.map_or(json, RawValue::get), redactor)),
+            "" if event.status.is_some() => self.take_end(json, None, redactor),
+            "" => error.map_or_else(none, |error| Err(refusal::of_error(error.get(), redactor))),
+            _ => none(),
+        }
+    }
+
+    fn said_bytes(&self) -> usize {
+        self.budget.said_bytes()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// The last event holds what the reply cost, and nothing follows it.
+    fn is_closed(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
+        let Some(end) = self.end else { return Err(incomplete) };
+        let origin = openai_chat::origin(request.provider, &request.call.head.model);
+        let opaque = |data: String| Opaque { data, provider: origin.clone() };
+        let mut slots = self.slots;
+        if slots.iter().all(|slot| slot.index.is_some()) {
+            slots.sort_by_key(|slot| slot.index);
+        }
+        let is_lost = |slot: &Slot| slot.item.kind == Kind::Reasoning && slot.item.reasoning.is_none();
+        let keeps_ids = !slots.iter().any(is_lost);
+        let (mut parts, mut calls) = (Parts::default(), 0);
+        for Slot { mut item, .. } in slots {
+            if !keeps_ids {
+                // By its id the server would miss the reasoning that led to it.
+                item.members.remove("id");
+            }
+            match item.kind {
+                Kind::Reasoning => {
+                    let opaque = item.reasoning.map(opaque);
+                    if opaque.is_some() || !item.text.is_empty() {
+                        parts.push(Part::Reasoning { opaque, text: item.text });
+                    }
+                }
+                Kind::Message if item.text.is_empty() => {}
+                Kind::Message => {
+                    if let Some(data) = item.attached("message") {
+                        parts.push(Part::Reasoning { opaque: Some(opaque(data)), text: String::new() });
+                    }
+                    parts.push(Part::Text { text: item.text });
+                }
+                Kind::Call => {
+                    if let Some(data) = item.attached("function_call") {
+                        parts.push(Part::Reasoning { opaque: Some(opaque(data)), text: String::new() });
+                    }
+                    let Item { call_id, name, arguments, .. } = item;
+                    let is_without = call_id.is_empty();
+                    let id = if is_without { format!("call_{}_{calls}", request.call.ordinal) } else { call_id };
+                    parts.push(Part::ToolCall(ToolUse { arguments, id, name }));
+                    calls += 1;
+                }
+                Kind::Other => {}
+            }
+        }
+        let finish = match end {
+            End::Completed if calls > 0 => Finish::ToolCalls,
+            End::Completed => Finish::Stop,
+            End::Length => Finish::Length,
+            End::ContentFilter => Finish::ContentFilter,
+        };
+        Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage: self.usage, cost_usd: None })
+    }
+}
+
+/// Why a response is incomplete. Whether one with any other reason can be used is not known.
+fn incomplete(details: Option<&RawValue>, redactor: &Redactor) -> Result<End, Fault> {
+    let details = details.and_then(|details| serde_json::from_str::<Details<'_>>(details.get()).ok());
+    let reason = details.and_then(|details| word(details.reason)).unwrap_or_default();
+    match reason.as_str() {
+        "max_output_tokens" => Ok(End::Length),
+        "content_filter" => Ok(End::ContentFilter),
+        _ => {
+            let reason = refusal::words(&reason, redactor);
+            Err(unreadable(format!("the provider left the reply incomplete for `{reason}`, which is no known reason")))
+        }
+    }
+}
+
+/// The texts of a list of parts; a text itself.
+fn texts(json: Option<&RawValue>, between: &str) -> Result<String, Fault> {
+    let Some(list) = json.map(RawValue::get).filter(|list| list.starts_with('[')) else {
+        return Ok(text(json).unwrap_or_default());
+    };
+    let list: Items<&RawValue> = serde_json::from_str(list).map_err(|error| too_large(error.to_string()))?;
+    let said = |part: &RawValue| {
+        let part: ContentPart<'_> = serde_json::from_str(part.get()).ok()?;
+        text(part.text).or_else(|| text(part.refusal))
+    };
+    Ok(list.0.into_iter().filter_map(said).collect::<Vec<_>>().join(between))
+}
+
+#[cfg(test)]
+mod tests;
