@@ -1,8 +1,8 @@
 """What the fake answers: from a line of a script, or by itself and always the same.
 
-Without a script, a conversation with tools and no result yet is answered by one call of the first tool, any other by a
-text. Where the system text or the response format asks for rondo's contract (`engine/docs/layout-1.md`), the text has its
-form, with the first status that is offered and a value for each of its fields.
+Without a script, a conversation with tools and no result yet is answered by one call of the first tool, any other by
+a text. Where the system text or the response format asks for rondo's contract (`engine/docs/layout-1.md`), the text has
+its form, with the first status that is offered and a value for each of its fields.
 """
 
 import json
@@ -73,12 +73,26 @@ class Fault:
 
 
 @dataclass
+class Results:
+    """Whether a tool has answered: ever, and since a user last said something."""
+
+    ever: bool = False
+    in_turn: bool = False
+
+    def came(self):
+        self.ever = self.in_turn = True
+
+    def turn_begins(self):
+        self.in_turn = False
+
+
+@dataclass
 class View:
     """What of a request the answer depends on, whatever the protocol."""
 
     system: str = ""
     tools: list = field(default_factory=list)
-    has_result: bool = False
+    results: Results = field(default_factory=Results)
     schema: dict | None = None
     any_object: bool = False
     forced: str | None = None
@@ -116,11 +130,11 @@ def read_script(path):
         text = file.read(MAX_SCRIPT_BYTES + 1)
     if len(text) > MAX_SCRIPT_BYTES:
         raise ScriptError(f"a script has {MAX_SCRIPT_BYTES} bytes at most")
-    for number, text in enumerate(text.splitlines(), 1):
-        if not text.strip():
+    for number, written in enumerate(text.splitlines(), 1):
+        if not written.strip():
             continue
         try:
-            line = json.loads(text)
+            line = json.loads(written)
             if not isinstance(line, dict) or not line.keys() <= MEMBERS:
                 raise ScriptError(f"a line is an object with some of: {', '.join(sorted(MEMBERS))}")
             lines.append((scripted(line), fault(line)))
@@ -164,13 +178,14 @@ def fault(line):
     )
 
 
-def by_itself(view, words):
+def by_itself(view, words, each_turn=False):
     """The answer without a script: the same for equal requests."""
     answer = Answer()
     if view.thinks:
         answer.thinking = pieces("First what is asked, then the answer.") if view.shows_thinking else []
     tool = next((tool for tool in view.tools if tool[0] == view.forced), None)
-    tool = tool or (view.tools[0] if view.tools and not view.has_result and view.forced != "none" else None)
+    has_result = view.results.in_turn if each_turn else view.results.ever
+    tool = tool or (view.tools[0] if view.tools and not has_result and view.forced != "none" else None)
     if tool:
         name, schema = tool
         answer.calls = [(name, json.dumps(fitting(schema, schema), ensure_ascii=False))]

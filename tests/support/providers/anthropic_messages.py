@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import OrderedDict
 
-from answers import View
+from answers import Results, View
 from exchange import CREATED_RFC, Refused, Turn, digest, dumps, event, object_of, parsed, schemas, seal, unseal
 from prompt import Entries, Prompt, tokens
 
@@ -178,7 +178,7 @@ class Protocol:
         view = View(
             system=reading.system_text,
             tools=[(tool["name"], tool["input_schema"]) for tool in body.get("tools") or []],
-            has_result=reading.has_result,
+            results=reading.results,
             schema=((body.get("output_config") or {}).get("format") or {}).get("schema"),
             forced=_forced(body),
             thinks=thinking["type"] != "disabled",
@@ -265,19 +265,22 @@ class Protocol:
                     wanted[block["id"]] = at
                     if at >= turn and block["id"] in self.calls_behind_thinking and not reading.thought_in_message:
                         refuse(
-                            f"{where}: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` "
-                            "is enabled, a final `assistant` message must start with a thinking block (preceeding the "
-                            "lastmost set of `tool_use` and `tool_result` blocks)."
+                            f"{where}: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When"
+                            " `thinking` is enabled, a final `assistant` message must start with a thinking block"
+                            " (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
                         )
-                reading.has_result |= kind == "tool_result"
+                if kind == "tool_result":
+                    reading.results.came()
+                elif role == "user":
+                    reading.results.turn_begins()
                 reading.place(prompt, kind, f"{role} {dumps(_essence(block))}", block.get("cache_control"), where)
                 reading.bind(role, block)
             reading.thought_in_message = False
         if wanted:
             refuse(
-                f"messages.{len(messages) - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{', '.join(wanted)}. Each `tool_use` block must have a corresponding `tool_result` block in the next "
-                "message."
+                f"messages.{len(messages) - 1}: `tool_use` ids were found without `tool_result` blocks immediately"
+                f" after: {', '.join(wanted)}. Each `tool_use` block must have a corresponding `tool_result` block in"
+                " the next message."
             )
 
     def _account(self, turn, reading, model, now):
@@ -481,7 +484,8 @@ class Reading:
     def __init__(self, body, model):
         self.model, self.positions, self.marks = model, {}, {}
         self.position, self.last_kind, self.last_cacheable = 0, None, None
-        self.system_text, self.has_result, self.thought_in_message = "", False, False
+        self.system_text, self.thought_in_message = "", False
+        self.results = Results()
         self.last_thinking, self.mark_count = None, 0
         # A signature holds after the same tools, system and messages; marks and other thinking are free.
         self.prefix = hashlib.sha256(dumps([_without_mark(tool) for tool in body.get("tools") or []]).encode())
@@ -566,7 +570,8 @@ def _thinking(body, model, request):
         refuse("thinking.block_binding: Extra inputs are not permitted")
     if model.always_thinks() and kind != "adaptive":
         refuse(
-            f'"thinking.type.{kind}" is not supported for this model. Thinking is always on: use "thinking.type.adaptive".'
+            f'"thinking.type.{kind}" is not supported for this model. Thinking is always on: use'
+            ' "thinking.type.adaptive".'
         )
     if not model.is_at_least(4, 6) and kind in ("adaptive", "between_tools"):
         refuse(f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.enabled".')
@@ -648,9 +653,9 @@ def _schemas(body):
                 refuse(f"{where}: Recursive schemas are not supported")
     if unions > MAX_UNIONS:
         refuse(
-            f"Schemas contains too many parameters with union types ({unions} parameters with type arrays or anyOf). This "
-            "would cause exponential compilation cost. Reduce the number of nullable or union-typed parameters (limit: "
-            f"{MAX_UNIONS} parameters with unions)."
+            f"Schemas contains too many parameters with union types ({unions} parameters with type arrays or anyOf)."
+            " This would cause exponential compilation cost. Reduce the number of nullable or union-typed parameters"
+            f" (limit: {MAX_UNIONS} parameters with unions)."
         )
     if optional > MAX_OPTIONAL:
         refuse(f"Schemas contains too many optional parameters ({optional}). The limit is {MAX_OPTIONAL}.")
@@ -696,7 +701,8 @@ def _block(block, where, allowed):
     kind = block.get("type") if isinstance(block, dict) else None
     if kind not in allowed:
         refuse(
-            f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {', '.join(allowed)}"
+            f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags:"
+            f" {', '.join(allowed)}"
         )
     for name in block:
         if kind in BLOCK_MEMBERS and name not in BLOCK_MEMBERS[kind]:
@@ -724,7 +730,7 @@ def _block(block, where, allowed):
 
 
 def _current_turn(messages):
-    """Where the current turn of the assistant begins: behind the last message of a user that holds more than results."""
+    """Where the current turn of the assistant begins: behind the last message of a user with more than results."""
     for at in range(len(messages) - 1, -1, -1):
         is_results = all(block.get("type") == "tool_result" for block in _blocks(messages[at]))
         if messages[at]["role"] == "user" and not is_results:

@@ -164,6 +164,35 @@ def _(url):
     assert one[0] == 0 and both[0] > 5000 and both[1] > 900, (one, both)
 
 
+@case("fake", "a long conversation with Anthropic", [{"thinking": ["So."], "tool_calls": [{"name": "weather"}]}] * 30)
+def _(url):
+    mark = {"type": "ephemeral"}
+    messages, before = [user([text("Weather?", mark)])], 0
+    for at in range(30):
+        request = anthropic_request(*messages, model="claude-opus-5-5", system=[text(LONG, mark)], tools=[A_TOOL])
+        answer = ask(url, MESSAGES, request)
+        usage = answer["usage"]
+        # Each request reads the whole of the one before it, and writes what is new.
+        equal(usage["cache_read_input_tokens"], before)
+        equal(usage["input_tokens"], 0)
+        before += usage["cache_creation_input_tokens"]
+        equal([block["type"] for block in answer["content"]], ["thinking", "tool_use"])
+        result = {"type": "tool_result", "tool_use_id": answer["content"][-1]["id"], "content": f"Sunny {at}"}
+        messages[-1] = json.loads(json.dumps(messages[-1]).replace(f', "cache_control": {json.dumps(mark)}', ""))
+        messages += [{"role": "assistant", "content": answer["content"]}, user([{**result, "cache_control": mark}])]
+
+    # Thinking may go from the end and from the start, but not from the middle.
+    def without(*numbers):
+        found = copy.deepcopy(messages)
+        for number in numbers:
+            del found[number]["content"][0]
+        return anthropic_request(*found, user("Go on."), model="claude-opus-5-5", system=LONG, tools=[A_TOOL])
+
+    ask(url, MESSAGES, without(1, 3))
+    ask(url, MESSAGES, without(57, 59))
+    refused(url, MESSAGES, without(21), "Invalid `signature` in `thinking` block")
+
+
 @case("fake", "refusals of OpenAI")
 def _(url):
     message = {"role": "user", "content": "x"}
@@ -361,10 +390,8 @@ def _(url):
     ]["content"]
     equal(
         said,
-        (
-            '---\nstatus: "approved"\nsummary: "a text of the fake"\nscore: 1\nplaces: ["a text of the fake"]\nweight: "minor"\n---\n\n'
-            "This is the answer of the fake."
-        ),
+        '---\nstatus: "approved"\nsummary: "a text of the fake"\nscore: 1\nplaces: ["a text of the fake"]\nweight:'
+        ' "minor"\n---\n\nThis is the answer of the fake.',
     )
     said = ask(url, MESSAGES, anthropic_request(system=JSON, thinking={"type": "disabled"}))["content"][0]["text"]
     equal(

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A fake server of four provider protocols on loopback: OpenAI chat completions and Responses, Anthropic, Gemini.
 
-    fake.py [--script FILE] [--log FOLDER] [--port PORT] [--words N]
+    fake.py [--script FILE] [--log FOLDER] [--port PORT] [--words N] [--each-turn]
 
 It prints `READY http://127.0.0.1:PORT` and ends on SIGTERM or at the end of its standard input. `README.md` beside this
 file says what it checks.
@@ -45,14 +45,14 @@ class Cut(Exception):
 class Fake:
     """The state of the server: protocols with their caches, the script, the log, the clock."""
 
-    def __init__(self, script, log, words):
+    def __init__(self, script, log, words, each_turn):
         self.protocols = {
             "/v1/chat/completions": openai_chat.Protocol(),
             "/v1/responses": openai_responses.Protocol(),
             "/v1/messages": anthropic_messages.Protocol(),
         }
         self.gemini = gemini.Protocol()
-        self.script, self.log, self.words = script, log, words
+        self.script, self.log, self.words, self.each_turn = script, log, words, each_turn
         self.lock = threading.Lock()
         self.count, self.skipped_s = 0, 0.0
         self.seen = OrderedDict()
@@ -83,7 +83,7 @@ class Fake:
             earlier = self.earlier.setdefault(protocol.name, Earlier())
             turn.facts["reusable"] = earlier.longest(turn.prompt, turn.prompt.role())
             earlier.add(turn.prompt, turn.prompt.role())
-            return turn, scripted or answers.by_itself(turn.view, self.words)
+            return turn, scripted or answers.by_itself(turn.view, self.words, self.each_turn)
 
     def write(self, name, content):
         if self.log:
@@ -229,9 +229,7 @@ class Handler(BaseHTTPRequestHandler):
         content = (
             value
             if isinstance(value, bytes)
-            else value.encode()
-            if isinstance(value, str)
-            else dumps(value).encode("utf-8", "surrogatepass")
+            else value.encode() if isinstance(value, str) else dumps(value).encode("utf-8", "surrogatepass")
         )
         self.send_response(status)
         for name, text in {"content-type": "application/json", **(headers or {})}.items():
@@ -311,6 +309,9 @@ def main():
     parser.add_argument("--log", type=Path, help="a folder for each request and what was counted for it")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--words", type=int, default=0, help="makes its own answers longer by so many words")
+    parser.add_argument(
+        "--each-turn", action="store_true", help="makes its own call in each turn, not only in the first"
+    )
     options = parser.parse_args()
     try:
         script = answers.read_script(options.script) if options.script else []
@@ -318,7 +319,7 @@ def main():
             options.log.mkdir(parents=True, exist_ok=True)
     except (OSError, answers.ScriptError) as error:
         sys.exit(f"error: {error}")
-    server = Server(("127.0.0.1", options.port), Fake(script, options.log, options.words))
+    server = Server(("127.0.0.1", options.port), Fake(script, options.log, options.words, options.each_turn))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     print(f"READY http://127.0.0.1:{server.server_address[1]}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -4,7 +4,7 @@ import base64
 import re
 import urllib.parse
 
-from answers import View
+from answers import Results, View
 from exchange import Refused, Turn, dumps, event, object_of, parsed, seal, unseal
 from prompt import Prompt, Stepped, tokens
 
@@ -109,8 +109,8 @@ class Protocol:
     def read(self, request, now):
         if not request.headers.get("x-goog-api-key") and not request.query.get("key"):
             refuse(
-                "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other "
-                "form of API consumer identity to call this API.",
+                "Method doesn't allow unregistered callers (callers without established identity). Please use API Key"
+                " or other form of API consumer identity to call this API.",
                 403,
             )
         name, method = PATH.fullmatch(urllib.parse.unquote(request.path)).groups()
@@ -133,14 +133,14 @@ class Protocol:
             dumps([body.get("toolConfig"), config.get("responseMimeType"), config.get("responseJsonSchema")])
         )
         prompt.head_ends()
-        has_result = self._contents(prompt, body, model)
+        results = self._contents(prompt, body, model)
         calling = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
         allowed = calling.get("allowedFunctionNames") or [tool["name"] for tool in tools]
         forced = {"ANY": allowed[0] if allowed else None, "NONE": "none"}.get(calling.get("mode"))
         thinking = config.get("thinkingConfig") or {}
         view = View(
             system="\n\n".join(part["text"] for part in system),
-            has_result=has_result,
+            results=results,
             forced=forced,
             tools=[(tool["name"], tool.get("parametersJsonSchema") or tool.get("parameters") or {}) for tool in tools],
             schema=config.get("responseJsonSchema") or config.get("responseSchema"),
@@ -160,7 +160,7 @@ class Protocol:
         if not isinstance(contents, list) or not contents:
             refuse("* GenerateContentRequest.contents: contents is not specified\n")
         turn = _current_turn(contents)
-        has_result, calls, before = False, [], None
+        came, calls, before = Results(), [], None
         for at, content in enumerate(contents):
             role = content.get("role", "user")
             if role not in ("user", "model"):
@@ -172,40 +172,47 @@ class Protocol:
             results = [part["functionResponse"] for part in parts if "functionResponse" in part]
             if len(results) != len(calls):
                 refuse(
-                    "Please ensure that the number of function response parts is equal to the number of function call parts of "
-                    "the function call turn."
+                    "Please ensure that the number of function response parts is equal to the number of function call"
+                    " parts of the function call turn."
                 )
             if called and before != "user":
                 refuse(
-                    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+                    "Please ensure that function call turn comes immediately after a user turn or after a function"
+                    " response turn."
                 )
-            for call, result in zip(calls, results):
+            for call, result in zip(calls, results, strict=True):
                 if result.get("name") != call.get("name") or (
                     call.get("id") and result.get("id") not in (None, call["id"])
                 ):
                     refuse(
-                        "Please ensure that function response parts have the name and the id of their function call parts."
+                        "Please ensure that function response parts have the name and the id of their function call"
+                        " parts."
                     )
                 if not isinstance(result.get("response"), dict):
                     refuse(
-                        f"Invalid value at 'contents[{at}].parts[0].function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+                        f"Invalid value at 'contents[{at}].parts[0].function_response.response'"
+                        " (type.googleapis.com/google.protobuf.Struct)"
                     )
             for call in called:
                 if not isinstance(call.get("args", {}), dict):
                     refuse(
-                        f"Invalid value at 'contents[{at}].parts[0].function_call.args' (type.googleapis.com/google.protobuf.Struct)"
+                        f"Invalid value at 'contents[{at}].parts[0].function_call.args'"
+                        " (type.googleapis.com/google.protobuf.Struct)"
                     )
-            has_result |= bool(results)
+            if results:
+                came.came()
+            elif role == "user":
+                came.turn_begins()
             calls, before = called, role
             self._signatures(parts, at, at >= turn and model.signs)
             for part in parts:
                 prompt.add(f"{role} {dumps(part)}")
         if calls:
             refuse(
-                "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-                "function call turn."
+                "Please ensure that the number of function response parts is equal to the number of function call parts"
+                " of the function call turn."
             )
-        return has_result
+        return came
 
     def _signatures(self, parts, at, is_checked):
         is_first = True
@@ -217,10 +224,10 @@ class Protocol:
                     refuse("Corrupted thought signature.")
             if call and is_first and is_checked and signature is None:
                 refuse(
-                    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-                    "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
-                    f"call `default_api:{call['name']}` , position {at + index + 1}. Please refer to "
-                    "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+                    "Function call is missing a thought_signature in functionCall parts. This is required for tools to"
+                    " work correctly, and missing thought_signature may lead to degraded model performance. Additional"
+                    f" data, function call `default_api:{call['name']}` , position {at + index + 1}. Please refer to"
+                    " https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
                 )
             is_first = is_first and not call
 
@@ -374,9 +381,9 @@ def _tools(body):
         for declaration in tool.get("functionDeclarations") or []:
             if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", str(declaration.get("name", ""))):
                 refuse(
-                    f"* GenerateContentRequest.tools[{at}].function_declarations[{len(declared)}].name: Invalid function name. Must "
-                    "start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons "
-                    "(:), or dashes (-), with a maximum length of 128.\n"
+                    f"* GenerateContentRequest.tools[{at}].function_declarations[{len(declared)}].name: Invalid"
+                    " function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9),"
+                    " underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 128.\n"
                 )
             if "parameters" in declaration and "parametersJsonSchema" in declaration:
                 refuse("parameters and parameters_json_schema cannot both be set.")

@@ -1,6 +1,6 @@
-"""OpenAI's chat completions (<https://platform.openai.com/docs/api-reference/chat/create>), for compatible servers too."""
+"""OpenAI's chat completions (<https://platform.openai.com/docs/api-reference/chat/create>), for others' servers too."""
 
-from answers import View
+from answers import Results, View
 from exchange import CREATED, Turn, digest, dumps, event, parsed
 from openai_shared import Cache, Model, check_function, check_key, check_schema, check_shared, error, headers, refuse
 from prompt import Prompt, tokens
@@ -90,14 +90,14 @@ class Protocol:
         )
         for tool in body.get("tools") or []:
             prompt.add(dumps(tool))
-        system, places, has_result = self._messages(prompt, body["messages"])
+        system, places, results = self._messages(prompt, body["messages"])
         choice = body.get("tool_choice")
         forced = choice["function"]["name"] if isinstance(choice, dict) and "function" in choice else None
         forced = "none" if choice == "none" else (tools[0][0] if choice == "required" and tools else forced)
         view = View(
             system=system,
             tools=tools,
-            has_result=has_result,
+            results=results,
             schema=named.get("schema"),
             any_object=form.get("type") == "json_object",
             forced=forced,
@@ -112,15 +112,16 @@ class Protocol:
             return
         if "max_tokens" in body:
             refuse(
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+                " instead.",
                 "max_tokens",
                 "unsupported_parameter",
             )
         for name in ("temperature", "top_p"):
             if body.get(name) not in (None, 1):
                 refuse(
-                    f"Unsupported value: '{name}' does not support {body[name]} with this model. Only the default (1) value is "
-                    "supported.",
+                    f"Unsupported value: '{name}' does not support {body[name]} with this model. Only the default (1)"
+                    " value is supported.",
                     name,
                     "unsupported_value",
                 )
@@ -131,7 +132,7 @@ class Protocol:
                 )
 
     def _messages(self, prompt, messages):
-        system, has_result = [], False
+        system, results = [], Results()
         places = {"ends": [], "points": [], "marks": []}
         first_role_ends, wanted, caller = False, [], 0
         for at, message in enumerate(messages):
@@ -151,17 +152,19 @@ class Protocol:
                         f"messages.[{at}].role",
                     )
                 wanted.remove(call)
-                has_result = True
+                results.came()
             elif wanted:
                 _unanswered(wanted, caller)
+            elif role == "user":
+                results.turn_begins()
             text = _text(message.get("content"), at, role)
             calls = message.get("tool_calls") or []
             if text is None and not calls and not message.get("refusal") and "function_call" not in message:
-                refuse(f"Invalid value for 'content': expected a string, got null.", f"messages.[{at}].content")
+                refuse("Invalid value for 'content': expected a string, got null.", f"messages.[{at}].content")
             if "tool_calls" in message and not calls:
                 refuse(
-                    f"Invalid 'messages[{at}].tool_calls': empty array. Expected an array with minimum length 1, but got an "
-                    "empty array instead.",
+                    f"Invalid 'messages[{at}].tool_calls': empty array. Expected an array with minimum length 1, but"
+                    " got an empty array instead.",
                     f"messages[{at}].tool_calls",
                     "empty_array",
                 )
@@ -187,7 +190,7 @@ class Protocol:
                 places["points"].append(segment)
         if wanted:
             _unanswered(wanted, caller)
-        return "\n\n".join(system), places, has_result
+        return "\n\n".join(system), places, results
 
     # What is answered.
 
@@ -303,8 +306,8 @@ def _tools(body):
 
 def _unanswered(calls, at):
     refuse(
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The "
-        f"following tool_call_ids did not have response messages: {', '.join(map(str, calls))}",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
+        f" The following tool_call_ids did not have response messages: {', '.join(map(str, calls))}",
         f"messages.[{at + 1}].role",
     )
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import OrderedDict
 
-from answers import View
+from answers import Results, View
 from exchange import CREATED, Turn, digest, dumps, event, parsed, seal, unseal
 from openai_shared import Cache, Model, check_function, check_key, check_schema, check_shared, error, headers, refuse
 from prompt import Prompt, tokens
@@ -108,14 +108,14 @@ class Protocol:
             prompt.add(f"instructions {body['instructions']}")
         turn = Turn(request, body["model"], prompt, None, body.get("stream") is True)
         turn.facts = {"body": body, "prefix": prefix, "transformations": [], "reasoning": reasoning}
-        system, places, has_result = self._items(turn, body)
+        system, places, results = self._items(turn, body)
         choice = body.get("tool_choice")
         forced = choice.get("name") if isinstance(choice, dict) else None
         forced = "none" if choice == "none" else (tools[0][0] if choice == "required" and tools else forced)
         turn.view = View(
             system="\n\n".join([body.get("instructions") or "", *system]),
             tools=tools,
-            has_result=has_result,
+            results=results,
             schema=form.get("schema"),
             any_object=form.get("type") == "json_object",
             forced=forced,
@@ -139,7 +139,8 @@ class Protocol:
         ceiling = body.get("max_output_tokens")
         if ceiling is not None and (not isinstance(ceiling, int) or ceiling < 16):
             refuse(
-                f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {ceiling} instead.",
+                f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {ceiling}"
+                " instead.",
                 "max_output_tokens",
                 "integer_below_min_value",
             )
@@ -155,7 +156,7 @@ class Protocol:
         if not isinstance(items, list) or not items:
             refuse("Invalid 'input': expected a string or a list of items.", "input", "invalid_type")
         system, places = [], {"ends": [], "points": [], "marks": []}
-        head_is_over, has_result, calls, answered = False, False, {}, set()
+        head_is_over, results, calls, answered = False, Results(), {}, set()
         behind = None
         for at, item in enumerate(items):
             kind = item.get("type", "message") if isinstance(item, dict) else None
@@ -180,6 +181,8 @@ class Protocol:
             marks = []
             if kind == "message":
                 marks = _message(item, at)
+                if role == "user":
+                    results.turn_begins()
             elif kind == "function_call":
                 if not isinstance(item.get("arguments"), str):
                     refuse(
@@ -191,8 +194,8 @@ class Protocol:
                 needed = self.reasoning_of.get(item.get("id"))
                 if needed and not any(one.get("id") == needed for one in items[:at] if isinstance(one, dict)):
                     refuse(
-                        f"Item '{item['id']}' of type 'function_call' was provided without its required 'reasoning' item: "
-                        f"'{needed}'.",
+                        f"Item '{item['id']}' of type 'function_call' was provided without its required 'reasoning'"
+                        f" item: '{needed}'.",
                         "input",
                     )
                 calls[item.get("call_id")] = at
@@ -206,7 +209,7 @@ class Protocol:
                         "invalid_type",
                     )
                 answered.add(item["call_id"])
-                has_result = True
+                results.came()
             behind = None
             if role in ("system", "developer"):
                 system.append(_text(item))
@@ -228,7 +231,7 @@ class Protocol:
         for call in calls:
             if call not in answered:
                 refuse(f"No tool output found for function call {call}.", "input")
-        return system, places, has_result
+        return system, places, results
 
     def _reasoning(self, turn, item, at):
         """Reasoning that comes back: only what was sent, and withheld without an error where it does not belong."""
@@ -242,8 +245,8 @@ class Protocol:
         if item.get("encrypted_content") is None:
             if item["id"] not in self.stored:
                 refuse(
-                    f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try again "
-                    "with `store` set to true, or remove this item from your input.",
+                    f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try"
+                    " again with `store` set to true, or remove this item from your input.",
                     "input",
                     status=404,
                 )
@@ -252,8 +255,8 @@ class Protocol:
         facts = unseal(item["encrypted_content"])
         if not facts or facts["id"] != item["id"]:
             refuse(
-                f"The encrypted content for item {item['id']} could not be verified. Reason: Encrypted content could not be "
-                "decrypted or parsed.",
+                f"The encrypted content for item {item['id']} could not be verified. Reason: Encrypted content could"
+                " not be decrypted or parsed.",
                 None,
                 "invalid_encrypted_content",
             )
@@ -521,7 +524,8 @@ def _message(item, at):
     for index, part in enumerate(content):
         if part.get("type") not in kinds:
             refuse(
-                f"Invalid value: '{part.get('type')}'. Supported values are: {' and '.join(repr(kind) for kind in kinds)}.",
+                f"Invalid value: '{part.get('type')}'. Supported values are:"
+                f" {' and '.join(repr(kind) for kind in kinds)}.",
                 f"input[{at}].content[{index}]",
                 "invalid_value",
             )

@@ -41,8 +41,8 @@ def refuse(message, param=None, code=None, status=400):
 def check_key(request):
     if not request.bearer():
         refuse(
-            "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth "
-            "(i.e. Authorization: Bearer YOUR_KEY).",
+            "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer"
+            " auth (i.e. Authorization: Bearer YOUR_KEY).",
             status=401,
         )
 
@@ -52,8 +52,8 @@ def check_shared(body):
     key = body.get("prompt_cache_key")
     if isinstance(key, str) and len(key) > 64:
         refuse(
-            f"Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64, but got a string with "
-            f"length {len(key)} instead.",
+            "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64, but got a string"
+            f" with length {len(key)} instead.",
             "prompt_cache_key",
             "string_above_max_length",
         )
@@ -92,14 +92,15 @@ def check_schema(schema, what, param):
             continue
         if one.get("additionalProperties") is not False:
             refuse(
-                f"Invalid schema for {what}: In context=(), 'additionalProperties' is required to be supplied and to be false.",
+                f"Invalid schema for {what}: In context=(), 'additionalProperties' is required to be supplied and to be"
+                " false.",
                 param,
                 "invalid_json_schema",
             )
         if missing := [name for name in properties if name not in (one.get("required") or [])]:
             refuse(
-                f"Invalid schema for {what}: In context=(), 'required' is required to be supplied and to be an array including "
-                f"every key in properties. Missing '{missing[0]}'.",
+                f"Invalid schema for {what}: In context=(), 'required' is required to be supplied and to be an array"
+                f" including every key in properties. Missing '{missing[0]}'.",
                 param,
                 "invalid_json_schema",
             )
@@ -108,7 +109,8 @@ def check_schema(schema, what, param):
 def check_function(name, param):
     if not isinstance(name, str) or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
         refuse(
-            f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+            f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern"
+            " '^[a-zA-Z0-9_-]+$'.",
             param,
             "invalid_value",
         )

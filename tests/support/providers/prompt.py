@@ -1,8 +1,8 @@
 """A rendered prompt, and the caches that providers keep of its beginnings.
 
-A prompt is a chain of segments in the order in which the provider reads them: tools, system text, messages. A segment has
-a quarter of its characters as tokens, rounded up, so that a token never spans two segments and sums are exact. Settings
-that separate cache entries are segments without tokens, in front of what they separate.
+A prompt is a chain of segments in the order in which the provider reads them: tools, system text, messages. A segment
+has a quarter of its characters as tokens, rounded up, so that a token never spans two segments and sums are exact.
+Settings that separate cache entries are segments without tokens, in front of what they separate.
 """
 
 import bisect
@@ -54,10 +54,14 @@ class Prompt:
     def shared_tokens(self, other):
         """How many tokens both begin with."""
         shared = 0
-        for text, counted, theirs, theirs_counted in zip(self.texts, self.counted, other.texts, other.counted, strict=False):
+        for text, counted, theirs, theirs_counted in zip(
+            self.texts, self.counted, other.texts, other.counted, strict=False
+        ):
             if text != theirs or counted != theirs_counted:
                 if counted and theirs_counted:
-                    same = bisect.bisect_left(range(len(text)), True, key=lambda at: not theirs.startswith(text[: at + 1]))
+                    same = bisect.bisect_left(
+                        range(len(text)), True, key=lambda at: not theirs.startswith(text[: at + 1])
+                    )
                     shared += same // CHARACTERS_PER_TOKEN
                 return shared
             shared += tokens(text) if counted else 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The official clients of three providers against the fake: what they parse is what the fake meant.
 
-Needs `anthropic`, `openai` and `google-genai` (`requirements.txt`); `make test-sdks` installs and runs it. A line for each
-client and case; ends with exit code 1 if one fails.
+Needs `anthropic`, `openai` and `google-genai` (`requirements.txt`); `make test-sdks` installs and runs it. A line for
+each client and case; ends with exit code 1 if one fails.
 """
 
 import functools
