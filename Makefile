@@ -16,7 +16,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm test-sdks build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -32,6 +32,7 @@ help:
 	@echo "make fuzz CHECK=answer MINUTES=5  one reader of outside bytes under cargo-fuzz, where a nightly compiler has it; else more seeded mutations for all"
 	@echo "make mutants-durability  builds eight versions that lose or believe what they must not, and says which test notices each"
 	@echo "make soak MINUTES=60  losses of power, damaged bits, repairs, races, ledgers and simulated runs, on from where the last call stopped"
+	@echo "make test-sdks  the official clients of three providers, from PyPI, against the fake servers of the tests"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -92,6 +93,14 @@ packages: prepare
 
 try-packages: packages
 	packaging/try.sh "$(TARGET)/packages"
+
+# What the fakes of `tests/support/providers` say is what the providers' own clients understand. Needs no build.
+test-sdks:
+	@test -x "$(TARGET)/sdks/bin/python" || python3 -m venv "$(TARGET)/sdks"
+	@timeout 300 "$(TARGET)/sdks/bin/pip" install --quiet --disable-pip-version-check \
+		-r tests/support/providers/requirements.txt
+	@timeout 120 "$(TARGET)/sdks/bin/python" -B tests/support/providers/checks.py
+	@timeout 300 "$(TARGET)/sdks/bin/python" -B tests/support/providers/sdk_clients.py
 
 test-llm: prepare
 	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture
