@@ -89,8 +89,8 @@ impl Protocol for Anthropic {
         if is_free { &["seed", "presence_penalty", "frequency_penalty"] } else { all }
     }
 
-    fn dialect(&self, base_url: &str) -> Dialect {
-        let prefix = if self.is_at(base_url) { AutoPrefix::Blocks } else { AutoPrefix::Nothing };
-        Dialect { prefix, call_ids: CallIds::Word, ..super::dialects::COMMON }
+    /// Marks are part of the protocol: gateways hand them on, and servers that keep prefixes by themselves ignore them.
+    fn dialect(&self, _base_url: &str) -> Dialect {
+        Dialect { prefix: AutoPrefix::Blocks, call_ids: CallIds::Word, ..super::dialects::COMMON }
     }
 }

@@ -81,7 +81,7 @@ fn the_bytes_of_a_request_are_fixed() {
 #[test]
 fn a_prefix_is_kept_by_marks_in_front_of_the_messages() {
     let call = call();
-    let dialect = Anthropic.dialect("https://api.anthropic.com");
+    let dialect = Anthropic.dialect("");
     let asked = |time| {
         let base = test_outgoing(&call);
         sent(&Outgoing { dialect: &dialect, prompt_cache: PromptCache::Auto, prompt_cache_retention: time, ..base })
