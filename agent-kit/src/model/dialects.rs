@@ -105,6 +105,7 @@ impl Dialect {
     }
 }
 
-fn is_host(host: &str, name: &str) -> bool {
+/// Whether a host has that name, or is below it.
+pub(super) fn is_host(host: &str, name: &str) -> bool {
     host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

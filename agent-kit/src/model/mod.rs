@@ -5,6 +5,7 @@
 
 mod bounded;
 pub mod dialects;
+pub mod gemini;
 pub mod http;
 pub mod minimum;
 pub mod openai_chat;

@@ -13,12 +13,12 @@ use rondo_protocol::object::{Head, Usage};
 
 use super::dialects::Dialect;
 use super::http::{Refusal, SettingsError};
-use super::openai_chat;
 use super::prompt_cache::{CacheRetention, PromptCache};
+use super::{gemini, openai_chat};
 use crate::redact::{Redactor, Secret};
 
 /// Every protocol.
-pub static ALL: &[&dyn Protocol] = &[&openai_chat::OpenAiChat];
+pub static ALL: &[&dyn Protocol] = &[&openai_chat::OpenAiChat, &gemini::Gemini];
 
 /// The protocol of that name in settings.
 pub fn named(name: &str) -> Option<&'static dyn Protocol> {
@@ -70,6 +70,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The reply of a model whose slip the server reports as a refusal.
     fn slip(&self, _refusal: &Refusal) -> Option<ModelAnswer> {
         None
+    }
+
+    /// The parameters of a workflow file that requests to this model cannot carry.
+    fn ignores(&self, _model: &str) -> &'static [&'static str] {
+        &[]
     }
 
     /// What the server at that address does in a way of its own.

@@ -5,7 +5,7 @@
 use rondo_protocol::object::Usage;
 use serde_json::Value;
 
-const MAX_USAGE_BYTES: usize = 64 << 10;
+pub(in crate::model) const MAX_USAGE_BYTES: usize = 64 << 10;
 
 /// The maximum plausible number of tokens of one reply. Figures up to it can be summed over a whole thread.
 const MAX_TOKENS: u64 = 1 << 40;
@@ -50,7 +50,7 @@ pub(in crate::model) fn of_body(json: &str) -> Option<Usage> {
 }
 
 /// A number of tokens, also when written as `5.0`.
-fn tokens(figure: &Value) -> Option<u64> {
+pub(in crate::model) fn tokens(figure: &Value) -> Option<u64> {
     let whole = figure.as_u64().or_else(|| {
         let number = figure.as_f64()?;
         // Formatted, a whole number has no fraction; a number below zero or above the bound is rejected.
