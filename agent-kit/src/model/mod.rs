@@ -6,6 +6,7 @@
 pub mod anthropic;
 mod bounded;
 pub mod dialects;
+pub mod gemini;
 pub mod http;
 pub mod minimum;
 pub mod openai_chat;

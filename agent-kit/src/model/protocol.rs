@@ -14,12 +14,12 @@ use rondo_protocol::object::{Head, Usage};
 use super::dialects::Dialect;
 use super::http::{Refusal, SettingsError};
 use super::prompt_cache::{CacheRetention, PromptCache};
-use super::{anthropic, openai_chat, openai_responses};
+use super::{anthropic, gemini, openai_chat, openai_responses};
 use crate::redact::{Redactor, Secret};
 
 /// Every protocol.
 pub static ALL: &[&dyn Protocol] =
-    &[&openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &anthropic::Anthropic];
+    &[&openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &anthropic::Anthropic, &gemini::Gemini];
 
 /// The protocol of that name in settings.
 pub fn named(name: &str) -> Option<&'static dyn Protocol> {

@@ -58,7 +58,7 @@ impl Refusal {
     pub(super) fn fault(&self, redactor: &Redactor) -> Fault {
         let usage = openai_chat::usage::of_body(&self.body);
         let fault = of_status(self.status, &self.body, redactor).with_usage(usage);
-        Fault { retry_after_ms: self.retry_after_ms, ..fault }
+        Fault { retry_after_ms: self.retry_after_ms.or(fault.retry_after_ms), ..fault }
     }
 }
 
@@ -135,10 +135,13 @@ fn is_nothing(value: &Value) -> bool {
 /// # Errors
 /// It quotes the unexpected text. It is not retried: another attempt would be paid for again.
 pub(in crate::model) fn event<'a, T: Deserialize<'a>>(json: &'a str, redactor: &Redactor) -> Result<T, Fault> {
-    serde_json::from_str(json).map_err(|error| {
-        let what = format!("an event cannot be read: {}", words(&error.to_string(), redactor));
-        Fault::new(Code::ReplyUnreadable, FaultClass::Refused, what)
-    })
+    serde_json::from_str(json).map_err(|error| unread(&error, redactor))
+}
+
+/// The fault for an event that is not of its shape.
+pub(in crate::model) fn unread(error: &serde_json::Error, redactor: &Redactor) -> Fault {
+    let what = format!("an event cannot be read: {}", words(&error.to_string(), redactor));
+    Fault::new(Code::ReplyUnreadable, FaultClass::Refused, what)
 }
 
 /// The fault for an error object, from a body or from a stream.
@@ -173,7 +176,16 @@ fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
         (code, _) if code.starts_with("invalid_") || code.contains("image") || code.ends_with("_policy") => 400,
         _ => 500,
     });
-    status::fault(status, &words)
+    Fault { retry_after_ms: retry_delay_ms(error), ..status::fault(status, &words) }
+}
+
+/// How long an error of Google asks to wait: the `retryDelay` in its details, such as `34s`
+/// (<https://cloud.google.com/apis/design/errors#error_details>). An error may be the only one of a list.
+fn retry_delay_ms(error: &Value) -> Option<u64> {
+    let error = error.get(0).unwrap_or(error);
+    let details = error.get("error").unwrap_or(error).get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
+    retry_after::seconds_ms(delay)
 }
 
 /// The beginning of a provider's message, on one line. Keys are redacted before the cut, so that no part of one
@@ -214,6 +226,28 @@ mod tests {
         ] {
             assert_eq!(refuses_parameter(body, "max_tokens"), is_refused, "{body}");
         }
+    }
+
+    #[test]
+    fn a_wait_in_the_details_of_an_error_counts_where_no_header_says_one() {
+        let error = |delay: &str| {
+            let info = format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}"#);
+            format!(
+                r#"{{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[{{"@type":"x"}},{info}]}}"#
+            )
+        };
+        let refused = |body: String, retry_after_ms| {
+            let fault = Refusal { status: 429, body, retry_after_ms }.fault(&Redactor::default());
+            (fault.class, fault.message, fault.retry_after_ms)
+        };
+        let busy = |wait| (FaultClass::RateLimit, "the provider answered 429: slow".to_owned(), wait);
+        assert_eq!(refused(format!(r#"{{"error":{}}}"#, error("34s")), None), busy(Some(34_000)));
+        assert_eq!(refused(format!(r#"[{{"error":{}}}]"#, error("0.5s")), None), busy(Some(500)));
+        assert_eq!(refused(format!(r#"{{"error":{}}}"#, error("34s")), Some(7)), busy(Some(7)));
+        for odd in ["", "s", "34", "-1s", "soon", "99999999999999999999s"] {
+            assert_eq!(refused(format!(r#"{{"error":{}}}"#, error(odd)), None), busy(None), "{odd}");
+        }
+        assert_eq!(of_error(&error("2s"), &Redactor::default()).retry_after_ms, Some(2000));
     }
 
     #[test]

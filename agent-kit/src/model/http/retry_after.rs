@@ -12,12 +12,18 @@ pub(super) fn retry_after_ms(headers: &HeaderMap, now_s: u64) -> Option<u64> {
         return Some(ms);
     }
     let after = text(RETRY_AFTER.as_str())?;
-    if let Some((whole, fraction)) = decimal(after) {
-        return whole.checked_mul(1000)?.checked_add(fraction);
+    if decimal(after).is_some() {
+        return seconds_ms(after);
     }
     let until = http_date(after)?;
     let now = text(DATE.as_str()).and_then(http_date).unwrap_or(now_s);
     until.saturating_sub(now).checked_mul(1000)
+}
+
+/// Milliseconds of a number of seconds, such as `1` or `1.5`.
+pub(super) fn seconds_ms(text: &str) -> Option<u64> {
+    let (whole, fraction) = decimal(text)?;
+    whole.checked_mul(1000)?.checked_add(fraction)
 }
 
 /// Whole seconds and milliseconds of `1` or `1.5`.

@@ -141,6 +141,20 @@ fn chunk(delta: &str, finish: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_query_stands_behind_that_of_the_protocol() {
+    let event = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#;
+    let asked = ask_with(Act::text(format!("{EVENTS}data: {event}\r\n\r\n")), |settings| {
+        settings.protocol = protocol::named("gemini").unwrap();
+        settings.query = vec![("x y".to_owned(), "1&2".to_owned())];
+    })
+    .await;
+    assert_eq!((asked.answer.unwrap().reply.finish, asked.deltas.as_str()), (Finish::Stop, "a"));
+    let line = asked.request.lines().next().unwrap();
+    assert_eq!(line, "POST /v1/models/test-model:streamGenerateContent?alt=sse&x+y=1%262 HTTP/1.1");
+    assert!(asked.request.contains(&format!("\r\nx-goog-api-key: {KEY}\r\n")), "{}", asked.request);
+}
+
+#[tokio::test]
 async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":30,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":29}}}\n\n";
     let text = [

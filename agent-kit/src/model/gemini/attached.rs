@@ -1,0 +1,49 @@
+//! What belongs to a part of a reply and must come back beside it: its signature, and whether a call had an id
+//! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+//!
+//! It is kept as an [`Opaque`] part in front of that part, and goes back only to the model of the provider that sent it.
+
+use rondo_protocol::message::{Opaque, Part};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A signature, as the JSON text that came.
+pub(super) type Signature = Box<RawValue>;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Attached {
+    /// The signature of the text behind it.
+    Text(Signature),
+    /// The signature of an empty text.
+    EmptyText(Signature),
+    /// The text behind it is a part of its own, without a signature: without this it would be joined with the one before.
+    PlainText,
+    /// The signature of the thought that is the text of the part itself.
+    Thought(Signature),
+    /// Belongs to the call behind it.
+    Call {
+        /// Whether the id of the call is the provider's.
+        has_id: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<Signature>,
+    },
+}
+
+impl Attached {
+    pub(super) fn part(&self, origin: &str, text: String) -> Part {
+        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
+        Part::Reasoning { opaque, text }
+    }
+
+    /// What a part keeps for `origin`.
+    pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
+        let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
+        serde_json::from_str(&opaque.data).ok()
+    }
+}
+
+/// Who may have it back: a model of a provider.
+pub(super) fn origin(provider: &str, model: &str) -> String {
+    format!("{provider}/{model}")
+}

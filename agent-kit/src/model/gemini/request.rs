@@ -1,0 +1,438 @@
+//! The bytes of a request.
+//!
+//! The contents come last, so that a longer conversation begins with the bytes of a shorter one up to its last part. What
+//! is sent for a message follows from it and from those before it.
+//!
+//! Neighbours of one role are one content, and a content has at least one part
+//! (<https://ai.google.dev/api/caching#Content>). Results of tools are the user's
+//! (<https://ai.google.dev/gemini-api/docs/function-calling>), in the order of the conversation, which is that of the
+//! calls. Signatures go back beside the parts that they came with ([`super::attached`]).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rondo_protocol::Value;
+use rondo_protocol::call::Fault;
+use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
+use rondo_protocol::object::{Head, ToolSpec};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::attached::{self, Attached, Signature};
+use super::{Gemini, generation, schema};
+use crate::model::protocol::{Outgoing, Protocol as _, refused};
+use crate::model::response_format::ANY_OBJECT;
+
+/// The first generation with `thinkingLevel`, with a check of signatures, and with a response schema beside functions.
+const LEVEL_GENERATION: u32 = 3;
+
+/// Stands in for the signature of a call that another model asked for
+/// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+const NO_SIGNATURE: &str = r#""skip_thought_signature_validator""#;
+
+/// Stands between the result of a tool and a prompt, where the answer was empty: a turn begins with the prompt.
+const NO_ANSWER: &str = "(no answer)";
+
+/// Stands for an empty prompt, because an empty text is no part.
+const EMPTY: &str = " ";
+
+const USER: &str = "user";
+const MODEL: &str = "model";
+
+/// The bytes sent: the same for equal heads and messages. Tools are sorted by name, their schemas are sent byte for byte.
+pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
+    let head = &request.call.head;
+    let mut functions = head.tools.iter().map(Function::new).collect::<Result<Vec<_>, _>>()?;
+    functions.sort_by_key(|function| function.name);
+    let body = Body {
+        system_instruction: (!head.system.is_empty()).then(|| System { parts: [Data::Text(&head.system)] }),
+        tools: (!functions.is_empty()).then_some([Tool { function_declarations: functions }]),
+        generation_config: GenerationConfig::new(head)?,
+        contents: contents(request)?,
+    };
+    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+}
+
+/// Whether the request has signatures of this model.
+pub(super) fn holds_signatures(request: &Outgoing<'_>) -> bool {
+    let Some(origin) = origin(request) else { return false };
+    let is_its = |part: &Part| matches!(part, Part::Reasoning { opaque, .. } if Attached::of(opaque.as_ref(), &origin).is_some());
+    request.call.conversation.messages().into_iter().any(|message| message.parts().iter().any(is_its))
+}
+
+/// Whose signatures are sent; `None` for a request without any.
+fn origin(request: &Outgoing<'_>) -> Option<String> {
+    (!request.form.is_without_reasoning).then(|| attached::origin(request.provider, &request.call.head.model))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<System<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[Tool<'a>; 1]>,
+    #[serde(skip_serializing_if = "GenerationConfig::is_empty")]
+    generation_config: GenerationConfig<'a>,
+    contents: Vec<Content<'a>>,
+}
+
+#[derive(Serialize)]
+struct System<'a> {
+    parts: [Data<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool<'a> {
+    function_declarations: Vec<Function<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: Box<RawValue>,
+}
+
+impl<'a> Function<'a> {
+    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
+        let parameters_json_schema = raw(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
+        Ok(Self { name: &tool.name, description: &tool.description, parameters_json_schema })
+    }
+}
+
+fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {
+    RawValue::from_string(json.to_owned()).map_err(|error| refused(format!("{what} is not JSON: {error}")))
+}
+
+/// <https://ai.google.dev/api/generate-content#generationconfig>
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<Cow<'a, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_penalty: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency_penalty: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_config: Option<ThinkingConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<Box<RawValue>>,
+}
+
+impl<'a> GenerationConfig<'a> {
+    fn new(head: &'a Head) -> Result<Self, Fault> {
+        let ignored = Gemini.ignores(&head.model);
+        let given = |name: &str| head.parameters.0.get(name).filter(|_| !ignored.contains(&name));
+        let stop_sequences = given("stop").map(|stop| match stop {
+            Value::List(_) => Cow::Borrowed(stop),
+            one => Cow::Owned(Value::List(vec![one.clone()])),
+        });
+        let effort = given("reasoning_effort").and_then(Value::as_str);
+        let (response_mime_type, response_json_schema) = response_format(head)?;
+        Ok(Self {
+            temperature: given("temperature"),
+            top_p: given("top_p"),
+            max_output_tokens: given("max_output_tokens"),
+            seed: given("seed"),
+            stop_sequences,
+            presence_penalty: given("presence_penalty"),
+            frequency_penalty: given("frequency_penalty"),
+            thinking_config: effort.map(|effort| ThinkingConfig::new(&head.model, effort)).transpose()?,
+            response_mime_type,
+            response_json_schema,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self {
+            temperature,
+            top_p,
+            max_output_tokens,
+            seed,
+            stop_sequences,
+            presence_penalty,
+            frequency_penalty,
+            thinking_config,
+            response_mime_type,
+            response_json_schema,
+        } = self;
+        let numbers = [temperature, top_p, max_output_tokens, seed, presence_penalty, frequency_penalty];
+        numbers.into_iter().all(Option::is_none)
+            && stop_sequences.is_none()
+            && thinking_config.is_none()
+            && response_mime_type.is_none()
+            && response_json_schema.is_none()
+    }
+}
+
+/// How the answer is asked for. A model before generation 3 refuses JSON together with functions
+/// (<https://github.com/googleapis/python-genai/issues/867>), so it is asked for no format then.
+fn response_format(head: &Head) -> Result<(Option<&'static str>, Option<Box<RawValue>>), Fault> {
+    let Some(format) = head.response_format.as_deref() else { return Ok((None, None)) };
+    let format_json = raw("the schema of the answer", format)?;
+    if is_before_levels(&head.model) && !head.tools.is_empty() {
+        return Ok((None, None));
+    }
+    let schema = (format != ANY_OBJECT).then(|| schema::supported(format_json.get())).flatten();
+    let schema = schema.map(|schema| raw("the schema of the answer", &schema)).transpose()?;
+    Ok((Some("application/json"), schema))
+}
+
+fn is_before_levels(model: &str) -> bool {
+    generation(model).is_some_and(|generation| generation < LEVEL_GENERATION)
+}
+
+/// <https://ai.google.dev/gemini-api/docs/thinking>
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ThinkingConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<String>,
+    /// In tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_thoughts: Option<bool>,
+}
+
+impl ThinkingConfig {
+    /// A model takes a level or a budget, and refuses both together. The budgets are those of Google's chat form
+    /// (<https://ai.google.dev/gemini-api/docs/openai#thinking>) but for `minimal`, where half of the lowest is ours.
+    /// Levels are passed on, but there is none below `minimal`. Thoughts without thinking are refused.
+    fn new(model: &str, effort: &str) -> Result<Self, Fault> {
+        let include_thoughts = (effort != "none").then_some(true);
+        if !is_before_levels(model) {
+            let level = if effort == "none" { "minimal" } else { effort };
+            let thinking_level = Some(level.to_ascii_uppercase());
+            return Ok(Self { thinking_level, thinking_budget: None, include_thoughts });
+        }
+        let budget = match effort {
+            "none" => 0,
+            "minimal" => 512,
+            "low" => 1024,
+            "medium" => 8192,
+            "high" => 24_576,
+            _ => {
+                let known = "none, minimal, low, medium or high";
+                return Err(refused(format!("the reasoning effort of {model} is {known}, not `{effort}`")));
+            }
+        };
+        Ok(Self { thinking_level: None, thinking_budget: Some(budget), include_thoughts })
+    }
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    role: &'static str,
+    parts: Vec<WirePart<'a>>,
+}
+
+impl Content<'_> {
+    fn holds(&self, is_such: impl Fn(&Data<'_>) -> bool) -> bool {
+        self.parts.iter().any(|part| is_such(&part.data))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WirePart<'a> {
+    #[serde(flatten)]
+    data: Data<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<Signature>,
+}
+
+impl<'a> From<Data<'a>> for WirePart<'a> {
+    fn from(data: Data<'a>) -> Self {
+        Self { data, thought: None, thought_signature: None }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Data<'a> {
+    Text(&'a str),
+    FunctionCall(FunctionCall<'a>),
+    FunctionResponse(FunctionResponse<'a>),
+    InlineData(InlineData<'a>),
+}
+
+#[derive(Serialize)]
+struct FunctionCall<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    args: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct FunctionResponse<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Response<'a> {
+    Output(&'a str),
+    Error(&'a str),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InlineData<'a> {
+    mime_type: &'a str,
+    data: String,
+}
+
+fn contents<'a>(request: &Outgoing<'a>) -> Result<Vec<Content<'a>>, Fault> {
+    let mut writer = Writer {
+        request,
+        origin: origin(request),
+        needs_signature: generation(&request.call.head.model).is_some_and(|generation| generation >= LEVEL_GENERATION),
+        called: BTreeMap::new(),
+        contents: Vec::new(),
+    };
+    for message in request.call.conversation.messages() {
+        writer.add(message)?;
+    }
+    Ok(writer.contents)
+}
+
+struct Writer<'r, 'a> {
+    request: &'r Outgoing<'a>,
+    origin: Option<String>,
+    /// Whether the first call of a step needs a signature.
+    needs_signature: bool,
+    /// The name of each call so far, and whether its id is the provider's. Of calls with one id the last counts.
+    called: BTreeMap<&'a str, (&'a str, bool)>,
+    contents: Vec<Content<'a>>,
+}
+
+impl<'a> Writer<'_, 'a> {
+    fn add(&mut self, message: &'a Message) -> Result<(), Fault> {
+        let role = match message.role() {
+            Speaker::User | Speaker::Tool => USER,
+            Speaker::Assistant => MODEL,
+        };
+        if message.role() == Speaker::User && self.is_after_result() {
+            self.push(MODEL, Data::Text(NO_ANSWER).into());
+        }
+        let mut attached = None;
+        for part in message.parts() {
+            match part {
+                Part::Reasoning { opaque, text } => {
+                    let origin = self.origin.as_deref();
+                    attached = match origin.and_then(|origin| Attached::of(opaque.as_ref(), origin)) {
+                        Some(Attached::EmptyText(signature)) => {
+                            let thought_signature = Some(signature);
+                            self.push(role, WirePart { thought_signature, ..Data::Text("").into() });
+                            None
+                        }
+                        Some(Attached::Thought(signature)) => {
+                            let (thought, thought_signature) = (Some(true), Some(signature));
+                            self.push(role, WirePart { thought, thought_signature, ..Data::Text(text).into() });
+                            None
+                        }
+                        other => other,
+                    };
+                    continue;
+                }
+                Part::Text { text } if text.is_empty() => {}
+                Part::Text { text } => {
+                    let thought_signature = match attached.take() {
+                        Some(Attached::Text(signature)) => Some(signature),
+                        _ => None,
+                    };
+                    self.push(role, WirePart { thought_signature, ..Data::Text(text).into() });
+                }
+                Part::ToolCall(tool) => self.add_call(role, tool, attached.take())?,
+                Part::ToolResult { failed, id, text } => {
+                    let response = if *failed { Response::Error(text) } else { Response::Output(text) };
+                    let Some((name, has_id)) = self.called.get(id.as_str()).copied() else {
+                        return Err(refused(format!("the result of a tool answers `{id}`, which was not called")));
+                    };
+                    let id = has_id.then_some(id.as_str());
+                    self.push(role, Data::FunctionResponse(FunctionResponse { id, name, response }).into());
+                }
+                Part::File { digest, media_type, name } => {
+                    let data = STANDARD.encode(self.request.file(*digest, name)?);
+                    self.push(role, Data::InlineData(InlineData { mime_type: media_type, data }).into());
+                }
+            }
+            attached = None;
+        }
+        let has_content = self.contents.last().is_some_and(|last| last.role == role);
+        if message.role() == Speaker::User && !has_content {
+            self.push(role, Data::Text(EMPTY).into());
+        }
+        Ok(())
+    }
+
+    /// The first call of a step has the signature of all. The step of another model's, or one whose signature was lost,
+    /// takes the stand-in, also before the current turn: a request then begins with the bytes of the one before.
+    fn add_call(&mut self, role: &'static str, tool: &'a ToolUse, attached: Option<Attached>) -> Result<(), Fault> {
+        let (has_id, signature) = match attached {
+            Some(Attached::Call { has_id, signature }) => (has_id, signature),
+            _ => (false, None),
+        };
+        let is_call = |data: &Data<'_>| matches!(data, Data::FunctionCall(_));
+        let is_first = !self.contents.last().is_some_and(|last| last.role == role && last.holds(is_call));
+        let thought_signature = match signature {
+            None if is_first && self.needs_signature => Some(raw("a signature", NO_SIGNATURE)?),
+            own => own,
+        };
+        self.called.insert(&tool.id, (&tool.name, has_id));
+        let call = FunctionCall { id: has_id.then_some(&tool.id), name: &tool.name, args: arguments(&tool.arguments)? };
+        self.push(role, WirePart { thought_signature, ..Data::FunctionCall(call).into() });
+        Ok(())
+    }
+
+    fn is_after_result(&self) -> bool {
+        let is_result = |data: &Data<'_>| matches!(data, Data::FunctionResponse(_));
+        self.contents.last().is_some_and(|last| last.holds(is_result))
+    }
+
+    fn push(&mut self, role: &'static str, part: WirePart<'a>) {
+        match self.contents.last_mut() {
+            Some(last) if last.role == role => last.parts.push(part),
+            _ => self.contents.push(Content { role, parts: vec![part] }),
+        }
+    }
+}
+
+/// The arguments as the object that the API wants: theirs, byte for byte, or one that holds what is none.
+fn arguments(text: &str) -> Result<Box<RawValue>, Fault> {
+    let is_object = |json: &RawValue| json.get().starts_with('{');
+    if let Some(object) = RawValue::from_string(text.to_owned()).ok().filter(|json| is_object(json)) {
+        return Ok(object);
+    }
+    if text.trim().is_empty() {
+        return raw("the arguments of a tool", "{}");
+    }
+    let wrapped = serde_json::to_string(&BTreeMap::from([("arguments", text)]));
+    raw("the arguments of a tool", &wrapped.map_err(|error| refused(error.to_string()))?)
+}
+
+#[cfg(test)]
+mod tests;
