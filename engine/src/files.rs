@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
-use rondo_settings::files::{read_all, read_bounded, read_named};
+use rondo_settings::files::{self as of_settings, open_plain, read_all, read_bounded, read_named};
 use rondo_workflows::shipped;
 
 use crate::failure::Failure;
@@ -31,6 +31,21 @@ pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
     }
     read_bounded(path, max_bytes)
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", path.display())))
+}
+
+/// Reads the bytes of a plain file that the command line names, or of standard input.
+///
+/// # Errors
+/// [`Code::FileRefused`] with the reason.
+pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Failure> {
+    let is_stdin = path == Path::new(STDIN);
+    let read = if is_stdin {
+        of_settings::read_bytes(&mut io::stdin().lock(), max_bytes)
+    } else {
+        open_plain(path).and_then(|mut file| of_settings::read_bytes(&mut file, max_bytes))
+    };
+    let named = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
+    read.map_err(|error| Failure::new(Code::FileRefused, format!("{named}: {error}")))
 }
 
 /// Reads what an argument of the command line names: a file, a pipe, or `-` for standard input.

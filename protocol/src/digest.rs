@@ -45,6 +45,7 @@ kinds! {
     "request" Request: "A head and a chain."
     "transcript" Transcript: "What was said within one step."
     "step" Step: "A step, a rebind or a compaction."
+    "file" File: "The contents of a file, as they are."
 }
 
 /// A SHA-256 digest: 32 raw bytes in chains and keys, 64 lower-case hex digits in JSON.

@@ -13,7 +13,7 @@ use crate::canonical;
 use crate::digest::{Digest, Kind};
 
 pub use conversation::Conversation;
-pub use part::{Opaque, Part, Parts, ToolUse};
+pub use part::{FileRef, Opaque, Part, Parts, ToolUse};
 
 /// The speaker of a message. The system text is not a message: it is part of the request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
@@ -100,6 +100,13 @@ impl Message {
         Self { parts: vec![Part::Text { text: text.into() }], role: Speaker::User }
     }
 
+    /// A message of the user with files behind its text.
+    pub fn user_with(text: impl Into<String>, files: impl IntoIterator<Item = FileRef>) -> Self {
+        let mut message = Self::user(text);
+        message.parts.extend(files.into_iter().map(Part::from));
+        message
+    }
+
     pub fn assistant(text: impl Into<String>) -> Self {
         Parts::said(text).into()
     }
@@ -126,6 +133,16 @@ impl Message {
 
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
         part::tool_calls(&self.parts)
+    }
+
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = FileRef> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::File { digest, media_type, name } => {
+                Some(FileRef { digest: *digest, media_type: media_type.clone(), name: name.clone() })
+            }
+            Part::Text { .. } | Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult { .. } => None,
+        })
     }
 
     /// Its reasoning texts joined, if it has any.

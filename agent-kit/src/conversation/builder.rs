@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::message::{Conversation, FileRef, Message};
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
@@ -141,9 +141,9 @@ impl Builder {
     }
 
     /// Opens a visit and returns the messages of its first request. Discards an earlier visit that was not closed.
-    pub fn open(&mut self, prompt: &str, context_report: &str) -> Conversation {
+    pub fn open(&mut self, prompt: &str, context_report: &str, files: &[FileRef]) -> Conversation {
         let mut opened = self.conversation.clone();
-        opened.push(opening(prompt, context_report));
+        opened.push(opening(prompt, context_report, files));
         self.opened = Some(opened.clone());
         opened
     }

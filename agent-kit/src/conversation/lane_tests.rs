@@ -182,7 +182,7 @@ fn extended(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, C
         }
         let builder = builders.entry(Key::new(role, lane)).or_insert_with(|| Builder::new(history_policy.clone()));
         let told = builder.context_report(&step.prev, *seq, &Steps(&done[..at])).unwrap();
-        let mut opened = builder.open(prompt, &told);
+        let mut opened = builder.open(prompt, &told, &[]);
         requests.insert(step.id.clone(), opened.clone());
         opened.push(Message::user("a repair that does not stay"));
         builder.close(place, answer, None);
@@ -231,7 +231,7 @@ fn from_scratch(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<Strin
             if history_policy.history == History::None {
                 messages.clear();
             }
-            messages.push(opening(&visit.episode.prompt, &told));
+            messages.push(opening(&visit.episode.prompt, &told, &[]));
             if visit.episode.seq != step.episode.seq {
                 messages.extend(closing(history_policy.history, &visit.episode.answer, None));
             }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::{Conversation, Message, Speaker};
+use rondo_protocol::message::{Conversation, FileRef, Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
@@ -121,13 +121,13 @@ pub fn history(
     for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role) {
         if history_policy.history != History::None {
             let summary = summary_of(&builder, since, at);
-            builder.open(&own.prompt, &summary);
+            builder.open(&own.prompt, &summary, &[]);
         }
         builder.close(own.place(), &own.answer, own.transcript.as_deref());
         since = at + 1;
     }
     let summary = summary_of(&builder, since, episodes.len());
-    Ok(builder.open(prompt, &summary))
+    Ok(builder.open(prompt, &summary, &[]))
 }
 
 /// Summarizes what happened since a role's last visit (or `before_first`) from the steps that are news to it, **newest
@@ -146,9 +146,9 @@ pub fn tells_of(context: &Context, other: &RoleName) -> bool {
     context.from.as_ref().is_none_or(|from| from.contains(other))
 }
 
-/// The message that opens a visit: the prompt and the summary.
-pub fn opening(prompt: &str, summary: &str) -> Message {
-    Message::user(layout_v1::user_text(prompt, summary))
+/// The message that opens a visit: the prompt and the summary, and the files that go with them.
+pub fn opening(prompt: &str, summary: &str, files: &[FileRef]) -> Message {
+    Message::user_with(layout_v1::user_text(prompt, summary), files.iter().cloned())
 }
 
 /// The messages that close a visit: its answer, or with `exact` its whole transcript, so that the next request extends

@@ -13,7 +13,7 @@ use rondo::protocol::text::shell_argument;
 use rondo::protocol::workflow::Workflow;
 use rondo::protocol::workflow::types::{self, Field, InputFault};
 
-use super::files::{STDIN, read_argument};
+use super::files::{STDIN, read_argument, read_bytes};
 use super::{Failure, Faulty};
 
 /// The most bytes of one input, and of a file with inputs.
@@ -227,6 +227,10 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
             return Err(Failure::new(Code::InputSyntax, format!("-i {shown:?}: an input is written as key=value")));
         };
         let field = field(workflow, key).ok_or_else(|| unknown(key, workflow, ""))?;
+        if types::is_file(&field.schema) || types::is_files(&field.schema) {
+            add_file(&mut given, key, field, value)?;
+            continue;
+        }
         let text = match value.strip_prefix('@') {
             Some(STDIN) if std::mem::replace(&mut has_read, true) => {
                 return Err(Failure::new(Code::InputSyntax, format!("-i {key}: standard input is read only once")));
@@ -240,6 +244,24 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
         }
     }
     Ok(given)
+}
+
+/// Adds a file, or another one of a list.
+fn add_file(given: &mut BTreeMap<String, Value>, key: &str, field: &Field, value: &str) -> Result<(), Failure> {
+    let Some(path) = value.strip_prefix('@') else {
+        let message = format!("-i {key}: the input takes a file");
+        return Err(Failure::new(Code::InvalidInput, message).with_hint(format!("such as -i {key}=@{value}")));
+    };
+    let name =
+        Path::new(path).file_name().map_or_else(|| "file".to_owned(), |name| name.to_string_lossy().into_owned());
+    let file = types::File::new(&name, read_bytes(Path::new(path), MAX_BYTES)?).to_value();
+    match given.get_mut(key) {
+        None if types::is_files(&field.schema) => drop(given.insert(key.to_owned(), Value::List(vec![file]))),
+        None => drop(given.insert(key.to_owned(), file)),
+        Some(Value::List(files)) => files.push(file),
+        Some(_) => return Err(Failure::new(Code::InputSyntax, format!("-i {key}: the input is given twice"))),
+    }
+    Ok(())
 }
 
 fn unknown(key: &str, workflow: &Workflow, place: &str) -> Failure {

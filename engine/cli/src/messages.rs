@@ -189,6 +189,9 @@ pub(super) fn parts(head: &Head, messages: &[Message]) -> String {
     part(&mut text, "system", &head.system);
     for message in messages {
         part(&mut text, message.role().as_str(), &message.text());
+        for file in message.files() {
+            let _ = writeln!(text, "[file {file} {}]", file.digest);
+        }
         for tool in message.tool_calls() {
             let _ = writeln!(text, "[asks for {} {}]", tool.name, tool.arguments);
         }

@@ -302,6 +302,9 @@ pub(super) fn step_text(step: &StepLine) -> String {
     }
     let by_status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
     block(&mut text, &format!("{}{by_status} >", step.edge.from), &step.edge.prompt);
+    for file in &step.edge.files {
+        let _ = writeln!(text, "     with {file} {}", file.digest);
+    }
     let mut notes = step.note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {

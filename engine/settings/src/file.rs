@@ -50,6 +50,14 @@ pub struct Stated {
     pub sandbox: SandboxSettings,
     pub grant: Grant,
     pub limits: Ceilings,
+    pub files: FileSettings,
+}
+
+/// What a file says of files; [`FileRules`](rondo_core::local::FileRules) says what each means.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileSettings {
+    pub max_bytes: Option<u64>,
+    pub media_types: Option<Vec<String>>,
 }
 
 /// What a file says of a provider; [`Provider`](super::Provider) says what each means.
@@ -221,7 +229,12 @@ impl<'a> Section<'a> {
             grant: self.inner("grant", Section::grant).unwrap_or_default(),
             sandbox: self.inner("sandbox", Section::sandbox_settings).unwrap_or_default(),
             limits: self.inner("limits", Section::limits).unwrap_or_default(),
+            files: self.inner("files", Section::files).unwrap_or_default(),
         }
+    }
+
+    fn files(&self) -> FileSettings {
+        FileSettings { max_bytes: self.size("max_size"), media_types: self.optional_texts("media_types") }
     }
 
     fn provider(&self) -> StatedProvider {

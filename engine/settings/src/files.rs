@@ -67,13 +67,18 @@ pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> 
 }
 
 pub fn read_all(from: &mut impl Read, max_bytes: usize) -> Result<String, FileError> {
+    FileError::text_of(read_bytes(from, max_bytes)?)
+}
+
+/// Reads what need not be text.
+pub fn read_bytes(from: &mut impl Read, max_bytes: usize) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let length = from.take(limit).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
     if length > max_bytes {
         return Err(FileError::TooLarge(max_bytes));
     }
-    FileError::text_of(bytes)
+    Ok(bytes)
 }
 
 fn is_a_folder() -> FileError {

@@ -12,7 +12,7 @@ use rondo_core::grant::Ceilings;
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 
-use super::file::{Stated, StatedProvider};
+use super::file::{FileSettings, Stated, StatedProvider};
 use super::{FILE_NAME, Grant, Imposed, Model, Origin, Price, SandboxSettings, Sourced, USER_FILE_NAME};
 use crate::trust::{Ask, Kind};
 
@@ -67,9 +67,21 @@ fn has_price(user: &Stated, name: &str) -> bool {
 
 fn asks_with(project: &Stated, is_price_asked: impl Fn(&str) -> bool) -> Vec<Ask> {
     // Fields bound to `_` here apply without asking, see `without_asking`.
-    let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } =
-        project;
-    // Only the user sets the paths that no tool writes. A total may exceed the default that applies without one.
+    let Stated {
+        store,
+        durability,
+        providers,
+        models,
+        mcp,
+        tools,
+        hooks,
+        imposed,
+        sandbox,
+        grant,
+        limits: _,
+        files: _,
+    } = project;
+    // Only the user sets the paths that no tool writes, and the rules for files. A total may exceed the default that applies without one.
     let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = sandbox;
     let mut asks = Vec::new();
     let totals = [("memory", memory_bytes), ("processes", processes), ("disk", disk_bytes)];
@@ -115,6 +127,7 @@ pub fn merged(user: Stated, project: Stated) -> Stated {
             sandbox: if sandbox == Some(true) { sandbox } else { user.grant.sandbox },
         },
         limits: lower_limits(&user.limits, &project.limits),
+        files: user.files,
     }
 }
 
@@ -143,8 +156,12 @@ pub fn set(files: Stated, command_line: Stated) -> Stated {
             query: over(set.query, stated.query),
         };
     }
+    let rules = FileSettings {
+        max_bytes: command_line.files.max_bytes.or(files.files.max_bytes),
+        media_types: command_line.files.media_types.clone().or_else(|| files.files.media_types.clone()),
+    };
     let merged = merged(files, Stated { providers: BTreeMap::new(), ..command_line });
-    Stated { providers, grant: Grant { sandbox, ..merged.grant }, ..merged }
+    Stated { providers, files: rules, grant: Grant { sandbox, ..merged.grant }, ..merged }
 }
 
 fn over(set: BTreeMap<String, String>, mut stated: BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -173,7 +190,8 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
 pub fn ignored(project: &Stated) -> Vec<&'static str> {
     let sandbox = (project.grant.sandbox == Some(false)).then_some("[grant] sandbox = \"off\": only the user's counts");
     let protected = project.sandbox.protected.is_some().then_some("[sandbox] protected: only the user's counts");
-    sandbox.into_iter().chain(protected).collect()
+    let files = (project.files != FileSettings::default()).then_some("[files]: only the user's counts");
+    sandbox.into_iter().chain(protected).chain(files).collect()
 }
 
 fn is_sync(durability: &Sourced<Durability>) -> bool {
@@ -314,12 +332,12 @@ mod tests {
         let shown: Vec<String> = asks.iter().map(|ask| format!("{} {}: {}", ask.kind, ask.name, ask.shown())).collect();
         insta::assert_snapshot!(shown.join("\n"));
         // No value that needs consent is among those that apply.
-        let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } =
+        let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits, files } =
             harmless;
         assert_eq!((store, durability, grant, sandbox.protected), (None, None, Grant::default(), None));
         assert!(providers.is_empty() && mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty());
         assert!(models.values().all(|model| model.provider.is_none()));
-        assert_eq!(limits, stated.limits);
+        assert_eq!((limits, files), (stated.limits, FileSettings::default()));
     }
 
     #[test]

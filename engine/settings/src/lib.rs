@@ -33,6 +33,7 @@ use rondo_protocol::event::Durability;
 use serde::Serialize;
 
 use rondo_core::grant::Ceilings;
+use rondo_core::local::FileRules;
 use rondo_core::models;
 
 pub use rondo_agent_kit::redact::Secret;
@@ -118,6 +119,8 @@ pub struct Settings {
     pub default_model: Option<Sourced<String>>,
     /// Limits in addition to a workflow's own.
     pub limits: Ceilings,
+    /// The rules for files that threads are given.
+    pub files: FileRules,
     /// The folder that tools work in: that of `rondo.toml`, else the working folder.
     pub workspace: PathBuf,
     /// The environment variables passed to outside programs.

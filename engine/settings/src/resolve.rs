@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_agent_kit::model::PromptCache;
 use rondo_agent_kit::model::protocol;
 use rondo_agent_kit::redact::bare_key;
+use rondo_core::local::FileRules;
 use rondo_core::models;
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
@@ -168,6 +169,10 @@ pub fn resolve(
         models: stated.models,
         default_model,
         limits: stated.limits,
+        files: FileRules {
+            max_bytes: stated.files.max_bytes.unwrap_or(FileRules::default().max_bytes),
+            media_types: stated.files.media_types.unwrap_or_default(),
+        },
         workspace: files.project.as_deref().map_or(folder, folder_of).to_path_buf(),
         environment: passed_on(variable),
         trust: trust_file(variable),

@@ -307,6 +307,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         script: from_script.map(Arc::new),
         redactor,
         ceilings: settings.limits.clone(),
+        files: settings.files.clone(),
         call_total_ms: totals.map(|total| total.value).min(),
         flags: run_spec.flags.clone(),
         held: vec![Arc::clone(resources) as _],

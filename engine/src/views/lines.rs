@@ -7,6 +7,7 @@ use rondo_core::conversation::rebuild;
 use rondo_core::local::{VisitInFlight, origin, spent};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
+use rondo_protocol::message::FileRef;
 use rondo_protocol::object::{
     AnsweredBy, CancelledLane, Compaction, EdgeTaken, HookNote, KnownCost, Note, Observation, Rebind, Record, Step,
     ToolNote, Transcript, Usage,
@@ -158,6 +159,9 @@ pub struct EdgeLine {
     /// The status that chose the edge.
     pub status: Option<Word>,
     pub prompt: String,
+    /// The files that went with the prompt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRef>,
 }
 
 /// Metadata of a step, outside its digest.
@@ -255,7 +259,7 @@ pub(crate) fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: 
         .map(|digest| rebuild::object::<Transcript>(store, Kind::Transcript, digest))
         .transpose()?;
     let StoredStep { seq, digest, visit, step } = stored;
-    let EdgeTaken { from, prompt, status } = step.edge;
+    let EdgeTaken { files, from, prompt, status } = step.edge;
     Ok(StepLine {
         seq,
         step: digest,
@@ -263,7 +267,7 @@ pub(crate) fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: 
         role: step.role,
         visit,
         lane: step.lane,
-        edge: EdgeLine { from, status, prompt },
+        edge: EdgeLine { from, status, prompt, files },
         status: step.status,
         output: step.output,
         body,

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Message, empty_chain, link, request};
+use super::{Message, Part, empty_chain, link, request};
 use crate::digest::Digest;
 
 /// A list of messages with the chain over each of its prefixes:
@@ -22,6 +22,8 @@ struct Link {
     chain: Digest,
     length: usize,
     size_bytes: usize,
+    /// Whether this message or one before it holds a file.
+    has_files: bool,
 }
 
 impl Drop for Link {
@@ -39,7 +41,8 @@ impl Conversation {
     pub fn push(&mut self, message: Message) {
         let (chain, length) = (link(self.chain(), &message), self.len() + 1);
         let size_bytes = self.size_bytes().saturating_add(message.size_bytes());
-        self.last = Some(Arc::new(Link { before: self.last.take(), message, chain, length, size_bytes }));
+        let has_files = self.has_files() || message.parts().iter().any(|part| matches!(part, Part::File { .. }));
+        self.last = Some(Arc::new(Link { before: self.last.take(), message, chain, length, size_bytes, has_files }));
     }
 
     /// Removes the messages after the first `length`.
@@ -56,6 +59,11 @@ impl Conversation {
     /// The number of bytes of text in the messages.
     pub fn size_bytes(&self) -> usize {
         self.last.as_ref().map_or(0, |link| link.size_bytes)
+    }
+
+    /// Whether a message holds a file.
+    pub fn has_files(&self) -> bool {
+        self.last.as_ref().is_some_and(|link| link.has_files)
     }
 
     pub fn is_empty(&self) -> bool {

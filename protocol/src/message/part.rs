@@ -1,6 +1,7 @@
 //! The parts of a message.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,30 @@ pub struct Opaque {
     pub provider: String,
 }
 
+/// A file that a message holds, by the digest of its contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileRef {
+    /// The digest of kind `file`, over the raw bytes.
+    pub digest: Digest,
+    /// The media type, such as `image/png`.
+    pub media_type: String,
+    /// Its name, for the model to read.
+    pub name: String,
+}
+
+impl fmt::Display for FileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.media_type)
+    }
+}
+
+impl From<FileRef> for Part {
+    fn from(FileRef { digest, media_type, name }: FileRef) -> Self {
+        Self::File { digest, media_type, name }
+    }
+}
+
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -57,7 +82,7 @@ pub enum Part {
         /// The text for the model.
         text: String,
     },
-    /// A file. Not written yet.
+    /// A file.
     File {
         /// The digest of kind `file`, over the raw bytes.
         digest: Digest,

@@ -95,7 +95,7 @@ mod tests {
         let (role, start, prev) = (RoleName::new("writer").unwrap(), Digest([3; 32]), vec![Digest([1; 32])]);
         let step = Step {
             answer: "done".to_owned(),
-            edge: EdgeTaken { from: "start".to_owned(), prompt: "Go.".to_owned(), status: None },
+            edge: EdgeTaken { files: Vec::new(), from: "start".to_owned(), prompt: "Go.".to_owned(), status: None },
             kind: StepKind::Step,
             lane: LanePath::trunk(),
             observations: vec![

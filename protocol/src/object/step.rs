@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::Value;
 use crate::digest::Digest;
 use crate::id::{LanePath, RoleName, Status};
+use crate::message::FileRef;
 
 use super::Outcome;
 
@@ -47,6 +48,9 @@ pub enum StepKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTaken {
+    /// The files that go with the prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileRef>,
     /// The role that it leaves, or `start`.
     pub from: String,
     /// The rendered prompt.

@@ -330,6 +330,7 @@ named! {
     EDGE "Edge" "From a status to the next role, with the prompt that it is given." Keys &[
         required("to", Shape::Named(&TO), "A role, `end`, `fail`, `back`, or a list of branches."),
         key("prompt", Shape::Named(&PROMPT), "A template."),
+        key("attach", List(&Text, 1), "The files that go with the prompt: `input.NAME` of inputs of the type `file` or `file[]`."),
         key("when", Shape::Named(&EXPRESSION), "A condition."),
         key("max", SMALL, "How often it may be taken in a thread."),
         key("per", Text, "The role whose every step counts anew."),
@@ -347,6 +348,7 @@ named! {
     FULL_BRANCH "FullBranch" "A branch with a prompt of its own." Keys &[
         required("to", Text, "The role."),
         key("prompt", Shape::Named(&PROMPT), "Its prompt; without it the one of the edge."),
+        key("attach", List(&Text, 1), "Its files; without it those of the edge."),
         key("when", Shape::Named(&EXPRESSION), "A condition; the branch is left out when it is false."),
     ];
     PROMPT "Prompt" "A template, or a file that holds one." Either &[Text, Shape::Named(&PROMPT_FILE)];

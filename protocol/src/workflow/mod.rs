@@ -356,6 +356,9 @@ pub enum Outgoing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
+    /// The inputs whose files go with the prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attach: Vec<FieldName>,
     pub max: Option<u32>,
     pub on_max: Option<Box<Edge>>,
     /// The role whose every step resets the count.
@@ -404,6 +407,9 @@ impl FanOut {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Branch {
+    /// The inputs whose files go with the prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attach: Vec<FieldName>,
     /// Template source.
     pub prompt: String,
     pub to: RoleName,

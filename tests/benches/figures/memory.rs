@@ -83,7 +83,12 @@ fn floor() -> Duration {
     let prompt = format!("Go on with this: {}", crate::support::BODY);
     let step = Step {
         answer: answer(),
-        edge: EdgeTaken { from: "a".to_owned(), prompt: prompt.clone(), status: Status::new("done").ok() },
+        edge: EdgeTaken {
+            files: Vec::new(),
+            from: "a".to_owned(),
+            prompt: prompt.clone(),
+            status: Status::new("done").ok(),
+        },
         kind: StepKind::Step,
         lane: LanePath::trunk(),
         observations: Vec::new(),

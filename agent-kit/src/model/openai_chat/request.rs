@@ -13,6 +13,8 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ModelCall};
 use rondo_protocol::canonical;
@@ -64,7 +66,7 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     }
     let origin = attached::origin(provider, &head.model);
     for message in call.conversation.messages() {
-        let message = WireMessage::new(message, &origin, dialect)?;
+        let message = WireMessage::new(message, &origin, request, dialect)?;
         match messages.last_mut() {
             Some(last) if last.may_take(&message) => last.take(message),
             // An empty answer to a tool's result is no message; what follows it is no answer either.
@@ -110,7 +112,14 @@ fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
         // An empty block cannot be marked.
         message.content = match message.content.take() {
             Some(Content::Text(text)) if !text.is_empty() => {
-                Some(Content::Marked([ContentPart { r#type: "text", text, cache_control: mark }]))
+                Some(Content::Parts(vec![ContentPart::Text { text, cache_control: Some(mark) }]))
+            }
+            Some(Content::Parts(mut parts)) => {
+                // The text stands in front of the files: they are behind the mark, and in front of the next one.
+                if let Some(ContentPart::Text { cache_control, .. }) = parts.first_mut() {
+                    *cache_control = Some(mark);
+                }
+                Some(Content::Parts(parts))
             }
             other => other,
         };
@@ -182,13 +191,13 @@ impl<'a> WireMessage<'a> {
         Self { role, content: None, attached: Members::new(), tool_calls: Vec::new(), tool_call_id: None }
     }
 
-    fn new(message: &'a Message, origin: &str, dialect: &Dialect) -> Result<Self, Fault> {
-        let (mut attached, mut tool_calls) = (Members::new(), Vec::new());
+    fn new(message: &'a Message, origin: &str, request: &Outgoing<'_>, dialect: &Dialect) -> Result<Self, Fault> {
+        let (mut attached, mut tool_calls, mut files) = (Members::new(), Vec::new(), Vec::new());
         let mut of_call = Members::new();
         for part in message.parts() {
             match part {
-                Part::File { .. } => {
-                    return Err(refused("a message holds a file, which this provider is not sent".to_owned()));
+                Part::File { digest, media_type, name } => {
+                    files.push(ContentPart::file(request.file(*digest, name)?, media_type, name)?);
                 }
                 Part::Reasoning { opaque, text } => match Attached::of(opaque.as_ref(), origin) {
                     Some(Attached::Text(member)) => {
@@ -212,13 +221,16 @@ impl<'a> WireMessage<'a> {
         let text = message.text();
         // A message with only tool calls has no content: some servers refuse an empty one.
         let is_silent = text.is_empty() && !tool_calls.is_empty();
-        let content = (!is_silent).then_some(Content::Text(text));
+        let content = (!is_silent).then(|| Content::new(text, files));
         let tool_call_id = message.answers().map(|id| dialect.call_ids.fit(id));
         Ok(Self { role: message.role().as_str(), content, attached, tool_calls, tool_call_id })
     }
 
     fn may_take(&self, next: &Self) -> bool {
-        let is_plain = |message: &Self| message.tool_calls.is_empty() && message.attached.is_empty();
+        let is_plain = |message: &Self| {
+            let is_text = matches!(message.content, None | Some(Content::Text(_)));
+            is_text && message.tool_calls.is_empty() && message.attached.is_empty()
+        };
         self.role == next.role && matches!(self.role, "user" | "assistant") && is_plain(self) && is_plain(next)
     }
 
@@ -236,19 +248,79 @@ impl<'a> WireMessage<'a> {
 /// Stands between the result of a tool and a repair, where the answer was empty.
 const NO_ANSWER: &str = "(no answer)";
 
-/// A text, or the same text in a part that can be marked.
+/// A text, or the same text in a part that can be marked, with files behind it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
     Text(Cow<'a, str>),
-    Marked([ContentPart<'a>; 1]),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+impl<'a> Content<'a> {
+    fn new(text: Cow<'a, str>, files: Vec<ContentPart<'a>>) -> Self {
+        if files.is_empty() {
+            return Self::Text(text);
+        }
+        let said = (!text.is_empty()).then_some(ContentPart::Text { text, cache_control: None });
+        Self::Parts(said.into_iter().chain(files).collect())
+    }
+}
+
+/// <https://platform.openai.com/docs/guides/images-vision>,
+/// <https://platform.openai.com/docs/guides/pdf-files>.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    Text {
+        text: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+    ImageUrl {
+        image_url: ImageUrl,
+    },
+    InputAudio {
+        input_audio: InputAudio,
+    },
+    File {
+        file: FileData<'a>,
+    },
 }
 
 #[derive(Serialize)]
-struct ContentPart<'a> {
-    r#type: &'static str,
-    text: Cow<'a, str>,
-    cache_control: CacheControl,
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct InputAudio {
+    data: String,
+    format: &'static str,
+}
+
+#[derive(Serialize)]
+struct FileData<'a> {
+    filename: &'a str,
+    file_data: String,
+}
+
+impl<'a> ContentPart<'a> {
+    fn file(bytes: &[u8], media_type: &str, name: &'a str) -> Result<Self, Fault> {
+        let data_url = || format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes));
+        Ok(match media_type {
+            image if image.starts_with("image/") => Self::ImageUrl { image_url: ImageUrl { url: data_url() } },
+            "audio/wav" | "audio/mpeg" => {
+                let format = if media_type == "audio/wav" { "wav" } else { "mp3" };
+                Self::InputAudio { input_audio: InputAudio { data: BASE64_STANDARD.encode(bytes), format } }
+            }
+            "application/pdf" => Self::File { file: FileData { filename: name, file_data: data_url() } },
+            text if text.starts_with("text/") || text == "application/json" => {
+                let said = String::from_utf8_lossy(bytes);
+                Self::Text { text: format!("{name}:\n\n{said}").into(), cache_control: None }
+            }
+            other => return Err(refused(format!("the provider takes no file of type {other}: {name}"))),
+        })
+    }
 }
 
 #[derive(Serialize)]

@@ -450,10 +450,10 @@ fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
         Some(status) => format!("{}.{status}", edge.from),
         None => edge.from.clone(),
     };
-    if conversation::opening(&edge.prompt, "").text() == text {
+    if conversation::opening(&edge.prompt, "", &[]).text() == text {
         return Some(name);
     }
-    let with_summary = conversation::opening(&edge.prompt, "x");
+    let with_summary = conversation::opening(&edge.prompt, "x", &[]);
     let with_summary = with_summary.text();
     let before = with_summary.strip_suffix('x').unwrap_or(&with_summary);
     (text.len() > before.len() && text.starts_with(before)).then(|| format!("{name}, then what happened"))

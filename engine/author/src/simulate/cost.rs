@@ -215,7 +215,7 @@ impl ConversationSize {
         news.sort_by_key(|(place, _)| std::cmp::Reverse(place.position()));
         let news = news.into_iter().map(|(_, episode)| episode.as_ref());
         let summary = conversation::summary(&history_policy.context, self.last.is_none(), news);
-        let opening = conversation::opening(prompt, &summary).text().len();
+        let opening = conversation::opening(prompt, &summary, &[]).text().len();
         let request = head_bytes + self.bytes + opening;
         if history_policy.history != History::None {
             let closing = conversation::closing(history_policy.history, answer, None);

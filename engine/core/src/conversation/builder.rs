@@ -10,7 +10,7 @@ use rondo_agent_kit::conversation::{Builder, HistoryPolicy, Key, Past, Round, St
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::Conversation;
+use rondo_protocol::message::{Conversation, FileRef};
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
@@ -33,6 +33,8 @@ pub struct Opening<'a> {
     pub role: &'a RoleName,
     /// The prompt.
     pub prompt: &'a str,
+    /// The files that go with it.
+    pub files: &'a [FileRef],
     /// The steps that it follows.
     pub prev: &'a [Digest],
     /// The number of its step, or of a step after its predecessors.
@@ -66,7 +68,7 @@ impl Conversations {
             None => recollect(opening, history_policy, steps)?,
         };
         let context_report = builder.context_report(opening.prev, opening.before, steps)?;
-        let conversation = Arc::new(builder.open(opening.prompt, &context_report));
+        let conversation = Arc::new(builder.open(opening.prompt, &context_report, opening.files));
         let context_report = (history_policy.history != History::None).then_some(context_report);
         self.kept.insert(key, builder);
         Ok(Opened { conversation, context_report })
@@ -134,7 +136,7 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
                 Some(context_report) => context_report,
                 None => builder.context_report(&step.prev, seq, steps)?,
             };
-            builder.open(&step.edge.prompt, &context_report);
+            builder.open(&step.edge.prompt, &context_report, &step.edge.files);
             let transcript = match step.transcript.filter(|_| history == History::Exact) {
                 Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
                 None => None,

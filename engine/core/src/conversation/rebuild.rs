@@ -486,7 +486,7 @@ impl<'a> Rebuilding<'a> {
         walked.first_prompt.get_or_insert_with(|| step.edge.prompt.clone());
         let before = walked.builder.len();
         walked.truncate(before);
-        let opened = walked.builder.open(&step.edge.prompt, &summary);
+        let opened = walked.builder.open(&step.edge.prompt, &summary, &step.edge.files);
         walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
         let exact = history.history_policy.history == History::Exact;
         let transcript = match step.transcript.filter(|_| wanted || exact) {

@@ -225,6 +225,7 @@ impl Lowering {
                 Target::Fan(fan) => To::Fan(Arc::new(fan_out(&part, fan)?)),
             },
             prompt: template(&edge.prompt)?,
+            attach: edge.attach.clone(),
             say: edge.say.as_deref().map(template).transpose()?,
             reason: edge.reason.as_deref().map(template).transpose()?,
             result: edge.result.as_ref().map(value_template).transpose()?,
@@ -270,6 +271,7 @@ fn fan_out(part: &str, fan: &workflow::FanOut) -> Result<FanOut, Error> {
         Ok(Branch {
             part: Arc::from(item(&key(part, "to"), at)),
             to: branch.to.clone(),
+            attach: branch.attach.clone(),
             prompt: template(&branch.prompt)?,
             when: branch.when.as_deref().map(condition).transpose()?,
         })

@@ -120,6 +120,8 @@ pub struct Edge {
     pub to: To,
     /// The prompt for the next role.
     pub prompt: Template,
+    /// The inputs whose files go with it.
+    pub attach: Vec<FieldName>,
     /// A line for the user.
     pub say: Option<Template>,
     /// The reason, for an edge to `fail`.
@@ -185,6 +187,8 @@ pub struct Branch {
     pub to: RoleName,
     /// The prompt for that role.
     pub prompt: Template,
+    /// The inputs whose files go with it.
+    pub attach: Vec<FieldName>,
     /// The condition for opening it, if any.
     pub when: Option<Condition>,
 }

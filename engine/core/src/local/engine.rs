@@ -25,7 +25,7 @@ use super::replay::{Replay, ReplayClock};
 use super::reply_memory::{ReplyMemory, ResultMemory};
 use super::resume_hint::ResumeHint;
 use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
-use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log};
+use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, commits, event_log, take_files};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -147,6 +147,8 @@ impl Engine {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace, labels } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
+        let rules = (&run_config.files, &*run_config.redactor);
+        let files = take_files(&workflow, &mut input, rules, &*parts.store)?;
         self.redactors(&graph, &run_config)?.input.value(&mut input);
         let (start, objects) = commits::definition(&workflow, &policy, input)?;
         let [workflow_digest, policy_digest, start_digest] = objects.each_ref().map(|(_, digest, _)| *digest);
@@ -189,7 +191,8 @@ impl Engine {
             origin: origin.to_bytes()?,
         };
         let driven = self.drive(&thread)?;
-        let commit = Commit { objects: objects.into(), ..Commit::of_row(thread, row.clone()) };
+        let objects = objects.into_iter().chain(files).collect();
+        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
         let PreparedRun { parts, topic, events, .. } = ready;

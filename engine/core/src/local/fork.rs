@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -15,7 +16,7 @@ use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::past::origin;
-use super::{Engine, Error, Labels, NewThread, commits};
+use super::{Engine, Error, FileRules, Labels, NewThread, commits, take_files};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
 use crate::resolved_roles::{self, BodyReader};
@@ -157,6 +158,8 @@ struct Rebound {
     commit: Commit,
     /// Its workflow, policy and start.
     objects: [Object; 3],
+    /// The contents of new files.
+    files: Vec<Object>,
 }
 
 /// A past under an edited definition.
@@ -228,7 +231,7 @@ impl<'a> Past<'a> {
     /// Follows the past under an edited definition up to the first step that would have been different.
     fn compare(&self, edited: &Edited) -> Result<Compared, Error> {
         let steps = self.steps()?;
-        let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
+        let (input, _) = self.input_under(edited)?;
         let to = definition(self.row.start, &edited.workflow, &edited.policy, input)?;
         let mut candidate = Some(Machine::new(to.clone(), 0));
         let mut machine = self.follower()?;
@@ -328,9 +331,18 @@ impl<'a> Past<'a> {
         Ok(rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input)
     }
 
+    /// The input under an edited definition, and the contents of its new files.
+    fn input_under(&self, edited: &Edited) -> Result<(Value, Vec<Object>), Error> {
+        let Some(mut input) = edited.input.clone() else { return Ok((self.input()?, Vec::new())) };
+        // Whoever edited it has checked the files.
+        let rules = FileRules { max_bytes: u64::MAX, ..FileRules::default() };
+        let files = take_files(&edited.workflow, &mut input, (&rules, &Redactor::default()), self.store)?;
+        Ok((input, files))
+    }
+
     /// The move to an edited definition after step `at`.
     fn rebound(&self, at: u64, edited: &Edited, now_ms: u64) -> Result<Rebound, Error> {
-        let input = edited.input.clone().map_or_else(|| self.input(), Ok)?;
+        let (input, files) = self.input_under(edited)?;
         let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
         let [.., (_, start, _)] = &objects;
         let to = definition(*start, &edited.workflow, &edited.policy, input)?;
@@ -339,7 +351,7 @@ impl<'a> Past<'a> {
         let commit = machine.rebind(to, now_ms, &steps).map_err(|fault| {
             refused(format!("the thread cannot go on from step {at} under the edited file: {}", fault.message))
         })?;
-        Ok(Rebound { commit, objects })
+        Ok(Rebound { commit, objects, files })
     }
 
     /// Refuses a fork after step `at` that an edited definition contradicts.
@@ -464,11 +476,12 @@ impl Engine {
         Ok(new)
     }
 
-    /// All objects that the row of a new fork names. The rows that it was made from may change before it is committed,
+    /// All objects that the row of a new fork names, and the files of its input. The rows that it was made from may change before it is committed,
     /// and a collection of garbage may then delete what they named.
     fn objects_of(&self, commit: &store::Commit, original: (&ThreadId, &Row)) -> Result<Vec<Object>, Error> {
         let (store, mut objects) = (&*self.parts.store, commit.objects.clone());
-        for (kind, digest) in references::of_row(&commit.row) {
+        let mut named = references::of_row(&commit.row).to_vec();
+        while let Some((kind, digest)) = named.pop() {
             if objects.iter().any(|(_, written, _)| *written == digest) {
                 continue;
             }
@@ -482,6 +495,10 @@ impl Engine {
                     missing.of_object(digest).into()
                 }));
             };
+            if kind == Kind::Start {
+                let of_start = references::of_object(kind, &bytes).unwrap_or_default();
+                named.extend(of_start.into_iter().filter(|(kind, _)| *kind == Kind::File));
+            }
             objects.push((kind, digest, bytes));
         }
         Ok(objects)
@@ -502,7 +519,8 @@ impl Engine {
         (at, edited, origin): (u64, &Edited, Origin),
         now_ms: u64,
     ) -> Result<store::Commit, Error> {
-        let Rebound { mut commit, objects } = Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, now_ms)?;
+        let Rebound { mut commit, objects, files } =
+            Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, now_ms)?;
         let [workflow, policy, start] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: edited.workflow.name.clone(),
@@ -511,7 +529,8 @@ impl Engine {
         };
         let row = Row { workflow, policy, start, raised: Vec::new(), origin: origin.to_bytes()?, ..fork };
         let record = commit.epoch.take().map(commits::epoch);
-        Ok(store::Commit { objects: objects.into(), ..commits::stored(thread.clone(), commit, row, record) })
+        let objects = objects.into_iter().chain(files).collect();
+        Ok(store::Commit { objects, ..commits::stored(thread.clone(), commit, row, record) })
     }
 
     /// The commit of a fork in which a step has another answer.

@@ -40,6 +40,8 @@ pub struct RunConfig {
     pub redactor: Arc<Redactor>,
     /// The operator's limits.
     pub ceilings: Ceilings,
+    /// The operator's rules for files.
+    pub files: super::FileRules,
     /// How long one call may take with all its attempts, in milliseconds.
     pub call_total_ms: Option<u64>,
     /// The resources of hooks.

@@ -184,7 +184,12 @@ mod tests {
         let numbers = "[-18446744073709551615,18446744073709551615,-9223372036854775809,0.1,1e+21]";
         let step = Step {
             answer: "\u{1}\"é\u{1f41a}".to_owned(),
-            edge: EdgeTaken { from: "a".to_owned(), prompt: "line\n".to_owned(), status: Status::new("ok").ok() },
+            edge: EdgeTaken {
+                files: Vec::new(),
+                from: "a".to_owned(),
+                prompt: "line\n".to_owned(),
+                status: Status::new("ok").ok(),
+            },
             kind: StepKind::Step,
             lane: LanePath::new("a[0]").unwrap(),
             observations: vec![

@@ -181,6 +181,7 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Request => 7,
         Kind::Transcript => 8,
         Kind::Step => 9,
+        Kind::File => 10,
     }
 }
 

@@ -3,6 +3,7 @@
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::object::{Entry, Record, Request, Start, Transcript};
+use rondo_protocol::workflow::types;
 
 use super::Row;
 
@@ -14,7 +15,8 @@ pub fn of_object(kind: Kind, bytes: &[u8]) -> Result<Vec<(Kind, Digest)>, canoni
     Ok(match kind {
         Kind::Start => {
             let start: Start = canonical::from_slice(bytes)?;
-            vec![(Kind::Workflow, start.workflow)]
+            let files = types::files_of(&start.input).into_iter().map(|file| (Kind::File, file.digest));
+            [(Kind::Workflow, start.workflow)].into_iter().chain(files).collect()
         }
         Kind::Transcript => {
             let transcript: Transcript = canonical::from_slice(bytes)?;
@@ -24,7 +26,9 @@ pub fn of_object(kind: Kind, bytes: &[u8]) -> Result<Vec<(Kind, Digest)>, canoni
             let request: Request = canonical::from_slice(bytes)?;
             vec![(Kind::Head, request.head)]
         }
-        Kind::Workflow | Kind::Policy | Kind::Head | Kind::Message | Kind::Messages | Kind::Step => Vec::new(),
+        Kind::Workflow | Kind::Policy | Kind::Head | Kind::Message | Kind::Messages | Kind::Step | Kind::File => {
+            Vec::new()
+        }
     })
 }
 

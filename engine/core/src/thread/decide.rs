@@ -4,10 +4,11 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ReachedLimit};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{self, Outcome, Target};
-use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::id::{FieldName, LanePath, RoleName, Status};
+use rondo_protocol::message::FileRef;
 use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
-use rondo_protocol::workflow::FailedLanes;
 use rondo_protocol::workflow::source_map::key;
+use rondo_protocol::workflow::{FailedLanes, types};
 
 use super::fan::Fan;
 use super::form::{self, OpenForm};
@@ -104,6 +105,7 @@ impl Machine {
                 let dispatch = Dispatch {
                     role: source.role.clone(),
                     edge: EdgeTaken {
+                        files: Vec::new(),
                         from: source.role.to_string(),
                         prompt: String::new(),
                         status: Some(source.status.clone()),
@@ -166,6 +168,7 @@ impl Machine {
             return Ok(TakenEdge { say, next: Next::Arrive(role) });
         }
         let taken = EdgeTaken {
+            files: attached(&self.definition.input, &edge.attach),
             from: from.to_owned(),
             prompt: speaking.text("prompt", &edge.prompt)?,
             status: lane.last.as_ref().map(|last| last.status.clone()),
@@ -266,6 +269,7 @@ impl Machine {
             visit: own.visits + 1,
             attempts: own.attempts,
             prompt: dispatch.edge.prompt.clone(),
+            files: dispatch.edge.files.clone(),
             task: dispatch.task.clone(),
             compact: self.compact_offer(path, dispatch),
             is_uncompacted: matches!(dispatch.compacting, Compacting::Refused(_)),
@@ -387,6 +391,11 @@ impl Consequences {
         self.notices.push(Followed::Edge { to });
         self.notices.extend(said);
     }
+}
+
+/// The files of a thread's input that go with a prompt, in the order of their names.
+pub(super) fn attached(input: &Value, names: &[FieldName]) -> Vec<FileRef> {
+    names.iter().filter_map(|name| input.get(name.as_str())).flat_map(types::files_of).collect()
 }
 
 pub(super) struct TakenEdge {

@@ -10,7 +10,7 @@ use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Template, ValueTemplate};
 use rondo_protocol::workflow::{self};
 
-use super::decide::{Consequences, Next};
+use super::decide::{Consequences, Next, attached};
 use super::fan::{self, Fan, FanOutcome};
 use super::lane::{Item, Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
@@ -138,6 +138,7 @@ impl Machine {
         let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &branch.part };
         let dispatch = Dispatch {
             edge: EdgeTaken {
+                files: attached(&self.definition.input, &branch.attach),
                 from: fan.from().to_owned(),
                 prompt: speaking.text("prompt", &branch.prompt)?,
                 status: fan.status(),
@@ -306,7 +307,7 @@ impl Machine {
         let (arrived, cancelled) = fan.arrived_and_cancelled();
         let dispatch = Dispatch {
             role: join.to.clone(),
-            edge: EdgeTaken { from: fan.from().to_owned(), prompt, status: fan.status() },
+            edge: EdgeTaken { files: Vec::new(), from: fan.from().to_owned(), prompt, status: fan.status() },
             task: speaking.task(&graph, &join.to)?,
             part: Arc::from(part.as_str()),
             prev: fan.last_steps(),
@@ -335,7 +336,7 @@ impl Machine {
             Some(last) => (last.role.to_string(), Some(last.status.clone())),
             None => (fan.from().to_owned(), fan.status()),
         };
-        let edge = EdgeTaken { from, prompt: String::new(), status };
+        let edge = EdgeTaken { files: Vec::new(), from, prompt: String::new(), status };
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
             return match path.parent() {
                 None => {

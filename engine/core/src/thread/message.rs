@@ -5,6 +5,7 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, CommittedSite};
 use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::message::FileRef;
 use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Step, Usage};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
@@ -100,6 +101,8 @@ pub struct Visit {
     pub attempts: u64,
     /// The prompt.
     pub prompt: String,
+    /// The files that go with it.
+    pub files: Vec<FileRef>,
     /// What it has to do.
     pub task: Task,
     /// When the role's history is compacted first; `None` if it cannot be.

@@ -9,6 +9,7 @@
 //!
 //! This module knows nothing of files, threads, stores or models.
 
+mod attach;
 mod cycles;
 mod flow;
 mod indexed_graph;
@@ -36,6 +37,7 @@ pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Di
     rules::names(&indexed, policy, &mut findings);
     rules::entries(&indexed, &mut findings);
     rules::edges(&indexed, &lanes, &mut findings);
+    attach::check(&indexed, &mut findings);
     graph(&indexed, &lanes, &mut findings);
     templates::check(&indexed, &lanes, &mut findings);
     let mut found = findings.found;

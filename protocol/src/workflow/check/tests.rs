@@ -717,6 +717,7 @@ fn large_graphs_are_checked_without_recursion() {
     .unwrap();
     let name = |number: usize| RoleName::new(&format!("r{number}")).unwrap();
     let edge = |to: Target, prompt: &str| Edge {
+        attach: Vec::new(),
         max: None,
         on_max: None,
         per: None,

@@ -122,23 +122,34 @@ impl Reader<'_> {
         let say = fields.get("say").and_then(|say| self.template(say));
         let reason = fields.get("reason").and_then(|reason| self.template(reason));
         let result = fields.get("result").map(|result| self.template_value(result));
-        let to = self.target(part, &fields, &prompt);
+        let attach = fields.get("attach").and_then(|attach| self.attach(attach)).unwrap_or_default();
+        let to = self.target(part, &fields, (&prompt, &attach));
         let Some(to) = to else {
             self.places.mark_incomplete(&part.path);
             return None;
         };
         let max = max.and_then(|max| u32::try_from(max).ok());
-        // Each branch of a fan-out contains its prompt.
-        let prompt = if matches!(to, Target::Fan(_)) { String::new() } else { prompt };
-        Some(Edge { max, on_max, per, prompt, reason, result, say, to, when })
+        // Each branch of a fan-out contains its prompt and its files.
+        let (prompt, attach) = if matches!(to, Target::Fan(_)) { Default::default() } else { (prompt, attach) };
+        Some(Edge { attach, max, on_max, per, prompt, reason, result, say, to, when })
     }
 
-    fn target(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, prompt: &str) -> Option<Target> {
+    /// Reads the files that go with a prompt: `input.NAME` each. Whether there are such inputs is checked later.
+    fn attach(&mut self, part: &PathNode<'_>) -> Option<Vec<FieldName>> {
+        let items = self.items(part)?;
+        let names = items.iter().map(|item| {
+            let name = item.as_str().and_then(|path| FieldName::new(path.strip_prefix("input.")?).ok());
+            name.or_else(|| self.not_allowed(item, "an input with files", Some("such as `input.photo`".to_owned())))
+        });
+        names.collect()
+    }
+
+    fn target(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, shared: (&str, &[FieldName])) -> Option<Target> {
         let to = fields.get("to")?;
         let each = fields.get("each");
         let is_fan = each.is_some() || matches!(to.node.kind, Kind::List(_));
         if is_fan {
-            return self.fan_out(part, fields, to, prompt).map(|fan| Target::Fan(Box::new(fan)));
+            return self.fan_out(part, fields, to, shared).map(|fan| Target::Fan(Box::new(fan)));
         }
         for name in ["as", "parallel", "join"] {
             if let Some(field) = fields.get(name) {
@@ -155,8 +166,14 @@ impl Reader<'_> {
         }
     }
 
-    fn fan_out(&mut self, part: &PathNode<'_>, fields: &Fields<'_>, to: &PathNode<'_>, prompt: &str) -> Option<FanOut> {
-        let branches = self.branches(to, fields.get("prompt"), prompt);
+    fn fan_out(
+        &mut self,
+        part: &PathNode<'_>,
+        fields: &Fields<'_>,
+        to: &PathNode<'_>,
+        shared: (&str, &[FieldName]),
+    ) -> Option<FanOut> {
+        let branches = self.branches(to, fields, shared);
         let each = fields.get("each").map(|each| self.each(each, fields));
         if each.is_none() {
             for name in ["as", "parallel"] {
@@ -179,37 +196,49 @@ impl Reader<'_> {
     }
 
     /// Reads the branches, at `to[0]`, `to[1]`...
-    fn branches(&mut self, to: &PathNode<'_>, shared: Option<&PathNode<'_>>, prompt: &str) -> Option<Vec<Branch>> {
+    fn branches(
+        &mut self,
+        to: &PathNode<'_>,
+        of_edge: &Fields<'_>,
+        shared: (&str, &[FieldName]),
+    ) -> Option<Vec<Branch>> {
         if !matches!(to.node.kind, Kind::List(_)) {
             let one = to.moved(source_map::item(&to.path, 0));
             self.place(&one);
-            let branch = self.branch(&one, shared, prompt)?;
+            let branch = self.branch(&one, of_edge, shared)?;
             return Some(vec![branch]);
         }
         let items = self.items(to)?;
         if items.is_empty() {
             return self.not_allowed(to, "at least one branch", None);
         }
-        let branches: Vec<Branch> = items.iter().filter_map(|item| self.branch(item, shared, prompt)).collect();
+        let branches: Vec<Branch> = items.iter().filter_map(|item| self.branch(item, of_edge, shared)).collect();
         (branches.len() == items.len()).then_some(branches)
     }
 
-    fn branch(&mut self, part: &PathNode<'_>, shared: Option<&PathNode<'_>>, prompt: &str) -> Option<Branch> {
+    fn branch(
+        &mut self,
+        part: &PathNode<'_>,
+        of_edge: &Fields<'_>,
+        (prompt, attach): (&str, &[FieldName]),
+    ) -> Option<Branch> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             let target = part.moved(source_map::key(&part.path, "to"));
             self.place(&target);
             let to = self.branch_target(&target)?;
-            self.share_prompt(part, shared);
-            return Some(Branch { prompt: prompt.to_owned(), to, when: None });
+            self.share(part, of_edge, &["prompt", "attach"]);
+            return Some(Branch { attach: attach.to_vec(), prompt: prompt.to_owned(), to, when: None });
         }
         let fields = self.fields(part, FULL_BRANCH.keys())?;
         let own = fields.get("prompt").map(|own| self.prompt(own).unwrap_or_default());
         let when = fields.get("when").and_then(|when| self.expression(when));
         let to = fields.get("to").and_then(|to| self.branch_target(to))?;
-        if own.is_none() {
-            self.share_prompt(part, shared);
-        }
-        Some(Branch { prompt: own.unwrap_or_else(|| prompt.to_owned()), to, when })
+        let own_attach = fields.get("attach").map(|attach| self.attach(attach).unwrap_or_default());
+        let inherited = [("prompt", own.is_none()), ("attach", own_attach.is_none())];
+        let inherited: Vec<&str> = inherited.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
+        self.share(part, of_edge, &inherited);
+        let attach = own_attach.unwrap_or_else(|| attach.to_vec());
+        Some(Branch { attach, prompt: own.unwrap_or_else(|| prompt.to_owned()), to, when })
     }
 
     fn branch_target(&mut self, part: &PathNode<'_>) -> Option<RoleName> {
@@ -220,10 +249,12 @@ impl Reader<'_> {
         self.role_reference(part)
     }
 
-    /// Records the location of a prompt that a branch inherits from its edge.
-    fn share_prompt(&mut self, branch: &PathNode<'_>, shared: Option<&PathNode<'_>>) {
-        if let Some(shared) = shared {
-            self.places.share(&shared.path, &source_map::key(&branch.path, "prompt"));
+    /// Records the locations of what a branch inherits from its edge.
+    fn share(&mut self, branch: &PathNode<'_>, of_edge: &Fields<'_>, names: &[&str]) {
+        for name in names {
+            if let Some(shared) = of_edge.get(name) {
+                self.places.share(&shared.path, &source_map::key(&branch.path, name));
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::file::{self, FileError};
 use super::{Field, Validator, Violation};
 use crate::canonical::{self, MAX_VALUE_DEPTH, Value};
 use crate::diagnostic::{Code, did_you_mean};
@@ -44,6 +45,13 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
     for (name, field) in &workflow.input {
         match given.remove(name.as_str()).or_else(|| field.default_value().cloned()) {
             Some(value) => {
+                let value = match files(name.as_str(), field, value) {
+                    Ok(value) => value,
+                    Err(fault) => {
+                        faults.push(fault);
+                        continue;
+                    }
+                };
                 // The object of all inputs adds a level.
                 let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
                 faults.extend(if is_flat {
@@ -61,6 +69,24 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
         }
     }
     if faults.is_empty() { Ok(Value::Object(input)) } else { Err(faults) }
+}
+
+/// The value of an input that takes files: each with its media type.
+fn files(name: &str, field: &Field, value: Value) -> Result<Value, InputFault> {
+    let fault = |pointer: String, error: FileError| {
+        let message = format!("the input `{name}` does not fit: {error}");
+        let fault = InputFault::new(Code::InvalidInput, name, message);
+        InputFault { pointer, ..fault }.with_hint(format!("on the command line: -i {name}=@FILE"))
+    };
+    match value {
+        Value::List(items) if file::is_files(&field.schema) => {
+            let checked =
+                |(at, item): (usize, &Value)| file::checked(item).map_err(|error| fault(format!("/{at}"), error));
+            items.iter().enumerate().map(checked).collect::<Result<_, _>>().map(Value::List)
+        }
+        value if file::is_file(&field.schema) => file::checked(&value).map_err(|error| fault(String::new(), error)),
+        value => Ok(value),
+    }
 }
 
 /// The value of an input given as text: the text itself if the type allows one, else JSON.
@@ -111,6 +137,10 @@ fn unknown(workflow: &Workflow, name: &str) -> InputFault {
 }
 
 fn violation(name: &str, field: &Field, value: &Value) -> Option<InputFault> {
+    // The schema is that of a file whose contents were taken out.
+    if file::is_file(&field.schema) || (file::is_files(&field.schema) && matches!(value, Value::List(_))) {
+        return None;
+    }
     let violations = match Validator::of_schema(&field.schema) {
         Ok(validator) => validator.violations(value),
         // A checked workflow has no such schema; a manually built one may.

@@ -3,6 +3,7 @@
 //! A file contains a shorthand or JSON Schema; here only JSON Schema 2020-12 is left, without references, of bounded
 //! size and depth. A [`Validator`] checks values, with messages that never repeat the value.
 
+mod file;
 mod input;
 mod shorthand;
 mod validator;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 
+pub use file::{File, FileError, file_ref, files_of, is_file, is_files, take_files};
 pub use input::{InputFault, check_input, parse_input_text};
 pub use shorthand::expand;
 pub use validator::{SchemaError, Validator, Violation, object_schema};

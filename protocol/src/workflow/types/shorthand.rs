@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::file::{self, FILE};
 use crate::canonical::Value;
 use crate::diagnostic::{Code, did_you_mean, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
@@ -14,7 +15,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_000;
 const MAX_FAULTS: usize = 100;
 
-const WORDS: [&str; 4] = ["string", "integer", "number", "boolean"];
+const WORDS: [&str; 5] = ["string", "integer", "number", "boolean", FILE];
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "object", "array", "null"];
 
 /// What the value of a keyword is.
@@ -136,7 +137,8 @@ impl Expander<'_> {
                 "a shorthand has one `[]`; write `{ type: array, items: ... }` for lists of lists".to_owned()
             }
             (_, Some(word)) => format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
-            _ => "the types are `string`, `integer`, `number`, `boolean`; an enum has words between `|`".to_owned(),
+            _ => "the types are `string`, `integer`, `number`, `boolean`, `file`; an enum has words between `|`"
+                .to_owned(),
         });
         self.fault(fault);
         Value::Null
@@ -347,6 +349,9 @@ fn word_schema(text: &str) -> Option<Value> {
         // A shorthand allows one level of list; more are written as JSON Schema.
         let items = WORDS.contains(&item).then(|| word_schema(item))??;
         return Some([("items", items), ("type", Value::from("array"))].into_iter().collect());
+    }
+    if text == FILE {
+        return Some(file::schema());
     }
     WORDS.contains(&text).then(|| [("type", Value::from(text))].into_iter().collect())
 }

@@ -84,6 +84,7 @@ impl Driver<'_> {
                 lane: &visit.lane,
                 role: &visit.role,
                 prompt: &visit.prompt,
+                files: &visit.files,
                 prev: &visit.prev,
                 before: self.machine.lock().seq() + 1,
                 first_opened_by: &visit.first_opened_by,

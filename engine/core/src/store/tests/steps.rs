@@ -18,7 +18,12 @@ pub(crate) fn writer() -> RoleName {
 pub(crate) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
     Step {
         answer: answer.to_owned(),
-        edge: EdgeTaken { from: "start".to_owned(), prompt: "Write about tide pools.".to_owned(), status: None },
+        edge: EdgeTaken {
+            files: Vec::new(),
+            from: "start".to_owned(),
+            prompt: "Write about tide pools.".to_owned(),
+            status: None,
+        },
         kind: StepKind::Step,
         lane: lane.clone(),
         observations: Vec::new(),

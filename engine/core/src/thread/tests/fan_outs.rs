@@ -362,7 +362,12 @@ fn a_failed_fan_out_is_a_step_of_its_source_that_is_routed() {
         assert_eq!(lane.step.lane, path("a[0]"));
         let expected = Step {
             answer: String::new(),
-            edge: EdgeTaken { from: "a".to_owned(), prompt: String::new(), status: Some(lane.step.status.clone()) },
+            edge: EdgeTaken {
+                files: Vec::new(),
+                from: "a".to_owned(),
+                prompt: String::new(),
+                status: Some(lane.step.status.clone()),
+            },
             kind: StepKind::Step,
             lane: LanePath::trunk(),
             observations: vec![
