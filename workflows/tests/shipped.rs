@@ -14,9 +14,10 @@ use rondo_protocol::source::Source;
 use rondo_protocol::workflow::read::FileError;
 use rondo_protocol::workflow::{AnswerFormat, Checked, Files, RoleKind, Workflow, read};
 
-const SHIPPED: [&str; 11] = [
+const SHIPPED: [&str; 12] = [
     "approve-release",
     "debate",
+    "describe-image",
     "fix-failing-test",
     "interview",
     "map-files",

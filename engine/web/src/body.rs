@@ -15,8 +15,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
 
-/// The most bytes of a request's body.
-const MAX_BODY_BYTES: usize = 8 << 20;
+/// The most bytes of a request's body: a file of the largest default size, in base64.
+const MAX_BODY_BYTES: usize = 32 << 20;
 
 /// The most bytes of the body of a request that needs no token.
 pub const MAX_OPEN_BODY_BYTES: usize = 1 << 10;

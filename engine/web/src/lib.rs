@@ -26,6 +26,7 @@ mod routes;
 mod sessions;
 mod starting;
 mod steps;
+mod thread_files;
 mod threads;
 mod workflows;
 

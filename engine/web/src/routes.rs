@@ -16,6 +16,7 @@ use super::openapi::{self, Answer, DELETE, GET, Operation, POST, Schemas, route}
 use super::reports::{self, DiffQuery, DiffReport, PrefixReport, UsageQuery, UsageReport};
 use super::starting::{self, StartRequest};
 use super::steps::{self, Requests, StepList, StepsQuery};
+use super::thread_files;
 use super::threads::{self, ListQuery, ThreadList, ThreadView};
 use super::workflows::{self, WorkflowDetails, WorkflowList};
 use super::{Health, healthz};
@@ -51,6 +52,13 @@ fn api(of: &mut Schemas) -> Vec<Operation> {
             .query(of.query::<StepsQuery>()),
         route(GET, "/threads/{thread}/steps/{seq}", steps::one, "A step", of.json::<RecordLine>()),
         route(GET, "/threads/{thread}/steps/{seq}/messages", steps::messages, "Its requests", of.json::<Requests>()),
+        route(
+            GET,
+            "/threads/{thread}/files/{digest}",
+            thread_files::one,
+            "A file of its input",
+            Answer::Text("application/octet-stream"),
+        ),
         route(GET, "/threads/{thread}/prefix", reports::prefix, "What its requests share", of.json::<PrefixReport>()),
         route(GET, "/threads/{thread}/usage", reports::usage, "What its steps used", of.json::<UsageReport>()),
         route(GET, "/threads/{thread}/diff", reports::diff, "How another thread differs", of.json::<DiffReport>())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use data_encoding::BASE64;
 use rondo_core::secret::Secret;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
@@ -189,7 +190,12 @@ impl Writer<'_, '_> {
             let needed = references::of_object(kind, &bytes).map_err(|error| Error::from(unreadable(error)))?;
             // At most a start, a transcript and a request stand above one another.
             self.objects(needed)?;
-            self.line(&Line::Object { kind: kind.name(), digest, value: raw(&bytes)? })?;
+            if kind == Kind::File {
+                let text = format!("\"{}\"", BASE64.encode(&bytes));
+                self.line(&Line::Object { kind: kind.name(), digest, value: raw(text.as_bytes())? })?;
+            } else {
+                self.line(&Line::Object { kind: kind.name(), digest, value: raw(&bytes)? })?;
+            }
             self.written.insert(digest);
             self.sum.objects += 1;
         }

@@ -1,8 +1,10 @@
 //! Reads threads from lines, and takes them into a store.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read as _};
 
+use data_encoding::BASE64;
 use rondo_core::env::{Env as _, SystemEnv};
 use rondo_core::secret::Secret;
 use rondo_protocol::diagnostic::Code;
@@ -204,7 +206,16 @@ impl Reader {
                     return self.fault(format!("there is no object of kind {kind:?}"));
                 };
                 self.sum.objects += 1;
-                let added = self.staging.object(kind, digest, value.get().as_bytes());
+                let bytes = if kind == Kind::File {
+                    let text: Option<String> = serde_json::from_str(value.get()).ok();
+                    let Some(bytes) = text.and_then(|text| BASE64.decode(text.as_bytes()).ok()) else {
+                        return self.fault("the file is not base64");
+                    };
+                    Cow::Owned(bytes)
+                } else {
+                    Cow::Borrowed(value.get().as_bytes())
+                };
+                let added = self.staging.object(kind, digest, &bytes);
                 self.added(added)
             }
             Line::Thread(thread) => self.thread(*thread),

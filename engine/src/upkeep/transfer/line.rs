@@ -18,7 +18,7 @@ pub(super) enum Line<'a> {
     Object {
         kind: &'a str,
         digest: Digest,
-        /// Its canonical bytes.
+        /// Its canonical bytes; of a file its contents as base64.
         #[serde(borrow)]
         value: &'a RawValue,
     },

@@ -77,6 +77,17 @@ export async function text(path: string, accept: string, signal?: AbortSignal): 
   return (await send(path, { headers: { Accept: accept }, ...(signal && { signal }) })).text();
 }
 
+/** Contents as a data URL. */
+export async function dataUrl(path: string, signal?: AbortSignal): Promise<string> {
+  const contents = await (await send(path, signal ? { signal } : {})).blob();
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(new Error("the file cannot be read"));
+    reader.readAsDataURL(contents);
+  });
+}
+
 export async function post<T>(path: string, body: unknown, key?: string): Promise<T> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (key) headers["Idempotency-Key"] = key;

@@ -10,12 +10,23 @@ export type Values = Record<string, string | boolean>;
  * How a field is filled in. An optional boolean is a choice of three, because leaving it out may mean something else than
  * `false`. A `list` of texts has one item a line; `json` is what no other kind fits.
  */
-type Kind = "choice" | "switch" | "number" | "text" | "line" | "list" | "json";
+type Kind = "choice" | "switch" | "number" | "text" | "line" | "list" | "file" | "json";
 
 /** From how many characters on a text gets several lines. */
 const LONG_TEXT = 200;
 
+/** What an input of files is given: each with its contents, as the API takes it. */
+interface GivenFile {
+  name: string;
+  data: string;
+}
+
+function isOfFiles(schema: Schema): boolean {
+  return schema.format === "file" || schema.items?.format === "file";
+}
+
 function kindOf(schema: Schema, isRequired: boolean): Kind {
+  if (isOfFiles(schema)) return "file";
   if (schema.enum) return "choice";
   if (schema.type === "boolean") return isRequired || schema.default !== undefined ? "switch" : "choice";
   if (schema.type === "integer" || schema.type === "number") return "number";
@@ -53,7 +64,7 @@ function read(name: string, schema: Schema, isRequired: boolean, value: string |
   if (text === "") return isRequired && (kind === "text" || kind === "line") ? "" : undefined;
   if (kind === "number") return Number(text);
   if (kind === "choice") return choicesOf(schema).find((known) => String(known) === text) ?? text;
-  if (kind !== "json") return text;
+  if (kind !== "json" && kind !== "file") return text;
   try {
     return JSON.parse(text);
   } catch {
@@ -78,10 +89,21 @@ function hint(schema: Schema, kind: Kind): string {
   const parts = [
     kind === "json" && `JSON: ${type ?? "any"}${of}`,
     kind === "list" && "one a line",
+    kind === "file" && (schema.items ? "one file or several" : "a file"),
     schema.minimum !== undefined && `from ${schema.minimum}`,
     schema.maximum !== undefined && `to ${schema.maximum}`,
   ];
   return parts.filter(Boolean).join(" ");
+}
+
+/** Reads a file that was chosen, as a data URL. */
+function withContents(file: File): Promise<GivenFile> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve({ name: file.name, data: String(reader.result) });
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
 }
 
 interface Props {
@@ -165,6 +187,18 @@ function Field({ id, name, schema, isRequired, value, onChange }: FieldProps) {
               min={schema.minimum}
               max={schema.maximum}
               onInput={set}
+            />
+          )}
+          {kind === "file" && (
+            <input
+              {...shared}
+              type="file"
+              required={mustBeFilled}
+              multiple={schema.items !== undefined}
+              onChange={async (event) => {
+                const files = await Promise.all(Array.from(event.currentTarget.files ?? []).map(withContents));
+                onChange(files.length === 0 ? "" : JSON.stringify(schema.items ? files : files[0]));
+              }}
             />
           )}
           {kind === "line" && <input {...text} type="text" maxLength={schema.maxLength} onInput={set} />}

@@ -2,7 +2,7 @@
 
 import type { FormView, ThreadView, WorkflowDetails as Details } from "./generated";
 
-export type { EdgeLine, Entry, Event, LineStatus, Message, Operation, Part, Requests, Status, StepList, Totals, Usage, UsageLine } from "./generated";
+export type { EdgeLine, Entry, Event, FileRef, LineStatus, Message, Operation, Part, Requests, Status, StepList, Totals, Usage, UsageLine } from "./generated";
 export type {
   BatchLine as Batch,
   Diagnostic as Fault,
@@ -31,6 +31,7 @@ export type Json = unknown;
 /** A JSON Schema, as far as forms read it. */
 export interface Schema {
   type?: string | string[];
+  format?: string;
   title?: string;
   description?: string;
   default?: Json;

@@ -2,7 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { bytes, cachedShare, count, duration, moment, percent, shown, shownArguments, sizeOf, usd } from "../format";
-import type { EdgeLine, Entry, Json, Note, Part, Step } from "../types";
+import { dataUrl, ofThread } from "../api";
+import { useLoaded } from "../hooks";
+import type { EdgeLine, Entry, FileRef, Json, Note, Part, Step } from "../types";
 import { Copy, Figure, Icon, Link, LongText, Tabs } from "../ui";
 import { Bytes, Requests } from "./request";
 import { nameOf } from "./steps";
@@ -55,7 +57,7 @@ export function StepDetails({ thread, step, count: all, tab, onTab, onChoose, on
       {step.event !== "rebind" && <Figures note={step.note} />}
       <Tabs tabs={TABS} chosen={tab} onChoose={onTab} label="What to show of the step" panel="step-panel" />
       <div id="step-panel" role="tabpanel" aria-labelledby={`step-panel-${tab}`} tabIndex={0}>
-        {tab === "answer" && <Answer step={step} />}
+        {tab === "answer" && <Answer thread={thread} step={step} />}
         {tab === "request" && <Requests key={step.step} thread={thread} step={step} />}
         {tab === "bytes" && <Bytes key={step.step} thread={thread} seq={step.seq} />}
       </div>
@@ -124,10 +126,10 @@ function Items({ items }: { items: string[] }) {
   );
 }
 
-function Answer({ step }: { step: Step }) {
+function Answer({ thread, step }: { thread: string; step: Step }) {
   return (
     <>
-      {step.event === "step" && <Prompt edge={step.edge} />}
+      {step.event === "step" && <Prompt thread={thread} edge={step.edge} />}
       {step.event === "rebind" && <p>From here on the thread follows another definition.</p>}
       {step.event === "compaction" && <p class="dim">This text stands for the visits up to {step.through_visit}.</p>}
       {step.event === "compaction" && <Said fields={{}} text={step.text} />}
@@ -151,7 +153,7 @@ function Answer({ step }: { step: Step }) {
   );
 }
 
-function Prompt({ edge: { from, status, prompt } }: { edge: EdgeLine }) {
+function Prompt({ thread, edge: { from, status, prompt, files } }: { thread: string; edge: EdgeLine }) {
   const title = (
     <>
       Prompt{" "}
@@ -164,7 +166,25 @@ function Prompt({ edge: { from, status, prompt } }: { edge: EdgeLine }) {
   return (
     <Block isOpen title={title}>
       {prompt ? <LongText text={prompt} /> : <p class="dim">empty</p>}
+      {files?.map((file) => <Attached key={file.digest} thread={thread} file={file} />)}
     </Block>
+  );
+}
+
+/** A file that went with a prompt: a picture is shown, anything else is named. */
+function Attached({ thread, file }: { thread: string; file: FileRef }) {
+  const isPicture = /^image\/(gif|jpeg|png|webp)$/.test(file.media_type);
+  const { value } = useLoaded(
+    async (signal) => (isPicture ? dataUrl(ofThread(thread, `/files/${file.digest}`), signal) : null),
+    file.digest,
+  );
+  return (
+    <figure class="attached">
+      {value && <img src={value} alt={file.name} />}
+      <figcaption class="dim">
+        {file.name} · {file.media_type}
+      </figcaption>
+    </figure>
   );
 }
 
