@@ -100,7 +100,7 @@ async fn fork_thread(
 ) -> Result<Exit, Failure> {
     let (_, origin) = context.engine.definition(&thread)?;
     if let Some(new) = request.of_its_own(plan.at, origin) {
-        return run_thread(context, new, run_spec, None).await;
+        return run_thread(context, new, run_spec).await;
     }
     let fork = context.engine.fork(&thread, plan.at, &request).await?;
     resume_thread(context, fork, run_spec).await

@@ -3,18 +3,14 @@
 use std::io::IsTerminal as _;
 
 use rondo::agent_kit::model::http::local::{LocalServer, local_servers};
-use rondo::core::RunConfig;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::hint::Hint;
 use rondo::protocol::text::shell_argument;
-use rondo::protocol::workflow::Workflow;
-use rondo::run::configured;
-use rondo::settings::{DEFAULT_PROVIDER, Settings};
+use rondo::settings::{DEFAULT_PROVIDER, Provider, Settings};
 use rondo::tell::one_line;
 
 use super::doctor::Finding;
-use super::run_config::{RunSpec, lacks_model};
-use super::{Failure, Output, Rondo, json_line, runtime};
+use super::{Failure, Output, json_line, runtime};
 
 /// How many models of a server are shown.
 const MAX_MODELS: usize = 5;
@@ -26,9 +22,10 @@ pub fn found() -> Result<Vec<LocalServer>, Failure> {
 
 pub fn findings(servers: &[LocalServer], settings: &Settings) -> Vec<Finding> {
     let of = |server: &LocalServer| {
-        let typed = line_to_type(server, settings, |model| format!(" RONDO_MODEL={model} rondo run ..."));
-        let serves = Finding::new("local server", format!("{}: {}", place(server), models(server)));
-        [Some(serves), typed.map(|typed| Finding::new("to use it", typed))]
+        let from = in_use(server, settings);
+        let typed = line_for_any_run(server, settings).filter(|_| from.is_none());
+        let told = Finding::new("local server", format!("{}: {}", place(server), models(server)));
+        [Some(Finding { from, ..told }), typed.map(|typed| Finding::new("to use it", typed))]
     };
     servers.iter().flat_map(of).flatten().collect()
 }
@@ -41,7 +38,7 @@ pub fn lines(servers: &[LocalServer], settings: &Settings, output: &mut Output) 
             program: server.program,
             base_url: &server.base_url,
             models: server.models.iter().map(|model| one_line(model)).collect::<Vec<_>>(),
-            command: line_to_type(server, settings, |model| format!(" RONDO_MODEL={model} rondo run ...")),
+            command: line_for_any_run(server, settings),
         ))
     })
 }
@@ -51,31 +48,14 @@ pub fn has_reader(output: &Output) -> bool {
     !output.is_json() && std::io::stderr().is_terminal()
 }
 
-/// Who is told what could be used in place of a provider that is missing.
-#[derive(Debug, Clone)]
-pub struct Advice {
-    /// The workflow as it was named.
-    pub workflow: String,
-    pub has_reader: bool,
-}
-
-impl Advice {
-    /// The configuration of a run. If no provider can be asked, its failure names the servers of this machine.
-    pub async fn configured(
-        &self,
-        rondo: &Rondo,
-        workflow: &Workflow,
-        run_spec: &RunSpec,
-    ) -> Result<RunConfig, Failure> {
-        let failure = match configured(rondo, workflow, run_spec).await {
-            Err(failure) if failure.code() == Code::NoProvider => failure,
-            configured => return configured,
-        };
-        if !self.has_reader || !lacks_model(workflow, run_spec) {
-            return Err(failure);
-        }
-        let servers = local_servers().await;
-        Err(hinted(failure, &servers, run_spec.equipment.settings(), &self.workflow))
+/// The failure of a run that has no provider, which also names the servers that answer now.
+pub fn advising(failure: Failure, settings: &Settings, workflow: &str) -> Failure {
+    if failure.code() != Code::NoProvider {
+        return failure;
+    }
+    match found() {
+        Ok(servers) => hinted(failure, &servers, settings, workflow),
+        Err(_) => failure,
     }
 }
 
@@ -105,6 +85,16 @@ fn models(server: &LocalServer) -> String {
     shown.join(", ") + &more
 }
 
+/// The provider that is this server already.
+fn in_use(server: &LocalServer, settings: &Settings) -> Option<String> {
+    let is_it = |(_, provider): &(&String, &Provider)| provider.base_url.value == server.base_url;
+    settings.providers.iter().find(is_it).map(|(name, _)| format!("provider.{name}"))
+}
+
+fn line_for_any_run(server: &LocalServer, settings: &Settings) -> Option<String> {
+    line_to_type(server, settings, |model| format!(" RONDO_MODEL={model} rondo run ..."))
+}
+
 /// The variables that name a server, and the command behind them with its first model. `None` if no model has an id that
 /// can be typed.
 fn line_to_type(server: &LocalServer, settings: &Settings, command: impl Fn(&str) -> String) -> Option<String> {
@@ -123,6 +113,10 @@ fn can_be_typed(model: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rondo::settings::{Files, Flags, Stated, resolve};
+
     use super::*;
 
     fn server(models: &[&str]) -> LocalServer {
@@ -136,9 +130,8 @@ mod tests {
     fn settings(variables: &[(&str, &str)]) -> Settings {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let (folder, flags) = (std::path::Path::new("/here"), rondo::settings::Flags::default());
-        rondo::settings::resolve(folder, &rondo::settings::Files::default(), Default::default(), &flags, &variable)
-            .unwrap()
+        let (files, stated, flags) = (Files::default(), Stated::default(), Flags::default());
+        resolve(Path::new("/here"), &files, stated, &flags, &variable).unwrap()
     }
 
     fn told(servers: &[LocalServer], variables: &[(&str, &str)]) -> String {
@@ -158,6 +151,8 @@ mod tests {
             told(&[server(&["a"])], &[("OPENAI_API_KEY", "sk-0123456789")]).contains("  OPENAI_API_KEY= OPENAI_BASE")
         );
         assert_eq!(told(&[], &[]), "");
+        let in_use = told(&[server(&["a"])], &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")]);
+        assert_eq!(in_use, "  local server  llama.cpp at http://127.0.0.1:8080/v1: a  (provider.openai)\n");
     }
 
     #[test]
@@ -177,6 +172,10 @@ mod tests {
             super::super::report::text(&failure, super::super::Style::PLAIN)
         };
         insta::assert_snapshot!(text(&[server(&["model-a"]), server(&["$x"])]), @r"
+        rondo: RN1001: no model is set for `default`
+          set RONDO_MODEL
+          llama.cpp at http://127.0.0.1:8080/v1 serves model-a: OPENAI_BASE_URL=http://127.0.0.1:8080/v1 rondo run 'my flow' --model model-a
+          llama.cpp at http://127.0.0.1:8080/v1 serves $x
         ");
         assert_eq!(text(&[]), "rondo: RN1001: no model is set for `default`\n  set RONDO_MODEL\n");
     }

@@ -8,7 +8,7 @@ use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
-use rondo::run::{Chosen, Prepared, begin, configured};
+use rondo::run::{Chosen, Prepared, begin, configured, prepare};
 use rondo::settings::Flags;
 use rondo::tell::tell_styled;
 
@@ -17,12 +17,11 @@ use super::approval::approvers;
 use super::batch::{self, BatchArgs};
 use super::input::{InputArgs, Inputs, inputs};
 use super::labels::LabelArgs;
-use super::local_servers::{Advice, has_reader};
 use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
-use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run};
+use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run, local_servers};
 use super::{StoreArgs, json, report, working_folder};
 
 /// Run a workflow
@@ -125,37 +124,31 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(&checked, new, &run_spec, output);
     }
-    let Prepared { rondo, new, run_spec, to_open } = new.prepare()?;
+    let draft = new.draft()?;
+    let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
+    let prepared = prepare(&rondo, &args.workflow, draft);
+    let prepared = prepared.map_err(|failure| match advised {
+        Some(settings) => local_servers::advising(failure, &settings, &args.workflow),
+        None => failure,
+    });
+    let Prepared { rondo, new, run_spec, to_open } = prepared?;
     let writing = Writing { rondo, to_open };
-    let advice = Advice { workflow: args.workflow.clone(), has_reader: has_reader(output) };
     match inputs {
         Inputs::One(input) => {
             let new = NewThread { input, ..new };
-            let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec, Some(advice))));
+            let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
             show_task(task, writing, &args.view, output)
         }
         Inputs::Batch(lines) => {
             // Nobody is asked in place: the questions of several threads would be mixed up.
             let run_spec = RunSpec { approvers: None, ..run_spec };
-            batch::start(lines, new, (run_spec, advice), args.batch, writing, (&args.view, output))
+            batch::start(lines, new, run_spec, args.batch, writing, (&args.view, output))
         }
     }
 }
 
-/// Runs a thread. With `advice` a run that has no provider is told of others.
-pub(super) async fn run_thread(
-    context: TaskContext,
-    new: NewThread,
-    run_spec: RunSpec,
-    advice: Option<Advice>,
-) -> Result<Exit, Failure> {
-    let configured = async {
-        match &advice {
-            Some(advice) => advice.configured(&context.rondo, &new.workflow, &run_spec).await,
-            None => configured(&context.rondo, &new.workflow, &run_spec).await,
-        }
-    };
-    let run_config = context.unless_stopped(configured).await?;
+pub(super) async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
+    let run_config = context.unless_stopped(configured(&context.rondo, &new.workflow, &run_spec)).await?;
     let run = begin(&context.rondo, new, run_spec, run_config, None).await?;
     follow_and_ask(&context, run).await
 }

@@ -341,20 +341,6 @@ fn provided_model(name: &str, provider: Arc<dyn Model>) -> ResolvedModel {
     ResolvedModel { id: name.to_owned(), provider, price, is_price_claimed, served_by, response_format }
 }
 
-/// Whether a run of `workflow` fails for want of a key or of a model's id.
-pub fn lacks_model(workflow: &Workflow, run_spec: &RunSpec) -> bool {
-    let settings = run_spec.equipment.settings();
-    let is_lacking = |workflow: &Workflow, name: &str| {
-        let resolved = settings.model(name, workflow.models.get(name), None);
-        matches!(resolved, Err(Unresolved::NoModel { .. } | Unresolved::NoKey { .. }))
-    };
-    let mut workflows = workflow.tree().into_iter();
-    !run_spec.played.is_any()
-        && workflows.any(|(_, workflow)| {
-            resolved_roles::model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
-        })
-}
-
 fn unresolved(error: &Unresolved) -> Failure {
     let failure = Failure::new(Code::NoProvider, error.to_string());
     failure.with_hint(match error {

@@ -150,12 +150,11 @@ async fn fill(
     resources.read_keys(std::iter::once(trial.provider.as_str())).await?;
     let client = resources.http_client(&trial.provider)?;
     let asked = Asked { client, redact: &|text| resources.redactor().text(text).into_owned() };
-    let (model, price) = match chosen(settings, &trial.provider) {
+    let named = chosen(settings, &trial.provider);
+    trial.is_model_listed = named.is_none();
+    let (model, price) = match named {
         Some(Resolved { model, price, .. }) => (model, price),
-        None => {
-            trial.is_model_listed = true;
-            (asked.first_listed(&trial.provider).await?, None)
-        }
+        None => (asked.first_listed(&trial.provider).await?, None),
     };
     let price = price.or_else(|| list_price(&model));
     trial.model = Some((asked.redact)(&model));

@@ -90,7 +90,7 @@ fn a_refusal_is_told_in_the_providers_words_without_the_key_and_ends_the_trial()
     let server = Server::new(move |_| Act::refusal(401, "", &refusal));
     let client = client(&server);
     let told = trial(&client.run(&["doctor", "--ask", "--json"]).exits(0));
-    assert_eq!((&told["reachable"], &told["fault"]["code"]), (&json!(true), &json!("RN1002")), "{told}");
+    assert_eq!((&told["reachable"], &told["fault"]["code"]), (&json!(true), &json!("RN1007")), "{told}");
     assert_eq!(
         told["fault"]["message"],
         "the provider answered 401: Incorrect API key provided: [redacted:OPENAI_API_KEY]; check the key in OPENAI_API_KEY"
@@ -98,7 +98,7 @@ fn a_refusal_is_told_in_the_providers_words_without_the_key_and_ends_the_trial()
     assert_eq!(told["tools"]["verdict"], "not_asked");
     assert_eq!(server.requests().len(), 1);
     let text = client.run(&["doctor", "--ask"]).exits(0).text();
-    assert!(text.contains("! provider.openai answers  it answers, and refuses: RN1002: "), "{text}");
+    assert!(text.contains("! provider.openai answers  it answers, and refuses: RN1007: "), "{text}");
     assert!(!text.contains(KEY));
 }
 
@@ -177,8 +177,8 @@ fn a_server_of_this_machine_is_named_with_the_line_to_type_and_a_run_asks_it_onl
     assert!(server.requests().is_empty(), "{:?}", server.requests());
 
     let told = client.run(&["doctor"]).exits(0).text();
-    assert!(told.contains("LM Studio at http://127.0.0.1:1234/v1: listed-1, listed-2\n"), "{told}");
-    assert!(told.contains("OPENAI_BASE_URL=http://127.0.0.1:1234/v1 RONDO_MODEL=listed-1 rondo run ...\n"), "{told}");
+    assert!(told.contains("LM Studio at http://127.0.0.1:1234/v1: listed-1, listed-2"), "{told}");
+    assert!(told.contains("OPENAI_BASE_URL=http://127.0.0.1:1234/v1 RONDO_MODEL=listed-1 rondo run ..."), "{told}");
     let told = client.run(&["doctor", "--json"]).exits(0);
     let found = told.events("local_server").into_iter().find(|found| found["program"] == "LM Studio").unwrap().clone();
     assert_eq!((&found["models"][0], &found["base_url"]), (&json!("listed-1"), &json!("http://127.0.0.1:1234/v1")));

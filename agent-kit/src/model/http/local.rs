@@ -116,7 +116,7 @@ mod tests {
                     Act::Send(text) => stream.write_all(text.as_bytes()).await.unwrap(),
                     Act::Hang(text) => {
                         stream.write_all(text.as_bytes()).await.unwrap();
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     }
                     Act::Flood(head, piece) => {
                         stream.write_all(head.as_bytes()).await.unwrap();

@@ -16,6 +16,7 @@ use rondo::host::run_config::RunSpec;
 use rondo::protocol::diagnostic::{Code, Diagnostic};
 use rondo::protocol::id::{BatchId, ThreadId};
 use rondo::protocol::workflow::Workflow;
+use rondo::run::configured;
 use rondo::store::Read;
 use rondo::tell::{plural, tell, tell_styled};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,6 @@ use self::display::Display;
 pub use self::lines::Numbers;
 use self::lines::{Common, tasks};
 use super::input;
-use super::local_servers::Advice;
 use super::report;
 use super::result::View;
 use super::resume::{ContinueArgs, continuing};
@@ -69,7 +69,7 @@ impl BatchArgs {
 pub fn start(
     lines: input::Lines,
     new: NewThread,
-    (run_spec, advice): (RunSpec, Advice),
+    run_spec: RunSpec,
     args: BatchArgs,
     writing: Writing,
     (view, output): (&View, &mut Output),
@@ -81,7 +81,7 @@ pub fn start(
     }
     let is_json = output.is_json();
     with_session(writing, async |session| {
-        let run_config = advice.configured(&session.rondo, &new.workflow, &run_spec).await?;
+        let run_config = configured(&session.rondo, &new.workflow, &run_spec).await?;
         let (id, batch) = keep((&lines, is_json), new, &run_config, options, &session.engine).await?;
         drop(lines);
         go(session, id, batch, run_spec, (view, output)).await
