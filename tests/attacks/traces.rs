@@ -1,6 +1,6 @@
 //! What every verb asks of the system in a folder that nobody agreed to: no foreign program, no connection but to the
 //! store's socket, and no write but in the store, in the user's records, in scratch folders that are gone at the end, and
-//! in what the verb is asked to write.
+//! in what the verb is asked to write. `doctor` also tries the usual ports of models on loopback, where nobody listens.
 
 use std::fs;
 use std::path::Path;

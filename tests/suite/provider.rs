@@ -10,5 +10,6 @@ mod recorded;
 mod secret;
 pub mod server;
 mod stops;
+mod trial;
 mod usage;
 mod wire;

@@ -68,6 +68,9 @@ pub trait Deltas: Send + Sync {
     /// Receives more text of the answer. Never blocks.
     fn text(&self, text: &str);
 
+    /// Receives each event of a stream as it came, or a whole reply; not redacted. Never blocks.
+    fn event(&self, _json: &str) {}
+
     /// Waits until there is memory for a reply of so many bytes. A provider calls it before it reads on; how long the
     /// reply will be is not known. The wait counts neither as the provider's silence nor
     /// towards the time of the request.

@@ -48,6 +48,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// The address of a request with this head; `base` has no slash at its end.
     fn url(&self, base: &str, head: &Head) -> String;
 
+    /// The address of the list of models; `base` has no slash at its end.
+    fn models_url(&self, base: &str) -> String {
+        format!("{base}/models")
+    }
+
     /// Headers of every request, with the key if there is one.
     ///
     /// # Errors

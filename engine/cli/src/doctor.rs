@@ -1,4 +1,5 @@
-//! `rondo doctor`: the settings in force and where each was set. A key's value is never shown, only whether it is set.
+//! `rondo doctor`: the settings in force and where each was set, and the servers of models on this machine. A key's value
+//! is never shown, only whether it is set. No provider is asked without `--ask`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,19 +17,22 @@ use serde::Serialize;
 use super::consent::{ConsentRequest, is_plain_http};
 use super::settings_files::{self, SettingsFiles};
 use super::store_access::{StoreView, is_trusted, view_store_at};
-use super::{Exit, Failure, Output, StoreArgs, json, tooling};
+use super::{Exit, Failure, Output, StoreArgs, json, local_servers, provider_trials, tooling};
 
 /// Show the settings in force and where each comes from
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct DoctorArgs {
+    /// Send each configured provider up to three tiny requests, which cost a few tokens, and say what it supports
+    #[arg(long)]
+    ask: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    event: &'static str,
+    pub event: &'static str,
     pub subject: String,
     /// The value in force, never a key.
     pub value: Option<String>,
@@ -39,11 +43,11 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(subject: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn new(subject: impl Into<String>, value: impl Into<String>) -> Self {
         Self { event: "finding", subject: subject.into(), value: Some(value.into()), from: None, is_fault: false }
     }
 
-    fn fault(subject: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn fault(subject: impl Into<String>, value: impl Into<String>) -> Self {
         Self { is_fault: true, ..Self::new(subject, value) }
     }
 
@@ -64,7 +68,18 @@ pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
     findings.push(of_sandbox(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
-    output.show_all(&findings, || table(&findings))?;
+    let servers = local_servers::found()?;
+    if output.is_json() {
+        output.show_all(&findings, String::new)?;
+        local_servers::lines(&servers, &settings, output)?;
+    } else {
+        findings.extend(local_servers::findings(&servers, &settings));
+        output.text(&table(&findings))?;
+    }
+    if args.ask {
+        files.refuse_unsafe()?;
+        provider_trials::ask(&files, &settings, output)?;
+    }
     Ok(Exit::Done)
 }
 

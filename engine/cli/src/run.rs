@@ -8,7 +8,7 @@ use rondo::core::grant::Grants;
 use rondo::host::answers_from::AnswersFrom;
 use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
-use rondo::run::{Chosen, Prepared, begin, configured};
+use rondo::run::{Chosen, Prepared, begin, configured, prepare};
 use rondo::settings::Flags;
 use rondo::tell::tell_styled;
 
@@ -21,7 +21,7 @@ use super::person::{consent_by, is_attended};
 use super::result::View;
 use super::run_config::RunSpec;
 use super::runner::{Task, TaskContext, Writing, show_task};
-use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run};
+use super::{Exit, Failure, Faulty, Output, Style, choice, dry_run, local_servers};
 use super::{StoreArgs, json, report, working_folder};
 
 /// Run a workflow
@@ -124,7 +124,14 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(&checked, new, &run_spec, output);
     }
-    let Prepared { rondo, new, run_spec, to_open } = new.prepare()?;
+    let draft = new.draft()?;
+    let advised = (local_servers::has_reader(output) && draft.lacks_model()).then(|| draft.settings.clone());
+    let prepared = prepare(&rondo, &args.workflow, draft);
+    let prepared = prepared.map_err(|failure| match advised {
+        Some(settings) => local_servers::advising(failure, &settings, &args.workflow),
+        None => failure,
+    });
+    let Prepared { rondo, new, run_spec, to_open } = prepared?;
     let writing = Writing { rondo, to_open };
     match inputs {
         Inputs::One(input) => {

@@ -47,7 +47,8 @@ pub use resolve::{
     Files, Flags, Resolved, Unresolved, VariableFault, find_project, folder_of, home, resolve, user_file,
 };
 
-pub(crate) const DEFAULT_PROVIDER: &str = "openai";
+/// The provider of models for which none is named.
+pub const DEFAULT_PROVIDER: &str = "openai";
 
 /// The id of an unnamed model when no provider is asked.
 pub const SCRIPTED_MODEL: &str = "scripted";

@@ -92,8 +92,16 @@ impl Resources {
     /// # Errors
     /// [`Code::NoProvider`].
     pub fn client(&self, name: &str) -> Result<Arc<dyn Model>, Failure> {
+        Ok(self.http_client(name)? as _)
+    }
+
+    /// The same, which can also be asked for its list of models.
+    ///
+    /// # Errors
+    /// [`Code::NoProvider`].
+    pub(crate) fn http_client(&self, name: &str) -> Result<Arc<HttpModel>, Failure> {
         if let Some(client) = self.clients.lock().get(name) {
-            return Ok(Arc::clone(client) as _);
+            return Ok(Arc::clone(client));
         }
         let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
         let provider = self.settings.providers.get(name).ok_or_else(missing)?;

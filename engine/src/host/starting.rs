@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use rondo_core::grant::Grants;
 use rondo_core::local::{Labels, NewThread, RaisedLimit, limited};
+use rondo_core::resolved_roles::model_roles;
 use rondo_protocol::Value;
-use rondo_settings::Settings;
+use rondo_protocol::workflow::Workflow;
+use rondo_settings::{Settings, Unresolved};
 
 use super::answers_from::{AnswersFrom, Played};
 use super::consent::{ConsentRequest, Subject, is_plain_http, named};
@@ -73,6 +75,16 @@ impl Draft {
             labels,
         };
         Ok(Self { loaded, settings, new, played, record, approvers, flags })
+    }
+
+    /// Whether the run fails for want of a key or of a model's id.
+    pub fn lacks_model(&self) -> bool {
+        let is_lacking = |workflow: &Workflow, name: &str| {
+            let resolved = self.settings.model(name, workflow.models.get(name), None);
+            matches!(resolved, Err(Unresolved::NoModel { .. } | Unresolved::NoKey { .. }))
+        };
+        let workflow = &self.new.workflow;
+        !self.played.is_any() && model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
     }
 
     /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.

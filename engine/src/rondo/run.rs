@@ -164,13 +164,18 @@ impl NewRun {
     pub fn prepare(self) -> Result<Prepared, Failure> {
         let (rondo, name) = (self.rondo.clone(), self.name.clone());
         rondo.operator().files.refuse_unsafe()?;
-        let draft = self.draft()?;
-        let grants = draft.permitted(rondo.operator(), &name)?;
-        let to_open = rondo.store_to_open(&draft.settings)?;
-        let (new, run_spec, notices) = draft.ready(rondo.operator(), grants)?;
-        rondo.tell_all(&notices);
-        Ok(Prepared { rondo, new, run_spec, to_open })
+        prepare(&rondo, &name, self.draft()?)
     }
+}
+
+/// Obtains consent for a draft whose workflow was named so, see [`NewRun::prepare`].
+#[doc(hidden)]
+pub fn prepare(rondo: &Rondo, name: &str, draft: Draft) -> Result<Prepared, Failure> {
+    let grants = draft.permitted(rondo.operator(), name)?;
+    let to_open = rondo.store_to_open(&draft.settings)?;
+    let (new, run_spec, notices) = draft.ready(rondo.operator(), grants)?;
+    rondo.tell_all(&notices);
+    Ok(Prepared { rondo: rondo.clone(), new, run_spec, to_open })
 }
 
 /// All that threads of one run need, but their input.

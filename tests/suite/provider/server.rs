@@ -95,7 +95,12 @@ impl Server {
 
     /// Serves what `act` says for the n-th request, from 0, which it reads.
     pub fn reading(act: impl Fn(usize, &Request) -> Act + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1:0", act)
+    }
+
+    /// The same at this address.
+    pub fn at(address: &str, act: impl Fn(usize, &Request) -> Act + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let ended = Arc::new(AtomicBool::new(false));

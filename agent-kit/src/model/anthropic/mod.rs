@@ -48,8 +48,11 @@ impl Protocol for Anthropic {
     }
 
     fn url(&self, base: &str, _head: &Head) -> String {
-        // Its own client is given the address without a version, others with one.
-        format!("{}/v1/messages", base.strip_suffix("/v1").unwrap_or(base))
+        format!("{}/messages", versioned(base))
+    }
+
+    fn models_url(&self, base: &str) -> String {
+        format!("{}/models", versioned(base))
     }
 
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, SettingsError> {
@@ -93,4 +96,9 @@ impl Protocol for Anthropic {
     fn dialect(&self, _base_url: &str) -> Dialect {
         Dialect { prefix: AutoPrefix::Blocks, call_ids: CallIds::Word, ..super::dialects::COMMON }
     }
+}
+
+/// Its own client is given the address without a version, others with one.
+fn versioned(base: &str) -> String {
+    format!("{}/v1", base.strip_suffix("/v1").unwrap_or(base))
 }

@@ -14,6 +14,8 @@
 //! defines them, but never to a loopback address.
 
 mod clock;
+pub mod local;
+mod model_list;
 pub(super) mod refusal;
 mod retry_after;
 pub(super) mod sse;
@@ -50,6 +52,9 @@ const WHOLE_TIMES: usize = 3;
 
 /// The maximum size of the rest of a completion as one JSON object.
 const WHOLE_MORE_BYTES: usize = 1 << 20;
+
+/// The maximum size of a list of models. Gateways describe hundreds of them.
+const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// How much of a reply HTTP/2 keeps that is not read yet, because there is no memory for it.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -172,14 +177,58 @@ impl HttpModel {
     fn url(&self, head: &Head) -> Result<Url, Fault> {
         let base = self.settings.base_url.trim_end_matches('/');
         let url = Url::parse(&self.settings.protocol.url(base, head));
-        let mut url = url.map_err(|error| {
-            let message = format!("the model {} makes no address: {error}", refusal::excerpt(&head.model));
-            Fault::new(Code::RequestRefused, FaultClass::Refused, message)
+        let url = url.map_err(|error| {
+            protocol::refused(format!("the model {} makes no address: {error}", refusal::excerpt(&head.model)))
         })?;
+        Ok(self.with_query(url))
+    }
+
+    fn with_query(&self, mut url: Url) -> Url {
         if !self.settings.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.settings.query);
         }
-        Ok(url)
+        url
+    }
+
+    /// The ids of the models that the server lists, in its order: at least one.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, refuses, or answers with something else. No message contains the key.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn model_ids(&self, time_left: Duration) -> Result<Vec<String>, Fault> {
+        let ids = self.listed(&Clock::new(&self.settings, time_left)).await.map_err(|mut fault| {
+            self.redactor.string(&mut fault.message);
+            fault
+        })?;
+        Ok(ids.into_iter().map(|id| self.redactor.text(&id).into_owned()).collect())
+    }
+
+    async fn listed(&self, clock: &Clock<'_>) -> Result<Vec<String>, Fault> {
+        let base = self.settings.base_url.trim_end_matches('/');
+        let url = Url::parse(&self.settings.protocol.models_url(base));
+        let url = self.with_query(url.map_err(|error| protocol::refused(format!("no address: {error}")))?);
+        let mut headers = self.headers.clone();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let request = self.http.get(url.clone()).headers(headers);
+        let mut response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&url, &error))?;
+        if !response.status().is_success() {
+            return Err(self.fault(&Refusal::read(response, clock, &self.redactor).await));
+        }
+        let mut body = Vec::new();
+        loop {
+            match clock.wait(response.chunk()).await? {
+                Ok(Some(chunk)) if body.len() + chunk.len() > MAX_LIST_BYTES => {
+                    return Err(too_large(format!("the list of models is longer than {MAX_LIST_BYTES} bytes")));
+                }
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(error) => return Err(cut(body.len(), Some(&error))),
+            }
+        }
+        model_list::ids(&body).ok_or_else(|| unreadable("the provider lists no models".to_owned()))
     }
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
@@ -246,6 +295,7 @@ impl HttpModel {
             };
             let read = reader.push(&chunk, &mut events);
             for data in events.drain(..) {
+                deltas.event(&data);
                 if data == "[DONE]" {
                     return Ok(());
                 }
@@ -290,6 +340,7 @@ impl HttpModel {
             }
         }
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
+        deltas.event(&body);
         let mut assembly = self.settings.protocol.assembly(max_bytes);
         let text = assembly.take(&body, &self.redactor);
         let usage = assembly.usage();

@@ -1,0 +1,182 @@
+//! Servers of models on this machine, with the line to type that uses one. Nothing is used before somebody types it.
+
+use std::io::IsTerminal as _;
+
+use rondo::agent_kit::model::http::local::{LocalServer, local_servers};
+use rondo::protocol::diagnostic::Code;
+use rondo::protocol::hint::Hint;
+use rondo::protocol::text::shell_argument;
+use rondo::settings::{DEFAULT_PROVIDER, Provider, Settings};
+use rondo::tell::one_line;
+
+use super::doctor::Finding;
+use super::{Failure, Output, json_line, runtime};
+
+/// How many models of a server are shown.
+const MAX_MODELS: usize = 5;
+
+/// The servers that answer now.
+pub fn found() -> Result<Vec<LocalServer>, Failure> {
+    Ok(runtime()?.block_on(local_servers()))
+}
+
+pub fn findings(servers: &[LocalServer], settings: &Settings) -> Vec<Finding> {
+    let of = |server: &LocalServer| {
+        let from = in_use(server, settings);
+        let typed = line_for_any_run(server, settings).filter(|_| from.is_none());
+        let told = Finding::new("local server", format!("{}: {}", place(server), models(server)));
+        [Some(Finding { from, ..told }), typed.map(|typed| Finding::new("to use it", typed))]
+    };
+    servers.iter().flat_map(of).flatten().collect()
+}
+
+/// The same as JSON Lines.
+pub fn lines(servers: &[LocalServer], settings: &Settings, output: &mut Output) -> Result<(), Failure> {
+    servers.iter().try_for_each(|server| {
+        output.line(&json_line!(
+            "local_server",
+            program: server.program,
+            base_url: &server.base_url,
+            models: server.models.iter().map(|model| one_line(model)).collect::<Vec<_>>(),
+            command: line_for_any_run(server, settings),
+        ))
+    })
+}
+
+/// Whether a person reads hints: only then is this machine asked.
+pub fn has_reader(output: &Output) -> bool {
+    !output.is_json() && std::io::stderr().is_terminal()
+}
+
+/// The failure of a run that has no provider, which also names the servers that answer now.
+pub fn advising(failure: Failure, settings: &Settings, workflow: &str) -> Failure {
+    if failure.code() != Code::NoProvider {
+        return failure;
+    }
+    match found() {
+        Ok(servers) => hinted(failure, &servers, settings, workflow),
+        Err(_) => failure,
+    }
+}
+
+/// The failure with a line more for each server.
+fn hinted(failure: Failure, servers: &[LocalServer], settings: &Settings, workflow: &str) -> Failure {
+    let Some(hint) = failure.hint().filter(|_| !servers.is_empty()) else { return failure };
+    let line = |server: &LocalServer| {
+        // An id in the workflow is stronger than the variable.
+        let run = |model: &str| format!(" rondo run {} --model {model}", shell_argument(workflow));
+        let typed = line_to_type(server, settings, run).map_or_else(String::new, |typed| format!(": {typed}"));
+        format!("\n{} serves {}{typed}", place(server), models(server))
+    };
+    let lines: String = servers.iter().map(line).collect();
+    failure.with_hint(hint.then(Hint::from(lines)))
+}
+
+fn place(server: &LocalServer) -> String {
+    format!("{} at {}", server.program, server.base_url)
+}
+
+fn models(server: &LocalServer) -> String {
+    let shown: Vec<String> = server.models.iter().take(MAX_MODELS).map(|model| one_line(model)).collect();
+    let more = match server.models.len().saturating_sub(MAX_MODELS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    shown.join(", ") + &more
+}
+
+/// The provider that is this server already.
+fn in_use(server: &LocalServer, settings: &Settings) -> Option<String> {
+    let is_it = |(_, provider): &(&String, &Provider)| provider.base_url.value == server.base_url;
+    settings.providers.iter().find(is_it).map(|(name, _)| format!("provider.{name}"))
+}
+
+fn line_for_any_run(server: &LocalServer, settings: &Settings) -> Option<String> {
+    line_to_type(server, settings, |model| format!(" RONDO_MODEL={model} rondo run ..."))
+}
+
+/// The variables that name a server, and the command behind them with its first model. `None` if no model has an id that
+/// can be typed.
+fn line_to_type(server: &LocalServer, settings: &Settings, command: impl Fn(&str) -> String) -> Option<String> {
+    let model = server.models.iter().find(|model| can_be_typed(model))?;
+    // A key of a service is not for whoever listens here.
+    let provider = settings.providers.get(DEFAULT_PROVIDER);
+    let without_key = provider.and_then(|provider| provider.key.as_ref()).map(|key| format!("{}= ", key.name));
+    let command = command(&shell_argument(model));
+    Some(format!("{}OPENAI_BASE_URL={}{command}", without_key.unwrap_or_default(), server.base_url))
+}
+
+/// A name that stands for itself in a shell and in `--model`: a stranger wrote it.
+fn can_be_typed(model: &str) -> bool {
+    !model.starts_with('-') && model.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@+".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rondo::settings::{Files, Flags, Stated, resolve};
+
+    use super::*;
+
+    fn server(models: &[&str]) -> LocalServer {
+        LocalServer {
+            program: "llama.cpp",
+            base_url: "http://127.0.0.1:8080/v1".to_owned(),
+            models: models.iter().map(|model| (*model).to_owned()).collect(),
+        }
+    }
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let (files, stated, flags) = (Files::default(), Stated::default(), Flags::default());
+        resolve(Path::new("/here"), &files, stated, &flags, &variable).unwrap()
+    }
+
+    fn told(servers: &[LocalServer], variables: &[(&str, &str)]) -> String {
+        super::super::doctor::table(&findings(servers, &settings(variables)))
+    }
+
+    #[test]
+    fn a_server_is_told_with_the_line_that_uses_it() {
+        insta::assert_snapshot!(told(&[server(&["model-a", "b/c:1"])], &[]), @r"
+        local server  llama.cpp at http://127.0.0.1:8080/v1: model-a, b/c:1
+        to use it     OPENAI_BASE_URL=http://127.0.0.1:8080/v1 RONDO_MODEL=model-a rondo run ...
+        ");
+        let many: Vec<String> = (1..=7).map(|number| format!("m{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(told(&[server(&many)], &[]).contains(": m1, m2, m3, m4, m5 and 2 more\n"));
+        assert!(
+            told(&[server(&["a"])], &[("OPENAI_API_KEY", "sk-0123456789")]).contains("  OPENAI_API_KEY= OPENAI_BASE")
+        );
+        assert_eq!(told(&[], &[]), "");
+        let in_use = told(&[server(&["a"])], &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")]);
+        assert_eq!(in_use, "  local server  llama.cpp at http://127.0.0.1:8080/v1: a  (provider.openai)\n");
+    }
+
+    #[test]
+    fn what_a_server_calls_its_models_neither_steers_nor_is_typed() {
+        let names = ["a; rm -rf ~", "--trust", "$(id)", "x=y", "b\u{1b}[2J\nlocal server  evil", "good"];
+        let shown = told(&[server(&names)], &[]);
+        assert!(shown.contains(" RONDO_MODEL=good rondo run") && shown.lines().count() == 2, "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        assert!(!told(&[server(&names[..5])], &[]).contains("to use it"));
+    }
+
+    #[test]
+    fn a_run_without_a_provider_keeps_its_message_and_names_the_servers() {
+        let failure = Failure::new(Code::NoProvider, "no model is set for `default`").with_hint("set RONDO_MODEL");
+        let text = |servers: &[LocalServer]| {
+            let failure = hinted(failure.clone(), servers, &settings(&[]), "my flow");
+            super::super::report::text(&failure, super::super::Style::PLAIN)
+        };
+        insta::assert_snapshot!(text(&[server(&["model-a"]), server(&["$x"])]), @r"
+        rondo: RN1001: no model is set for `default`
+          set RONDO_MODEL
+          llama.cpp at http://127.0.0.1:8080/v1 serves model-a: OPENAI_BASE_URL=http://127.0.0.1:8080/v1 rondo run 'my flow' --model model-a
+          llama.cpp at http://127.0.0.1:8080/v1 serves $x
+        ");
+        assert_eq!(text(&[]), "rondo: RN1001: no model is set for `default`\n  set RONDO_MODEL\n");
+    }
+}
