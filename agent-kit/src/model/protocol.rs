@@ -83,6 +83,9 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// The media types of the files that a message can hold, such as `image/png` or `image/*`.
+    fn media_types(&self) -> &'static [&'static str];
+
     /// The reply of a model whose slip the server reports as a refusal.
     fn slip(&self, _refusal: &Refusal) -> Option<ModelAnswer> {
         None
@@ -91,6 +94,16 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// What the server at that address does in a way of its own.
     fn dialect(&self, base_url: &str) -> Dialect {
         Dialect::at(base_url)
+    }
+}
+
+impl dyn Protocol {
+    /// Whether a message can hold a file of that media type.
+    pub fn takes_file(&self, media_type: &str) -> bool {
+        self.media_types().iter().any(|known| match known.strip_suffix('*') {
+            Some(kind) => media_type.starts_with(kind),
+            None => *known == media_type,
+        })
     }
 }
 
@@ -214,4 +227,18 @@ pub(super) fn unreadable(message: String) -> Fault {
 /// The fault for a reply beyond a bound. It is not retried: another attempt would cost again and be as large.
 pub(super) fn too_large(message: String) -> Fault {
     Fault::new(Code::ReplyTooLarge, FaultClass::Refused, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_takes_pictures_and_none_takes_anything() {
+        for protocol in ALL {
+            assert!(protocol.takes_file("image/png") && protocol.takes_file("application/pdf"), "{protocol:?}");
+            assert!(!protocol.takes_file("application/octet-stream"), "{protocol:?}");
+            assert_eq!(named(protocol.name()), Some(*protocol));
+        }
+    }
 }

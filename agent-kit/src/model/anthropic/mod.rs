@@ -69,6 +69,12 @@ impl Protocol for Anthropic {
         request::body(request)
     }
 
+    /// <https://platform.claude.com/docs/en/build-with-claude/vision>,
+    /// <https://platform.claude.com/docs/en/build-with-claude/pdf-support>
+    fn media_types(&self) -> &'static [&'static str] {
+        &["image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf", "text/*"]
+    }
+
     fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
         Box::new(reply::Reply::new(max_bytes))
     }

@@ -82,6 +82,11 @@ impl Protocol for Gemini {
         request::body(request)
     }
 
+    /// <https://ai.google.dev/gemini-api/docs/document-processing>
+    fn media_types(&self) -> &'static [&'static str] {
+        &["image/*", "audio/*", "video/*", "application/pdf", "text/*"]
+    }
+
     fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
         Box::new(reply::Reply::new(max_bytes))
     }

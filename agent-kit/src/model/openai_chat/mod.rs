@@ -62,6 +62,11 @@ impl Protocol for OpenAiChat {
         request::body(request)
     }
 
+    /// <https://platform.openai.com/docs/api-reference/chat/create>
+    fn media_types(&self) -> &'static [&'static str] {
+        &["image/*", "audio/wav", "audio/mpeg", "application/pdf", "application/json", "text/*"]
+    }
+
     fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
         Box::new(reply::Reply::new(max_bytes))
     }

@@ -61,6 +61,11 @@ impl Protocol for OpenAiResponses {
         request::body(request)
     }
 
+    /// <https://platform.openai.com/docs/guides/pdf-files>
+    fn media_types(&self) -> &'static [&'static str] {
+        &["image/*", "application/pdf", "application/json", "text/*"]
+    }
+
     fn assembly(&self, max_bytes: usize) -> Box<dyn Assembly> {
         Box::new(reply::Reply::new(max_bytes))
     }

@@ -480,8 +480,9 @@ impl Engine {
     /// and a collection of garbage may then delete what they named.
     fn objects_of(&self, commit: &store::Commit, original: (&ThreadId, &Row)) -> Result<Vec<Object>, Error> {
         let (store, mut objects) = (&*self.parts.store, commit.objects.clone());
-        let mut named = references::of_row(&commit.row).to_vec();
-        while let Some((kind, digest)) = named.pop() {
+        let (mut named, mut at) = (references::of_row(&commit.row).to_vec(), 0);
+        while let Some((kind, digest)) = named.get(at).copied() {
+            at += 1;
             if objects.iter().any(|(_, written, _)| *written == digest) {
                 continue;
             }
@@ -496,7 +497,9 @@ impl Engine {
                 }));
             };
             if kind == Kind::Start {
-                let of_start = references::of_object(kind, &bytes).unwrap_or_default();
+                let unreadable = |error| store::Damage::new(format!("the start {digest} cannot be read: {error}"));
+                let of_start = references::of_object(kind, &bytes);
+                let of_start = of_start.map_err(|error| store::Error::from(unreadable(error).of_object(digest)))?;
                 named.extend(of_start.into_iter().filter(|(kind, _)| *kind == Kind::File));
             }
             objects.push((kind, digest, bytes));
@@ -609,7 +612,13 @@ mod tests {
         let engine =
             Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), crate::hook::Registry::default());
         let object = |kind, text: &str| (kind, Digest::of_bytes(kind, text.as_bytes()), text.as_bytes().to_vec());
-        let objects = vec![object(Kind::Workflow, "1"), object(Kind::Policy, "2"), object(Kind::Start, "3")];
+        let (picture, workflow) = (object(Kind::File, "picture"), object(Kind::Workflow, "1"));
+        let start = format!(
+            "{{\"input\":{{\"photo\":{{\"digest\":\"{}\",\"media_type\":\"image/png\",\"name\":\"a\",\"size\":7}}}},\
+             \"layout\":1,\"workflow\":\"{}\"}}",
+            picture.1, workflow.1
+        );
+        let objects = vec![workflow, object(Kind::Policy, "2"), object(Kind::Start, &start), picture];
         let (workflow, policy, start) = (objects[0].1, objects[1].1, objects[2].1);
         let original = Row { workflow, policy, start, ..row(1, 0, None) };
         let commit = store::Commit::of_row(thread(1), original.clone());
@@ -619,7 +628,7 @@ mod tests {
         assert_eq!(engine.objects_of(&fork, (&thread(1), &original)), Ok(objects.clone()));
         let edited = store::Commit { objects: vec![object(Kind::Policy, "2")], ..fork.clone() };
         let brought = engine.objects_of(&edited, (&thread(1), &original)).unwrap();
-        assert_eq!(brought, [1, 0, 2].map(|at| objects[at].clone()));
+        assert_eq!(brought, [1, 0, 2, 3].map(|at| objects[at].clone()));
         // What the row named when it was read has been collected.
         let old = Row { policy: Digest([9; 32]), ..original.clone() };
         let fork = store::Commit::of_row(thread(2), old.clone());
