@@ -21,6 +21,7 @@ mod docs;
 mod durable_first;
 mod embedding;
 mod events;
+mod files;
 mod forks;
 mod from_threads;
 mod frozen;

@@ -22,7 +22,10 @@ use super::problem::Problem;
 const IMAGES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"];
 
 /// The contents of a file that the thread's input names.
-pub async fn one(State(server): State<Server>, Path((word, digest)): Path<(String, String)>) -> Result<Response, Problem> {
+pub async fn one(
+    State(server): State<Server>,
+    Path((word, digest)): Path<(String, String)>,
+) -> Result<Response, Problem> {
     let read = server.reading(move |_, store| {
         let (thread, row) = find_thread(store, &word)?;
         let input = rebuild::beginning(store, &row)?.start.input;

@@ -47,6 +47,11 @@ impl Client {
         self.place.file(name, text);
     }
 
+    /// Writes a file that is no text.
+    pub fn bytes(&self, name: &str, bytes: &[u8]) {
+        self.place.file(name, bytes);
+    }
+
     /// Writes the project's settings, and agrees to them.
     pub fn settings(&self, text: &str) {
         self.place.settings(text);

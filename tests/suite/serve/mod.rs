@@ -1,7 +1,7 @@
 //! `rondo serve`, from outside: its API, its event streams, and what it refuses.
 
 mod access;
-mod client;
+pub mod client;
 mod model;
 mod openapi;
 mod shared;
