@@ -14,75 +14,88 @@ use super::thoughts::{Beginning, Proof, Thought};
 use super::usage::Counts;
 use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
 use crate::model::http::refusal;
+use crate::model::openai_chat::text;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
-/// An event of a stream, or a whole message. Unknown events and members are ignored.
+/// An event of a stream, or a whole message. Unknown events and members are ignored, whatever they hold: a member is read
+/// where its event is known.
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(default)]
-    r#type: String,
-    #[serde(default)]
-    index: u64,
-    #[serde(default, borrow)]
-    message: Option<Message<'a>>,
-    #[serde(default, borrow)]
-    content_block: Option<Block<'a>>,
-    #[serde(default, borrow)]
-    delta: Option<Delta<'a>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
     /// Of a whole message.
-    #[serde(default, borrow)]
-    content: Option<Items<Block<'a>>>,
-    #[serde(default)]
-    stop_reason: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(default, borrow)]
+struct Counted<'a> {
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Block<'a> {
-    #[serde(default)]
-    r#type: String,
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    thinking: String,
-    #[serde(default)]
-    signature: String,
-    #[serde(default)]
-    data: String,
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Delta<'a> {
-    #[serde(default)]
-    r#type: String,
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    thinking: String,
-    #[serde(default)]
-    signature: String,
-    #[serde(default)]
-    partial_json: String,
-    #[serde(default)]
-    stop_reason: Option<String>,
-    #[serde(default, borrow)]
-    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    partial_json: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+}
+
+/// A member of a known event; a missing one and `null` are its default.
+fn member<'a, T: Deserialize<'a> + Default>(json: Option<&'a RawValue>, redactor: &Redactor) -> Result<T, Fault> {
+    let json = json.filter(|json| json.get() != "null");
+    json.map_or_else(|| Ok(T::default()), |json| refusal::event(json.get(), redactor))
+}
+
+/// The figures of a message or a delta. They never cost an answer, nor does what should hold them.
+fn counted(json: Option<&RawValue>) -> Option<&RawValue> {
+    serde_json::from_str::<Counted<'_>>(json?.get()).ok()?.usage
 }
 
 /// A block of the reply so far.
@@ -102,6 +115,17 @@ enum Said {
     },
     /// Of a kind that is not known.
     Other,
+}
+
+impl Said {
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::Text(said) | Self::Redacted(said) => said.len(),
+            Self::Thinking { text, signature } => text.len() + signature.len(),
+            Self::ToolUse { id, name, input, arguments } => id.len() + name.len() + input.len() + arguments.len(),
+            Self::Other => 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -129,18 +153,21 @@ impl Reply {
     }
 
     /// Begins a block. Returns the text that it has from its start.
-    fn begin(&mut self, index: u64, block: Block<'_>) -> Result<String, Fault> {
-        let Block { r#type, text, thinking, signature, data, id, name, input } = block;
-        let input = input.map_or("", RawValue::get);
-        let sizes = [&text, &thinking, &signature, &data, &id, &name].map(String::len);
-        self.budget.take(sizes.into_iter().sum::<usize>().saturating_add(input.len()))?;
-        let said = match r#type.as_str() {
-            "text" => Said::Text(text.clone()),
-            "thinking" => Said::Thinking { text: thinking, signature },
-            "redacted_thinking" => Said::Redacted(data),
-            "tool_use" => Said::ToolUse { id, name, input: input.to_owned(), arguments: String::new() },
+    fn begin(&mut self, index: u64, block: &Block<'_>, redactor: &Redactor) -> Result<String, Fault> {
+        let said = |json: Option<&RawValue>| member::<String>(json, redactor);
+        let said = match text(block.r#type).unwrap_or_default().as_str() {
+            "text" => Said::Text(said(block.text)?),
+            "thinking" => Said::Thinking { text: said(block.thinking)?, signature: said(block.signature)? },
+            "redacted_thinking" => Said::Redacted(said(block.data)?),
+            "tool_use" => Said::ToolUse {
+                id: said(block.id)?,
+                name: said(block.name)?,
+                input: block.input.map_or("", RawValue::get).to_owned(),
+                arguments: String::new(),
+            },
             _ => Said::Other,
         };
+        self.budget.take(said.size_bytes())?;
         if self.blocks.len() >= MAX_ITEMS {
             return Err(too_large(format!("the reply has more than {MAX_ITEMS} blocks")));
         }
@@ -151,34 +178,40 @@ impl Reply {
         if self.blocks.iter().any(|(known, _)| *known == index) {
             return Err(unreadable(format!("the provider began block {index} of the reply twice")));
         }
+        let shown = if let Said::Text(text) = &said { text.clone() } else { String::new() };
         self.blocks.push((index, said));
-        Ok(if r#type == "text" { text } else { String::new() })
+        Ok(shown)
     }
 
     /// Adds to a block. Returns the text that it adds to what is shown.
-    fn add(&mut self, index: u64, delta: Delta<'_>) -> Result<String, Fault> {
-        let Delta { text, thinking, signature, partial_json, .. } = delta;
-        let sizes = [&text, &thinking, &signature, &partial_json].map(String::len);
-        self.budget.take(sizes.into_iter().sum())?;
+    fn add(&mut self, index: u64, delta: &Delta<'_>, redactor: &Redactor) -> Result<String, Fault> {
+        let kind = text(delta.r#type).unwrap_or_default();
+        let piece = match kind.as_str() {
+            "text_delta" => delta.text,
+            "thinking_delta" => delta.thinking,
+            "signature_delta" => delta.signature,
+            "input_json_delta" => delta.partial_json,
+            _ => return Ok(String::new()),
+        };
+        let piece: String = member(piece, redactor)?;
+        self.budget.take(piece.len())?;
         let place = self.blocks.iter_mut().rev().find(|(known, _)| *known == index);
-        match (place.map(|(_, said)| said), delta.r#type.as_str()) {
+        match (place.map(|(_, said)| said), kind.as_str()) {
             (Some(Said::Text(so_far)), "text_delta") => {
-                so_far.push_str(&text);
-                return Ok(text);
+                so_far.push_str(&piece);
+                return Ok(piece);
             }
-            (Some(Said::Thinking { text, .. }), "thinking_delta") => text.push_str(&thinking),
-            (Some(Said::Thinking { signature: so_far, .. }), "signature_delta") => so_far.push_str(&signature),
-            (Some(Said::ToolUse { arguments, .. }), "input_json_delta") => arguments.push_str(&partial_json),
-            (Some(_), "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta") => {
+            (Some(Said::Thinking { text, .. }), "thinking_delta") => text.push_str(&piece),
+            (Some(Said::Thinking { signature, .. }), "signature_delta") => signature.push_str(&piece),
+            (Some(Said::ToolUse { arguments, .. }), "input_json_delta") => arguments.push_str(&piece),
+            (Some(_), kind) => {
                 return Err(unreadable(format!(
-                    "the provider added a {} to block {index}, which is of another kind",
-                    delta.r#type
+                    "the provider added a {kind} to block {index}, which is of another kind"
                 )));
             }
-            (None, "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta") => {
+            (None, _) => {
                 return Err(unreadable(format!("the provider added to block {index} of the reply before it began")));
             }
-            (_, _) => {}
         }
         Ok(String::new())
     }
@@ -196,36 +229,38 @@ impl Reply {
 impl Assembly for Reply {
     fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let event: Event<'_> = refusal::event(json, redactor)?;
-        let of_message = event.message.and_then(|message| message.usage);
-        let of_delta = event.delta.as_ref().and_then(|delta| delta.usage);
-        for usage in [of_message, of_delta, event.usage].into_iter().flatten() {
+        for usage in [counted(event.message), counted(event.delta), event.usage].into_iter().flatten() {
             self.counts.take(usage.get());
         }
-        match (event.r#type.as_str(), event.content_block, event.delta) {
-            ("content_block_start", Some(block), _) => self.begin(event.index, block),
-            ("content_block_delta", _, Some(delta)) => self.add(event.index, delta),
-            ("message_delta", _, Some(delta)) => {
-                self.stop(delta.stop_reason, redactor);
+        let index = || member::<u64>(event.index, redactor);
+        match text(event.r#type).unwrap_or_default().as_str() {
+            "content_block_start" => self.begin(index()?, &member(event.content_block, redactor)?, redactor),
+            "content_block_delta" => self.add(index()?, &member(event.delta, redactor)?, redactor),
+            "message_delta" => {
+                let delta: Delta<'_> = member(event.delta, redactor)?;
+                self.stop(member(delta.stop_reason, redactor)?, redactor);
                 Ok(String::new())
             }
-            ("message_stop", ..) => {
+            "message_stop" => {
                 self.has_stopped = true;
                 Ok(String::new())
             }
-            ("error", ..) => Err(refusal::of_error(event.error.map_or("null", RawValue::get), redactor)),
-            ("message", ..) => {
+            "error" => Err(refusal::of_error(event.error.map_or("null", RawValue::get), redactor)),
+            "message" => {
                 let mut shown = String::new();
-                for (index, block) in (0..).zip(event.content.into_iter().flat_map(|content| content.0)) {
-                    shown.push_str(&self.begin(index, block)?);
+                let content: Option<Items<Block<'_>>> = member(event.content, redactor)?;
+                for (index, block) in (0..).zip(content.into_iter().flat_map(|content| content.0)) {
+                    shown.push_str(&self.begin(index, &block, redactor)?);
                 }
-                self.stop(event.stop_reason, redactor);
+                self.stop(member(event.stop_reason, redactor)?, redactor);
                 self.has_stopped = true;
                 Ok(shown)
             }
-            _ => match event.error.filter(|error| error.get() != "null") {
+            "" => match event.error.filter(|error| error.get() != "null") {
                 Some(error) => Err(refusal::of_error(error.get(), redactor)),
                 None => Ok(String::new()),
             },
+            _ => Ok(String::new()),
         }
     }
 

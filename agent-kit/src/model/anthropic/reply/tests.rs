@@ -155,6 +155,33 @@ fn blocks_that_make_no_sense_are_no_reply() {
     }
 }
 
+/// Law: unknown events and members are ignored, and figures never cost an answer.
+#[test]
+fn what_is_not_known_may_hold_anything() {
+    let mut events = Vec::new();
+    for event in STREAM {
+        events.push(event.replacen('{', r#"{"new":[{}],"#, 1));
+        for members in [
+            r#""index":"?","message":"?","content_block":7,"delta":"?","error":"?","content":"?","stop_reason":{},"usage":"?""#,
+            r#""index":{},"message":[],"content_block":[],"delta":[],"error":null,"content":{},"stop_reason":1,"usage":[]"#,
+        ] {
+            events.push(format!(r#"{{"type":"from_the_future",{members}}}"#));
+        }
+    }
+    let odd = r#"{"type":"content_block_delta","index":2,"delta":{"type":"new_delta","text":{},"signature":7}}"#;
+    events.insert(events.len() - 6, odd.to_owned());
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    assert_eq!(answer(&events), answer(&STREAM));
+    let nulls = answer(&[
+        r#"{"type":"message_start","message":null}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":null,"citations":null}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a","signature":null}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":null}"#,
+        r#"{"type":"message_stop"}"#,
+    ]);
+    assert_eq!((nulls.reply.parts.text().as_ref(), nulls.usage), ("a", None));
+}
+
 #[test]
 fn everything_kept_is_counted() {
     let mut reply = Reply::new(20);
