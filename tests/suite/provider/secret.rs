@@ -25,9 +25,13 @@ graph:
   b: { done: { to: end } }
 "#;
 
-/// Where a part of the key stands in `bytes`.
 fn part_of_key(bytes: &[u8]) -> Option<String> {
-    let found = KEY.as_bytes().windows(PART_BYTES).find(|part| bytes.windows(PART_BYTES).any(|window| window == *part));
+    part_of(KEY, bytes)
+}
+
+/// A part of a key that stands in `bytes`.
+pub fn part_of(key: &str, bytes: &[u8]) -> Option<String> {
+    let found = key.as_bytes().windows(PART_BYTES).find(|part| bytes.windows(PART_BYTES).any(|window| window == *part));
     found.map(|part| String::from_utf8(part.to_vec()).unwrap())
 }
 
@@ -36,21 +40,22 @@ fn spelt(escape: impl Fn(u8) -> String) -> String {
     KEY.bytes().map(escape).collect()
 }
 
-fn assert_clean_folder(folder: &Path) {
+/// Holds that no file of a folder has a part of the key.
+pub fn assert_clean_folder(key: &str, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            assert_clean_folder(&path);
+            assert_clean_folder(key, &path);
         } else if path.extension().is_none_or(|extension| extension != "sock") {
             // A socket cannot be read, and holds nothing.
             let bytes = std::fs::read(&path).unwrap_or_default();
-            assert_eq!(part_of_key(&bytes), None, "in {}", path.display());
+            assert_eq!(part_of(key, &bytes), None, "in {}", path.display());
         }
     }
 }
 
 fn assert_clean(client: &Client, said: &Finished) {
-    assert_clean_folder(&client.store());
+    assert_clean_folder(KEY, &client.store());
     let mut all = vec![said.text(), said.stderr.clone()];
     let mut look = |words: &[&str]| {
         let said = client.run(words);
