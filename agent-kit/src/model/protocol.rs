@@ -78,6 +78,17 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// The parameters of a workflow file with which this model refuses a request, unless they have its default.
+    fn refuses(&self, _model: &str) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Why answers of this model cannot be held to that schema as a whole, in a few words; `None` if they can. The check
+    /// of the answer and its repairs hold either way.
+    fn open_schema(&self, _model: &str, _schema: &str, _has_tools: bool) -> Option<&'static str> {
+        None
+    }
+
     /// The reply of a model whose slip the server reports as a refusal.
     fn slip(&self, _refusal: &Refusal) -> Option<ModelAnswer> {
         None

@@ -23,6 +23,7 @@ pub mod starting;
 pub mod store_access;
 pub mod thread_row;
 pub mod tooling;
+pub mod untaken;
 pub mod workflow;
 
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ use rondo_protocol::object::Head;
 
 use super::dialects::{CallIds, Dialect};
 use super::http::{Refusal, SettingsError};
-use super::prompt_cache::AutoPrefix;
+use super::prompt_cache::{AutoPrefix, PromptCache};
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
@@ -83,14 +83,25 @@ impl Protocol for Anthropic {
         refusal.status == 429 && refusal.retry_after_ms.is_none()
     }
 
+    fn open_schema(&self, model: &str, schema: &str, _has_tools: bool) -> Option<&'static str> {
+        if !models::Model::of(model).takes_schema {
+            return Some("this model takes none");
+        }
+        (!schema::is_supported(schema)).then_some("it goes beyond the JSON Schema that is supported")
+    }
+
     fn ignores(&self, model: &str) -> &'static [&'static str] {
-        let is_free = models::Model::of(model).takes_sampling;
-        let all = &["seed", "presence_penalty", "frequency_penalty", "temperature", "top_p"];
-        if is_free { &["seed", "presence_penalty", "frequency_penalty"] } else { all }
+        const ALL: [&str; 6] =
+            ["reasoning_effort", "seed", "presence_penalty", "frequency_penalty", "temperature", "top_p"];
+        let models::Model { thinking, takes_sampling, .. } = models::Model::of(model);
+        let from = usize::from(thinking != models::Thinking::Never);
+        let to = if takes_sampling { 4 } else { ALL.len() };
+        ALL.get(from..to).unwrap_or_default()
     }
 
     /// Marks are part of the protocol: gateways hand them on, and servers that keep prefixes by themselves ignore them.
     fn dialect(&self, _base_url: &str) -> Dialect {
-        Dialect { prefix: AutoPrefix::Blocks, call_ids: CallIds::Word, ..super::dialects::COMMON }
+        let prompt_caches = &[PromptCache::Auto, PromptCache::Blocks, PromptCache::Off];
+        Dialect { prefix: AutoPrefix::Blocks, prompt_caches, call_ids: CallIds::Word, ..super::dialects::COMMON }
     }
 }

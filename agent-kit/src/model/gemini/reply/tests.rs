@@ -63,7 +63,8 @@ fn a_stream_is_assembled_in_its_order() {
     assert_eq!((answer.reply.finish.clone(), shown.as_str()), (Finish::ToolCalls, "I look."));
     assert_eq!(answer.reply.parts.text(), "I look.");
     assert_eq!(answer.reply.parts.reasoning().as_deref(), Some("**Think** more"));
-    let usage = Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 16, reasoning_tokens: 12, ..Usage::default() };
+    let usage =
+        Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 16, reasoning_tokens: 12, ..Usage::default() };
     assert_eq!(answer.usage, Some(usage));
     assert_eq!(
         sent_back(&answer),
