@@ -103,7 +103,7 @@ fn a_file_is_shown_moved_forked_and_collected_with_its_threads() {
     assert_eq!(step["edge"]["files"][0]["media_type"], "image/png");
     place.run(["verify", &thread]).exits(0);
 
-    let fork = place.run(["fork", &thread, "--at", "1", "--json"]).exits(0).event("thread_started");
+    let fork = place.run(["fork", &thread, "--at", "1", "--json"]).exits(0).event("thread_resumed");
     let fork = fork["thread"].as_str().unwrap();
     place.run(["verify", fork]).exits(0);
     let exported = place.run(["export", &thread]).exits(0).text();
@@ -111,7 +111,7 @@ fn a_file_is_shown_moved_forked_and_collected_with_its_threads() {
         "\"kind\":\"file\",\"digest\":{},\"value\":\"{DATA}\"",
         step["edge"]["files"][0]["digest"]
     )));
-    place.file("out.jsonl", &exported);
+    place.file("out.jsonl", format!("{exported}\n"));
     place.run(["import", "out.jsonl", "--store", "other"]).exits(0);
     place.run(["verify", &thread, "--store", "other"]).exits(0);
     assert_eq!(place.run(["export", &thread, "--store", "other"]).exits(0).text(), exported);
@@ -171,7 +171,7 @@ fn a_workflow_attaches_what_it_declares_to_models() {
     let fault = |attach: &str, role: &str| {
         let workflow = format!(
             "rondo: 1\nname: seen\ninput: {{ photo: file, topic: string }}\nroles: {{ viewer: {{ system: You look. }}, \
-             person: {{ kind: human }} }}\ngraph:\n  start: {{ to: {role}, prompt: Go., attach: {attach} }}\n\
+             person: {{ kind: human, output: {{ done: null }} }} }}\ngraph:\n  start: {{ to: {role}, prompt: Go., attach: {attach} }}\n\
              \x20 {role}: {{ done: {{ to: end }} }}\n"
         );
         place.file("workflow.yaml", workflow);
@@ -179,7 +179,7 @@ fn a_workflow_attaches_what_it_declares_to_models() {
     };
     for (attach, role, says) in [
         ("[input.topic]", "viewer", "the input `topic` is no file"),
-        ("[input.foto]", "viewer", "did you mean `photo`?"),
+        ("[input.fotos]", "viewer", "there is no input `fotos`"),
         ("[photo]", "viewer", "such as `input.photo`"),
         ("[input.photo]", "person", "is sent no files"),
     ] {

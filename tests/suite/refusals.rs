@@ -311,3 +311,41 @@ fn a_limit_on_money_without_a_price_is_refused_and_warned_of() {
     let listed = with_key(&["validate", "paid"]);
     assert!(!String::from_utf8(listed.stdout).unwrap().contains("RN0519"));
 }
+
+#[test]
+fn what_a_model_does_not_take_is_warned_of_before_it_is_asked() {
+    let place = Place::new();
+    let asked = WORKFLOW.replace(
+        "graph:",
+        "models: { default: { model: anthropic/claude-opus-5, temperature: 0.2, seed: 7, stop: [x] } }\ngraph:",
+    );
+    let fields = "You write., format: json, output: { done: { title: { type: string, pattern: \"^A\" } } }";
+    place.file("asked/workflow.yaml", asked.replace("You write.", fields));
+    place.file("asked/script.yaml", SCRIPT.replacen("done", "done, fields: { title: A }", 1));
+    let told = |words: &[&str], model: &str| {
+        let mut command = place.command(words);
+        let output = command.env("RONDO_MODEL", model).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let dry = ["run", "asked", "-i", "topic=x", "--dry-run"];
+    for words in [&["validate", "asked"][..], &dry] {
+        let said = told(words, "");
+        assert_eq!(said.matches("RN0522").count(), 2, "{said}");
+        assert!(said.contains("(claude-opus-5 at provider anthropic) takes no `seed`: it is left out"), "{said}");
+        assert_eq!(said.matches("RN0523").count(), 1, "{said}");
+        assert!(said.contains("it goes beyond the JSON Schema that is supported"), "{said}");
+    }
+    // Another model for the run, or a script in its place.
+    let said = told(&[&dry[..], &["--model", "gemini/gemini-4-pro"]].concat(), "");
+    assert!(said.contains("gemini-4-pro") && said.contains("`temperature`") && !said.contains("`seed`"), "{said}");
+    assert!(!told(&["run", "asked", "--offline", "-i", "topic=x"], "").contains("RN052"));
+    // A model that refuses a parameter is another case than one that goes without it.
+    place.file(
+        "asked/workflow.yaml",
+        WORKFLOW.replace("graph:", "models: { default: { temperature: 0.2, top_p: 1 } }\ngraph:"),
+    );
+    let said = told(&["validate", "asked"], "gpt-5");
+    assert!(said.contains("takes no `temperature`: it refuses a request with it") && !said.contains("top_p"), "{said}");
+    assert!(!told(&["validate", "asked"], "gpt-4.1").contains("RN052"));
+}

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use rondo_protocol::Digest;
 
-use super::prompt_cache::AutoPrefix;
+use super::prompt_cache::{AutoPrefix, PromptCache};
 use super::response_format::ResponseFormat;
 
 /// How a server differs.
@@ -15,6 +15,8 @@ pub struct Dialect {
     pub(super) hosts: &'static [&'static str],
     /// How it is asked to cache a prefix, unless the settings say.
     pub prefix: AutoPrefix,
+    /// The ways that its protocol has. Any other stands for `auto`.
+    pub prompt_caches: &'static [PromptCache],
     /// How it is asked to constrain answers, unless the settings say.
     pub response_format: ResponseFormat,
     /// The name of the ceiling on output tokens.
@@ -71,6 +73,7 @@ const OUTPUT_CEILINGS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 pub(super) const COMMON: Dialect = Dialect {
     hosts: &[],
     prefix: AutoPrefix::Nothing,
+    prompt_caches: &PromptCache::ALL,
     response_format: ResponseFormat::JsonSchema,
     output_ceiling: OUTPUT_CEILINGS[0],
     seed: "seed",

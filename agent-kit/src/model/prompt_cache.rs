@@ -1,12 +1,13 @@
 //! How a provider is asked to cache the prefix of a request for the next one.
 //!
 //! There are three cases. Fields are sent only to servers that accept them, because strict servers refuse requests with
-//! unknown fields:
+//! unknown fields, and only in protocols that have them ([`Dialect::prompt_caches`]):
 //! - `prompt_cache_key` and `prompt_cache_retention`: OpenAI for models before GPT-5.6
 //!   (<https://developers.openai.com/api/docs/guides/prompt-caching>), the key also Mistral
 //!   (<https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching>) and xAI in the Responses API
 //!   (<https://docs.x.ai/developers/model-capabilities/text/best-practices>);
-//! - `cache_control` on content blocks: gateways to Anthropic's models
+//! - `cache_control` on content blocks: Anthropic's own protocol
+//!   (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>), and gateways to its models
 //!   (<https://openrouter.ai/docs/features/prompt-caching>,
 //!   <https://docs.litellm.ai/docs/completion/prompt_caching>);
 //! - nothing: DeepSeek (<https://api-docs.deepseek.com/guides/kv_cache>), Gemini from 2.5 on
@@ -30,8 +31,8 @@ const HEAD_DIGITS: usize = 32;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum PromptCache {
-    /// By the server's address: a key for OpenAI's models before GPT-5.6, Mistral and xAI, blocks for Anthropic's models
-    /// at OpenRouter, nothing elsewhere.
+    /// By protocol and address: blocks in Anthropic's protocol; a key for OpenAI's models before GPT-5.6, Mistral and xAI,
+    /// blocks for Anthropic's models at OpenRouter, nothing elsewhere.
     #[default]
     Auto,
     /// By `prompt_cache_key`.
@@ -77,9 +78,19 @@ impl PromptCache {
         }
     }
 
+    /// Whether the protocol of that dialect has this way; if not, it stands for `auto`.
+    pub fn is_of(self, dialect: &Dialect) -> bool {
+        dialect.prompt_caches.contains(&self)
+    }
+
+    /// The way that a server of that dialect is asked in.
+    fn at(self, dialect: &Dialect) -> Self {
+        if self.is_of(dialect) { self } else { Self::Auto }
+    }
+
     /// What is sent to a server of that dialect, in words for people.
     pub fn in_force(self, dialect: &Dialect) -> &'static str {
-        match (self, dialect.prefix) {
+        match (self.at(dialect), dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => "a key for each role of a thread",
             (Self::Auto, AutoPrefix::KeyWithTime) => {
                 "a key for each role of a thread, nothing for models from GPT-5.6 on"
@@ -94,7 +105,7 @@ impl PromptCache {
 
     /// Whether that time is sent to a server of that dialect.
     pub fn sends(self, time: CacheRetention, dialect: &Dialect) -> bool {
-        match (self, dialect.prefix) {
+        match (self.at(dialect), dialect.prefix) {
             (Self::Key, _) | (Self::Auto, AutoPrefix::KeyWithTime) => time.is_for_keys(),
             (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks | AutoPrefix::BlocksOfAnthropic) => !time.is_for_keys(),
             (Self::Auto, AutoPrefix::Key | AutoPrefix::Nothing) | (Self::Off, _) => false,
@@ -103,7 +114,7 @@ impl PromptCache {
 
     /// The field that is sent to a server for `model`.
     fn field(self, dialect: &Dialect, model: &str) -> Option<CacheField> {
-        match (self, dialect.prefix) {
+        match (self.at(dialect), dialect.prefix) {
             (Self::Auto, AutoPrefix::KeyWithTime) => (!is_separated_by_key(model)).then_some(CacheField::Key),
             (Self::Key, _) | (Self::Auto, AutoPrefix::Key) => Some(CacheField::Key),
             (Self::Blocks, _) | (Self::Auto, AutoPrefix::Blocks) => Some(CacheField::Blocks),
@@ -225,7 +236,7 @@ mod tests {
 
     /// The maximum length of a key at OpenAI.
     const KEY_MAX_BYTES: usize = 64;
-    use crate::model::test_call;
+    use crate::model::{protocol, test_call};
 
     #[test]
     fn what_is_sent_follows_from_the_address() {
@@ -290,6 +301,26 @@ mod tests {
         other_thread.site.thread = ThreadId::from_parts(3, 4);
         assert_ne!(key(&other_role), first);
         assert_ne!(key(&other_thread), first);
+    }
+
+    #[test]
+    fn a_way_that_a_protocol_does_not_have_stands_for_its_own() {
+        let told = |name: &str, address: &str| {
+            let dialect = protocol::named(name).unwrap().dialect(address);
+            PromptCache::ALL.map(|keep| keep.in_force(&dialect))
+        };
+        let (key, marks, none) =
+            ("a key for each role of a thread", "marks on blocks of content", "nothing is sent for it");
+        assert_eq!(told("anthropic", "https://api.anthropic.com"), [marks, marks, marks, none]);
+        assert_eq!(told("gemini", "https://generativelanguage.googleapis.com"), [none; 4]);
+        assert_eq!(told("gemini", "https://openrouter.ai/api"), [none; 4]);
+        assert_eq!(told("openai_responses", "https://api.x.ai/v1"), [key, key, key, none]);
+        assert_eq!(told("openai_responses", "https://openrouter.ai/api/v1"), [none, key, none, none]);
+        assert_eq!(told("openai_chat", "http://127.0.0.1:8080/v1"), [none, key, marks, none]);
+        let anthropic = protocol::named("anthropic").unwrap().dialect("https://api.anthropic.com");
+        assert!(CacheRequest::of(&test_call(), &anthropic, PromptCache::Key, None).mark.is_some());
+        assert!(PromptCache::Key.sends(CacheRetention::Hour, &anthropic));
+        assert!(!PromptCache::Key.sends(CacheRetention::Day, &anthropic));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use reqwest::header::HeaderMap;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, Usage};
 
 use super::dialects::Dialect;
@@ -33,6 +34,11 @@ pub fn at(base_url: &str) -> Option<&'static dyn Protocol> {
 
 /// The protocol that a server speaks of which nothing is known.
 pub const COMMON: &dyn Protocol = &openai_chat::OpenAiChat;
+
+/// The number, from 1, of the first message whose reasoning no longer holds where it stands, whoever sent it.
+pub fn misplaced_reasoning(head: &Head, messages: &[Message]) -> Option<usize> {
+    ALL.iter().find_map(|protocol| protocol.misplaced_reasoning(head, messages))
+}
 
 /// A protocol between this program and a provider.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -85,6 +91,23 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// The media types of the files that a message can hold, such as `image/png` or `image/*`.
     fn media_types(&self) -> &'static [&'static str];
+
+    /// The parameters of a workflow file with which this model refuses a request, unless they have its default.
+    fn refuses(&self, _model: &str) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Why answers of this model cannot be held to that schema as a whole, in a few words; `None` if they can. The check
+    /// of the answer and its repairs hold either way.
+    fn open_schema(&self, _model: &str, _schema: &str, _has_tools: bool) -> Option<&'static str> {
+        None
+    }
+
+    /// The number, from 1, of the first message with reasoning of this protocol that no longer holds behind that head and
+    /// the messages in front of it, so that a request leaves all of it out.
+    fn misplaced_reasoning(&self, _head: &Head, _messages: &[Message]) -> Option<usize> {
+        None
+    }
 
     /// The reply of a model whose slip the server reports as a refusal.
     fn slip(&self, _refusal: &Refusal) -> Option<ModelAnswer> {

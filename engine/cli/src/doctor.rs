@@ -142,7 +142,8 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
         let keep = &provider.prompt_cache;
         let dialect = provider.protocol.value.dialect(&provider.base_url.value);
-        let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(&dialect));
+        let instead = if keep.value.is_of(&dialect) { "" } else { "not a way of this protocol, so " };
+        let shown = format!("{}: {instead}{}", keep.value.word(), keep.value.in_force(&dialect));
         findings.push(Finding::sourced(about(PROMPT_CACHE), shown, &keep.from));
         findings.extend(provider.prompt_cache_retention.as_ref().map(|time| {
             let unsent = if keep.value.sends(time.value, &dialect) { "" } else { ": this server is not sent it" };

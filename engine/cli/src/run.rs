@@ -120,6 +120,11 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     if args.dry_run {
         let draft = new.draft()?;
         let checked = draft.loaded.checked.clone();
+        let untaken = draft.untaken(rondo.operator());
+        if !output.is_json() && !untaken.is_empty() {
+            let faulty = Faulty { faults: untaken, sources: draft.loaded.sources.clone() };
+            tell_styled(&report::diagnostics(&faulty, Style::stderr()));
+        }
         let (new, run_spec) = draft.with_grants(rondo.operator(), Grants::everything());
         let new = NewThread { input: inputs.first(&checked.workflow)?, ..new };
         return dry_run::show(&checked, new, &run_spec, output);

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use rondo::agent_kit::tool::ToolSet;
 use rondo::author::lint;
 use rondo::core::resolved_roles;
+use rondo::host::run_config::Provided;
+use rondo::host::untaken::untaken;
 use rondo::protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo::protocol::id::RoleName;
 use rondo::protocol::workflow::read::FileError;
@@ -144,6 +146,7 @@ fn count(
             if let Some(settings) = checks.settings {
                 faults.extend(unpriced(&loaded.checked, settings));
                 faults.extend(childless_models(&loaded.checked, settings));
+                faults.extend(untaken(&loaded.checked, settings, &Provided::default()));
             }
             faults.extend(checks.tools.map(|tools| tools.missing(workflow, places)).into_iter().flatten());
             if let Some(prefix_lint) = checks.prefix_lint {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::model::PromptCache;
-use rondo_agent_kit::model::protocol;
+use rondo_agent_kit::model::protocol::{self, Protocol};
+use rondo_agent_kit::model::{PromptCache, ResponseFormat};
 use rondo_agent_kit::redact::bare_key;
 use rondo_core::local::FileRules;
 use rondo_core::models;
@@ -272,6 +272,17 @@ impl Settings {
             Some((name, id)) if !is_gateway && protocol::of_service(name).is_some() => (name.to_owned(), id.to_owned()),
             _ => (DEFAULT_PROVIDER.to_owned(), model),
         }
+    }
+
+    /// The protocol of a provider, also of a public service that nothing is set for; `None` for an unknown name.
+    pub fn protocol(&self, provider: &str) -> Option<&'static dyn Protocol> {
+        let stated = self.providers.get(provider).map(|provider| provider.protocol.value);
+        stated.or_else(|| protocol::of_service(provider))
+    }
+
+    /// How a provider is asked to constrain answers.
+    pub fn response_format(&self, provider: &str) -> ResponseFormat {
+        self.providers.get(provider).map(|provider| provider.response_format.value).unwrap_or_default()
     }
 
     /// The file with the token of the `rondo serve` that listens on a port, beside the user's secret.

@@ -24,6 +24,7 @@ pub mod store_access;
 pub mod thread_row;
 pub mod tooling;
 pub mod trial;
+pub mod untaken;
 pub mod workflow;
 
 use std::collections::BTreeSet;

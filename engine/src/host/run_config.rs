@@ -296,8 +296,7 @@ fn speaking_as(workflow: &Workflow, run_spec: &RunSpec, from_script: Option<Scri
         let response_format = cassette
             .as_ref()
             .and_then(|cassette| cassette.response_format(name))
-            .or_else(|| settings.providers.get(&resolved.provider).map(|provider| provider.response_format.value))
-            .unwrap_or_default();
+            .unwrap_or_else(|| settings.response_format(&resolved.provider));
         let model = ResolvedModel { id: resolved.model, provider, price, is_price_claimed, served_by, response_format };
         models.insert(name.to_owned(), model);
     }

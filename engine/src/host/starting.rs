@@ -7,7 +7,8 @@ use rondo_core::grant::Grants;
 use rondo_core::local::{Labels, NewThread, RaisedLimit, limited};
 use rondo_core::resolved_roles::model_roles;
 use rondo_protocol::Value;
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::workflow::{Checked, Workflow};
 use rondo_settings::{Settings, Unresolved};
 
 use super::answers_from::{AnswersFrom, Played};
@@ -16,6 +17,7 @@ use super::model_choice::set_models;
 use super::operator::Operator;
 use super::run_config::{Approvers, RunSpec, speaking};
 use super::tooling;
+use super::untaken::untaken;
 use super::workflow::Loaded;
 use crate::failure::Failure;
 use crate::files::absolute;
@@ -102,6 +104,16 @@ impl Draft {
         )
     }
 
+    /// What the models of the run do not take of what the workflow asks of them; nothing of a script or a recording.
+    pub fn untaken(&self, operator: &Operator) -> Vec<Diagnostic> {
+        if self.played.is_any() {
+            return Vec::new();
+        }
+        // With the models that were chosen for this run.
+        let workflow = self.new.workflow.clone();
+        untaken(&Checked { workflow, ..self.loaded.checked.clone() }, &self.settings, &operator.provided)
+    }
+
     /// The run with these grants: enough to show it.
     pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
         let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.played);
@@ -121,6 +133,7 @@ impl Draft {
         if !self.played.is_any() {
             notices.extend(of_plain_http(&self.settings));
         }
+        notices.extend(self.untaken(operator).iter().map(ToString::to_string));
         let (new, run_spec) = self.with_grants(operator, grants);
         // Missing configuration is reported before a thread begins.
         speaking(&new.workflow, &run_spec)?;

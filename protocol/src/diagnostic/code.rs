@@ -111,6 +111,8 @@ codes! {
     "0519" Warning PriceUnknown,
     "0520" Warning UndeclaredTool,
     "0521" Warning ChildModel,
+    "0522" Warning ParameterNotTaken,
+    "0523" Warning SchemaNotHeld,
     "0601" Error UnknownInput,
     "0602" Error MissingInput,
     "0603" Error InvalidInput,

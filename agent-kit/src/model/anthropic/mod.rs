@@ -11,11 +11,12 @@ mod usage;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rondo_protocol::call::Fault;
+use rondo_protocol::message::{Message, Part, empty_chain, link};
 use rondo_protocol::object::Head;
 
 use super::dialects::{CallIds, Dialect};
 use super::http::{Refusal, SettingsError};
-use super::prompt_cache::AutoPrefix;
+use super::prompt_cache::{AutoPrefix, PromptCache};
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
@@ -92,19 +93,46 @@ impl Protocol for Anthropic {
         refusal.status == 429 && refusal.retry_after_ms.is_none()
     }
 
+    fn open_schema(&self, model: &str, schema: &str, _has_tools: bool) -> Option<&'static str> {
+        if !models::Model::of(model).takes_schema {
+            return Some("this model takes none");
+        }
+        (!schema::is_supported(schema)).then_some("it goes beyond the JSON Schema that is supported")
+    }
+
     fn ignores(&self, model: &str) -> &'static [&'static str] {
-        let is_free = models::Model::of(model).takes_sampling;
-        let all = &["seed", "presence_penalty", "frequency_penalty", "temperature", "top_p"];
-        if is_free { &["seed", "presence_penalty", "frequency_penalty"] } else { all }
+        const ALL: [&str; 6] =
+            ["reasoning_effort", "seed", "presence_penalty", "frequency_penalty", "temperature", "top_p"];
+        let models::Model { thinking, takes_sampling, .. } = models::Model::of(model);
+        let from = usize::from(thinking != models::Thinking::Never);
+        let to = if takes_sampling { 4 } else { ALL.len() };
+        ALL.get(from..to).unwrap_or_default()
+    }
+
+    fn misplaced_reasoning(&self, head: &Head, messages: &[Message]) -> Option<usize> {
+        let is_bound = models::Model::of(&head.model).binds_thoughts;
+        let has_any = is_bound && messages.iter().any(|message| message.parts().iter().any(is_opaque));
+        let mut chain = empty_chain();
+        let linked = messages.iter().map(|message| {
+            chain = link(chain, message);
+            (message, chain)
+        });
+        // Hashed only if there is something to find.
+        if has_any { thoughts::misplaced(head, linked, |_| true) } else { None }
     }
 
     /// Marks are part of the protocol: gateways hand them on, and servers that keep prefixes by themselves ignore them.
     fn dialect(&self, _base_url: &str) -> Dialect {
-        Dialect { prefix: AutoPrefix::Blocks, call_ids: CallIds::Word, ..super::dialects::COMMON }
+        let prompt_caches = &[PromptCache::Auto, PromptCache::Blocks, PromptCache::Off];
+        Dialect { prefix: AutoPrefix::Blocks, prompt_caches, call_ids: CallIds::Word, ..super::dialects::COMMON }
     }
 }
 
 /// Its own client is given the address without a version, others with one.
 fn versioned(base: &str) -> String {
     format!("{}/v1", base.strip_suffix("/v1").unwrap_or(base))
+}
+
+fn is_opaque(part: &Part) -> bool {
+    matches!(part, Part::Reasoning { opaque: Some(_), .. })
 }

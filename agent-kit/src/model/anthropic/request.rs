@@ -12,14 +12,14 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::message::{Conversation, Message, Part, Speaker, empty_chain};
+use rondo_protocol::message::{Conversation, Message, Part, Speaker};
 use rondo_protocol::object::{Head, ToolSpec};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::models::{Model, Thinking};
 use super::schema;
-use super::thoughts::{Beginning, Proof, Thought};
+use super::thoughts::{Proof, Thought, misplaced};
 use crate::model::dialects::CallIds;
 use crate::model::prompt_cache::{CacheControl, CacheRequest};
 use crate::model::protocol::{Outgoing, refused};
@@ -294,20 +294,9 @@ fn keeps_thoughts(request: &Outgoing<'_>, model: &Model) -> bool {
     if request.form.is_without_reasoning || !model.binds_thoughts {
         return !request.form.is_without_reasoning;
     }
-    let (beginning, conversation) = (Beginning::of(&request.call.head), &request.call.conversation);
-    let mut before = empty_chain();
-    for (message, chain) in conversation.messages().into_iter().zip(conversation.links()) {
-        let place = beginning.before(before);
-        let thoughts = message.parts().iter().filter_map(|part| match part {
-            Part::Reasoning { opaque, .. } => Thought::of(opaque.as_ref(), request.provider),
-            _ => None,
-        });
-        if thoughts.into_iter().any(|thought| !thought.is_at(&place)) {
-            return false;
-        }
-        before = chain;
-    }
-    true
+    let conversation = &request.call.conversation;
+    let messages = conversation.messages().into_iter().zip(conversation.links());
+    misplaced(&request.call.head, messages, |provider| provider == request.provider).is_none()
 }
 
 struct Writer<'r, 'a> {

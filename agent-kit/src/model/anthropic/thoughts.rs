@@ -2,12 +2,11 @@
 //! (<https://platform.claude.com/docs/en/build-with-claude/extended-thinking#preserving-thinking-blocks>).
 //!
 //! Some models bind a signature to themselves and to what stood in front of it: the system text, the tools and the
-//! messages. So what it
-//! was given behind is kept with it, and where something else stands there now, no thought is sent: they may be left
-//! out from the front or all together, never one from the middle.
+//! messages. So what it was given behind is kept with it, and where something else stands there now, no thought is sent:
+//! they may be left out from the front or all together, never one from the middle.
 
 use rondo_protocol::Digest;
-use rondo_protocol::message::{Opaque, Part};
+use rondo_protocol::message::{Message, Opaque, Part, empty_chain};
 use rondo_protocol::object::Head;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +79,31 @@ impl Beginning {
     pub(super) fn before(&self, chain: Digest) -> Place {
         Place(format!("{}-{}", self.0, digits(chain)))
     }
+}
+
+/// The number, from 1, of the first message with a thought that came behind something else. The messages come with the
+/// chain behind each; the thoughts are those of providers that `is_asked` names.
+pub(super) fn misplaced<'a>(
+    head: &Head,
+    messages: impl IntoIterator<Item = (&'a Message, Digest)>,
+    is_asked: impl Fn(&str) -> bool,
+) -> Option<usize> {
+    let beginning = Beginning::of(head);
+    let mut before = empty_chain();
+    for (number, (message, chain)) in (1..).zip(messages) {
+        let place = beginning.before(before);
+        let is_misplaced = |part: &Part| match part {
+            Part::Reasoning { opaque: Some(opaque), .. } if is_asked(&opaque.provider) => {
+                Thought::of(Some(opaque), &opaque.provider).is_some_and(|thought| !thought.is_at(&place))
+            }
+            _ => false,
+        };
+        if message.parts().iter().any(is_misplaced) {
+            return Some(number);
+        }
+        before = chain;
+    }
+    None
 }
 
 fn digits(digest: Digest) -> String {

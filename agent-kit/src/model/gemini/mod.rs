@@ -11,8 +11,9 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use rondo_protocol::call::Fault;
 use rondo_protocol::object::Head;
 
-use super::dialects::is_host;
+use super::dialects::{self, Dialect, is_host};
 use super::http::{Refusal, SettingsError};
+use super::prompt_cache::PromptCache;
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
@@ -101,6 +102,18 @@ impl Protocol for Gemini {
     /// <https://ai.google.dev/gemini-api/docs/text-generation>
     fn ignores(&self, model: &str) -> &'static [&'static str] {
         if generation(model).is_some_and(|generation| generation >= 4) { &["temperature", "top_p"] } else { &[] }
+    }
+
+    fn open_schema(&self, model: &str, schema: &str, has_tools: bool) -> Option<&'static str> {
+        if has_tools && request::is_before_levels(model) {
+            return Some("this model takes none together with tools");
+        }
+        (!schema::is_whole(schema)).then_some("a part of it is left out, because that JSON Schema is not supported")
+    }
+
+    /// Prefixes are kept without being asked for (<https://ai.google.dev/gemini-api/docs/caching>).
+    fn dialect(&self, _base_url: &str) -> Dialect {
+        Dialect { prompt_caches: &[PromptCache::Auto, PromptCache::Off], ..dialects::COMMON }
     }
 }
 

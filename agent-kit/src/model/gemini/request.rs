@@ -194,7 +194,7 @@ fn response_format(head: &Head) -> Result<(Option<&'static str>, Option<Box<RawV
     Ok((Some("application/json"), schema))
 }
 
-fn is_before_levels(model: &str) -> bool {
+pub(super) fn is_before_levels(model: &str) -> bool {
     generation(model).is_some_and(|generation| generation < LEVEL_GENERATION)
 }
 

@@ -95,6 +95,34 @@ pub(super) fn supported(schema: &str) -> Option<String> {
     })
 }
 
+/// Whether nothing is left out of a schema that narrows.
+pub(super) fn is_whole(schema: &str) -> bool {
+    let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
+    let sent = supported(schema).as_deref().and_then(value);
+    value(schema).map(plain) == sent.map(plain)
+}
+
+/// A schema without annotations, and with a list of its only value in place of the value.
+fn plain(schema: serde_json::Value) -> serde_json::Value {
+    match schema {
+        serde_json::Value::Object(members) => {
+            let is_annotation = |name: &str| matches!(name, "$schema" | "default" | "examples" | "propertyOrdering");
+            let kept = members.into_iter().filter(|(name, _)| !is_annotation(name));
+            let plain_member = |(name, member): (String, serde_json::Value)| match (name.as_str(), member) {
+                ("const", only) => ("enum".to_owned(), vec![only].into()),
+                // Their names are no keywords.
+                ("properties", serde_json::Value::Object(properties)) => {
+                    (name, properties.into_iter().map(|(name, schema)| (name, plain(schema))).collect())
+                }
+                (_, member) => (name, plain(member)),
+            };
+            kept.map(plain_member).collect()
+        }
+        serde_json::Value::Array(schemas) => schemas.into_iter().map(plain).collect(),
+        other => other,
+    }
+}
+
 fn all_supported(list: &str) -> Option<Vec<String>> {
     let schemas: Vec<&RawValue> = serde_json::from_str(list).ok()?;
     schemas.into_iter().map(|schema| supported(schema.get())).collect()
@@ -118,6 +146,17 @@ mod tests {
     fn a_schema_of_an_answer_is_kept_as_it_is() {
         let schema = r#"{"type":"object","properties":{"status":{"type":"string","enum":["revise","done"]},"title":{"anyOf":[{"type":"string"},{"type":"null"}]},"zebras":{"minimum":1,"type":"integer"},"apples":{"type":"array","items":{"type":["string","null"]}},"body":{"type":"string","format":"date"}},"required":["status","title","zebras","apples","body"],"additionalProperties":false}"#;
         assert_eq!(supported(schema).as_deref(), Some(schema));
+    }
+
+    #[test]
+    fn a_schema_of_which_a_part_is_left_out_is_not_whole() {
+        let of = |field: &str| format!(r#"{{"properties":{{"default":{field}}},"type":"object"}}"#);
+        for whole in [r#"{"const":"a"}"#, r#"{"enum":["a","b"]}"#, r#"{"minimum":1,"type":"integer"}"#] {
+            assert!(is_whole(&of(whole)), "{whole}");
+        }
+        for cut in [r#"{"pattern":"^a"}"#, r#"{"const":true}"#, r#"{"exclusiveMinimum":1}"#, r#"{"format":"uuid"}"#] {
+            assert!(!is_whole(&of(cut)), "{cut}");
+        }
     }
 
     #[test]

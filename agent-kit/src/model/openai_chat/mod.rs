@@ -8,6 +8,7 @@
 mod attached;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod models;
 mod reply;
 mod request;
 mod think;
@@ -25,6 +26,7 @@ use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
 pub(super) use attached::origin;
+pub(super) use models::refused;
 pub(super) use reply::{arguments, number, text, word};
 pub use request::request_body;
 
@@ -77,6 +79,10 @@ impl Protocol for OpenAiChat {
         let name = request::dialect(request).output_ceiling;
         let is_its_name = matches!(refusal.status, 400 | 422) && refusal::refuses_parameter(&refusal.body, name);
         (has_ceiling && is_its_name).then_some(Amendment::OtherCeiling)
+    }
+
+    fn refuses(&self, model: &str) -> &'static [&'static str] {
+        refused(model)
     }
 
     fn slip(&self, refusal: &Refusal) -> Option<ModelAnswer> {

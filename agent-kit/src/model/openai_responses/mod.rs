@@ -15,7 +15,7 @@ use rondo_protocol::object::Head;
 use super::dialects::{self, Dialect};
 use super::http::{Refusal, SettingsError};
 use super::openai_chat::{self, OpenAiChat};
-use super::prompt_cache::AutoPrefix;
+use super::prompt_cache::{AutoPrefix, PromptCache};
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
@@ -80,8 +80,16 @@ impl Protocol for OpenAiResponses {
         &request::IGNORED
     }
 
+    fn refuses(&self, model: &str) -> &'static [&'static str] {
+        openai_chat::refused(model)
+    }
+
     fn dialect(&self, base_url: &str) -> Dialect {
         let mut dialect = Dialect::at(base_url);
+        dialect.prompt_caches = &[PromptCache::Auto, PromptCache::Key, PromptCache::Off];
+        if dialect.prefix == AutoPrefix::BlocksOfAnthropic {
+            dialect.prefix = AutoPrefix::Nothing;
+        }
         if self.is_at(base_url) {
             // <https://docs.x.ai/developers/model-capabilities/text/best-practices>
             dialect.prefix = AutoPrefix::Key;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rondo_agent_kit::model::protocol::misplaced_reasoning;
 use rondo_agent_kit::prefix::{self, Block, Break, Cause, Comparison, Request, compare, compare_beyond};
 use rondo_core::conversation::rebuild::{RebuiltCompaction, RebuiltVisit, Sent};
 use rondo_core::models::Price;
@@ -111,6 +112,7 @@ impl RoleRequests {
                     Some(detail) => Break { cause: Cause::Compacted, detail, ..at },
                     None => at,
                 };
+                let at = with_reasoning(at, &sent);
                 let lost = expected.saturating_sub(at.byte);
                 PrefixBreak::new(at, lost, self.price)
             });
@@ -218,6 +220,14 @@ impl RoleRequests {
     pub(super) fn into_sum(self) -> RoleSum {
         RoleSum { costs: self.strategies.costs(self.price), ..self.sum }
     }
+}
+
+/// A break, with the reasoning that can no longer go back because of it. Where nothing broke, all of it still holds.
+fn with_reasoning(at: Break, sent: &Sent<'_>) -> Break {
+    let Some(number) = misplaced_reasoning(sent.head, sent.messages()) else { return at };
+    let lost = format!("reasoning does not go back, because that of message {number} was given behind something else");
+    let detail = if at.detail.is_empty() { lost } else { format!("{}; {lost}", at.detail) };
+    Break { detail, ..at }
 }
 
 fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {

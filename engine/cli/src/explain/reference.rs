@@ -10,7 +10,7 @@ pub struct Page {
 }
 
 /// The pages of the reference.
-pub const PAGES: [Page; 27] = [
+pub const PAGES: [Page; 28] = [
     Page { name: "tutorial", text: include_str!("../../../docs/tutorial.md") },
     Page { name: "workflow", text: include_str!("../../../docs/workflow.md") },
     Page { name: "settings", text: include_str!("../../../docs/settings.md") },
@@ -27,6 +27,7 @@ pub const PAGES: [Page; 27] = [
     Page { name: "forks", text: include_str!("../../../docs/forks.md") },
     Page { name: "trust", text: include_str!("../../../docs/trust.md") },
     Page { name: "providers", text: include_str!("../../../docs/providers.md") },
+    Page { name: "adding-a-provider", text: include_str!("../../../docs/adding-a-provider.md") },
     Page { name: "tools", text: include_str!("../../../docs/tools.md") },
     Page { name: "hooks", text: include_str!("../../../docs/hooks.md") },
     Page { name: "prefix", text: include_str!("../../../docs/prefix.md") },

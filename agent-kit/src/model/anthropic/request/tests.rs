@@ -7,6 +7,7 @@ use rondo_protocol::{Digest, canonical};
 
 use super::*;
 use crate::model::anthropic::Anthropic;
+use crate::model::anthropic::thoughts::Beginning;
 use crate::model::prompt_cache::{CacheRetention, PromptCache};
 use crate::model::protocol::{Form, Protocol as _};
 use crate::model::{test_call, test_outgoing};
@@ -136,6 +137,18 @@ fn thoughts_behind_something_else_are_not_sent() {
     let shorter: Vec<Message> = call.conversation.after(2).into_iter().cloned().collect();
     other_history.conversation = Arc::new(shorter.into_iter().collect());
     assert!(!plain(&other_history).contains("signature"));
+    let misplaced = |call: &ModelCall| {
+        let messages: Vec<Message> = call.conversation.messages().into_iter().cloned().collect();
+        crate::model::protocol::misplaced_reasoning(&call.head, &messages)
+    };
+    let in_answer = |call: &ModelCall| {
+        let has_thought =
+            |message: &&Message| message.parts().iter().any(|part| matches!(part, Part::Reasoning { .. }));
+        call.conversation.messages().iter().position(has_thought).map(|at| at + 1)
+    };
+    assert_eq!(misplaced(&call), None);
+    assert_eq!(misplaced(&other_system), in_answer(&call));
+    assert_eq!(misplaced(&other_history), in_answer(&other_history));
     // Effort and ceiling are free.
     let mut other_effort = call.clone();
     let parameters = &mut Arc::make_mut(&mut other_effort.head).parameters.0;
