@@ -166,6 +166,17 @@ fn what_is_against_the_rules_is_refused_before_a_thread_begins() {
 }
 
 #[test]
+fn what_a_provider_does_not_take_is_told_before_it_is_asked() {
+    let server = Server::new(|_| Act::answer(ANSWER, [10, 0, 5]));
+    let client = client(&server);
+    client.bytes("any.bin", &[0, 1, 2, 255]);
+    let refused = client.run(&["run", ".", "-i", "photo=@any.bin"]).exits(2);
+    let says = "of type application/octet-stream, which provider openai of role `viewer` does not take";
+    assert!(refused.stderr.contains(says) && refused.stderr.contains("image/*"), "{}", refused.stderr);
+    assert!(server.requests().is_empty());
+}
+
+#[test]
 fn a_workflow_attaches_what_it_declares_to_models() {
     let place = Place::new();
     let fault = |attach: &str, role: &str| {

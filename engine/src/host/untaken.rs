@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::model::ResponseFormat;
+use rondo_core::models::Models;
 use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::workflow::{Checked, Policy, RoleKind, SourceMap, Workflow};
+use rondo_protocol::id::{FieldName, RoleName};
+use rondo_protocol::workflow::{Checked, Edge, Outgoing, Policy, RoleKind, SourceMap, Target, Workflow};
 use rondo_settings::{Resolved, Settings};
 
 use super::run_config::Provided;
+use crate::failure::Failure;
 
 /// Warnings about parameters that a model does not take, and about schemas that its answers cannot be held to, of a
 /// workflow and its children. Models that the program brings along take what they take.
@@ -80,6 +83,57 @@ fn of_one(
             }
         }
     }
+    found
+}
+
+/// Refuses files of a thread's input that the provider of a role they are attached for does not take.
+///
+/// # Errors
+/// [`Code::InvalidInput`], which names the file, the role and the provider.
+pub fn files(workflow: &Workflow, input: &Value, models: &Models, settings: &Settings) -> Result<(), Failure> {
+    for (role, names) in attached(workflow) {
+        let Some(model) = workflow.role(role.as_str()).and_then(|role| role.kind.model()) else { continue };
+        let Some(served_by) = models.0.get(&model.model).map(|model| &model.served_by) else { continue };
+        let Some(protocol) = settings.protocol(&served_by.provider) else { continue };
+        let given = names.iter().filter_map(|name| input.get(name.as_str()));
+        let each = given.flat_map(|value| match value {
+            Value::List(items) => items.iter().collect(),
+            value => vec![value],
+        });
+        for file in each {
+            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
+            if !protocol.takes_file(text("media_type")) {
+                let message = format!(
+                    "the file {} is of type {}, which provider {} of role `{role}` does not take",
+                    text("name"),
+                    text("media_type"),
+                    served_by.provider
+                );
+                let hint = format!("it takes {}", protocol.media_types().join(", "));
+                return Err(Failure::new(Code::InvalidInput, message).with_hint(hint));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The roles that files are attached for, with the inputs that hold them.
+fn attached(workflow: &Workflow) -> Vec<(&RoleName, &[FieldName])> {
+    let mut found = Vec::new();
+    let of_graph = workflow.graph.iter().flat_map(|(_, outgoing)| match outgoing {
+        Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
+        Outgoing::Role(statuses) => statuses.iter().flat_map(|(_, edges)| edges).collect(),
+    });
+    let mut open: Vec<&Edge> = of_graph.collect();
+    while let Some(edge) = open.pop() {
+        open.extend(edge.on_max.as_deref());
+        match &edge.to {
+            Target::Role(role) => found.push((role, edge.attach.as_slice())),
+            Target::Fan(fan) => found.extend(fan.branches.iter().map(|one| (&one.to, one.attach.as_slice()))),
+            Target::End | Target::Fail | Target::Back => {}
+        }
+    }
+    found.retain(|(_, names)| !names.is_empty());
     found
 }
 

@@ -27,6 +27,7 @@ use crate::host::recording;
 use crate::host::run_config::{RunSpec, run_config};
 use crate::host::starting::{Draft, RunChoices};
 use crate::host::store_access::TrustedStore;
+use crate::host::untaken;
 use crate::host::workflow::Loaded;
 
 /// A run that is about to begin.
@@ -224,6 +225,7 @@ pub async fn begin(
     mut run_config: RunConfig,
     drawn: Option<ThreadId>,
 ) -> Result<Run, Failure> {
+    untaken::files(&new.workflow, &new.input, &run_config.models, run_spec.equipment.settings())?;
     let to = run_spec.record.clone();
     let recorder = to.as_deref().map(|to| recording::begin(to, &new.workflow.name)).transpose()?;
     run_config.recorder.clone_from(&recorder);
