@@ -16,7 +16,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm test-sdks build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
+.PHONY: help demo test lint bench bench-compare packages try-packages screenshots test-page test-llm test-sdks shares build-without-caches test-without-caches mutants fuzz mutants-durability soak prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -33,6 +33,7 @@ help:
 	@echo "make mutants-durability  builds eight versions that lose or believe what they must not, and says which test notices each"
 	@echo "make soak MINUTES=60  losses of power, damaged bits, repairs, races, ledgers and simulated runs, on from where the last call stopped"
 	@echo "make test-sdks  the official clients of three providers, from PyPI, against the fake servers of the tests"
+	@echo "make shares    what of each request the caches of fake providers serve, in each protocol"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -101,6 +102,10 @@ test-sdks:
 		-r tests/support/providers/requirements.txt
 	@timeout 120 "$(TARGET)/sdks/bin/python" -B tests/support/providers/checks.py
 	@timeout 300 "$(TARGET)/sdks/bin/python" -B tests/support/providers/sdk_clients.py
+
+shares: prepare
+	cargo build $(WORKSPACE)
+	@timeout 300 python3 -B tests/support/providers/shares.py "$(TARGET)/debug/rondo"
 
 test-llm: prepare
 	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture

@@ -17,6 +17,7 @@ mod large;
 mod memory;
 mod peaks;
 mod prefix;
+mod requests;
 mod resume;
 mod size;
 mod streams;
@@ -47,6 +48,7 @@ fn main() {
         ("lanes durable", lanes::durable),
         ("history", history::messages),
         ("prefix", prefix::thread),
+        ("request", requests::bytes),
         ("size", size::bytes),
         ("diff", diff::threads),
         ("forks", forks::forks),
