@@ -138,6 +138,7 @@ macro_rules! shipped_workflows {
 shipped_workflows! {
     threads_of_approve_release "approve-release"
     threads_of_debate "debate"
+    threads_of_describe_image "describe-image"
     threads_of_fix_failing_test "fix-failing-test"
     threads_of_interview "interview"
     threads_of_map_files "map-files"

@@ -226,7 +226,7 @@ fn what_people_see_stands_on_the_library_alone() {
 /// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
 const CEILINGS: [(&str, usize); 10] = [
     ("protocol", 19),
-    ("agent-kit", 28),
+    ("agent-kit", 29),
     ("engine/core", 21),
     ("engine/hooks", 6),
     ("engine/store", 9),

@@ -146,7 +146,7 @@ pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) ->
         let (thread, row) = find_thread(store, &word)?;
         let beginning = rebuild::beginning(store, &row)?;
         let mut told = Told::read(store, &thread, &row)?;
-        let text = yaml(&told.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?));
+        let text = yaml(&told.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?)?);
         source::yaml(&text).map_err(|_| {
             let what = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
             Failure::new(Code::ScenarioName, what)

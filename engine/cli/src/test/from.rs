@@ -48,7 +48,7 @@ pub fn make(
         return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
     }
     let mut told = Told::read(store, &thread, &row)?;
-    let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin);
+    let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin)?;
     let file = write(folder_of(&workflow), &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
     output.show(&json_line!("scenario_written", file: &shown), || format!("{shown}\n"))?;

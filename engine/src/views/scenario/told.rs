@@ -12,10 +12,11 @@ use rondo_core::thread::{Ending, Origin};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::message::FileRef;
 use rondo_protocol::object::{Compaction, Entry, Followed, Note, Observation, Outcome, Record, Step, Transcript};
-use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow};
+use rondo_protocol::workflow::{Policy, RoleKind, SelectBy, Workflow, types};
 use rondo_protocol::{Value, canonical};
-use rondo_store::{Read, Row, StoredRecord};
+use rondo_store::{Damage, Error, Read, Row, StoredRecord};
 
 use crate::failure::Failure;
 use crate::host::find_thread::child_threads;
@@ -254,8 +255,22 @@ impl<'s> Told<'s> {
         self.notes.push(format!("step {seq}: {why}"));
     }
 
-    /// The sections of the scenario, in the order of the file.
-    pub fn scenario(&mut self, thread: &str, input: &Value, origin: &Origin) -> Vec<(&'static str, Value)> {
+    /// The sections of the scenario, in the order of the file. Files of the input stand there with their contents.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn scenario(
+        &mut self,
+        thread: &str,
+        input: &Value,
+        origin: &Origin,
+    ) -> Result<Vec<(&'static str, Value)>, Failure> {
+        let mut contents = |file: &FileRef| {
+            let missing = || Damage::new(format!("the file {} is missing", file.digest)).of_object(file.digest);
+            let bytes = self.store.object(Kind::File, file.digest)?;
+            bytes.ok_or_else(|| Failure::from(Error::from(missing())))
+        };
+        let input = types::with_contents(input, &mut contents)?;
         let by_name = |lists: BTreeMap<String, Vec<Value>>| {
             lists.into_iter().map(|(name, list)| (name, Value::List(list))).collect()
         };
@@ -275,15 +290,15 @@ impl<'s> Told<'s> {
             expect.insert("outcome".to_owned(), outcome.into());
         }
         let mut whole = vec![("description", Value::from(format!("What thread {thread} was told.")))];
-        if *input != Value::empty_object() {
-            whole.push(("input", input.clone()));
+        if input != Value::empty_object() {
+            whole.push(("input", input));
         }
         whole.push(("script", by_name(self.lists())));
         if !self.tools.is_empty() {
             whole.push(("tools", by_name(self.tools.clone())));
         }
         whole.push(("expect", Value::Object(expect)));
-        whole
+        Ok(whole)
     }
 
     /// The lists of a script: one for each role, or one for each lane where lanes were told different things.

@@ -166,6 +166,27 @@ pub fn files_of(value: &Value) -> Vec<FileRef> {
     }
 }
 
+/// A value of a thread's input with the contents that `read` gives of its files, so that it can be given again.
+///
+/// # Errors
+/// Those of `read`.
+pub fn with_contents<E>(value: &Value, read: &mut impl FnMut(&FileRef) -> Result<Vec<u8>, E>) -> Result<Value, E> {
+    Ok(match (value, file_ref(value)) {
+        (_, Some(file)) => {
+            let bytes = read(&file)?;
+            File { name: file.name, media_type: file.media_type, bytes }.to_value()
+        }
+        (Value::Object(members), None) => {
+            let member = |(name, value): (&String, &Value)| Ok((name.clone(), with_contents(value, read)?));
+            Value::Object(members.iter().map(member).collect::<Result<_, E>>()?)
+        }
+        (Value::List(items), None) => {
+            Value::List(items.iter().map(|item| with_contents(item, read)).collect::<Result<_, E>>()?)
+        }
+        (value, None) => value.clone(),
+    })
+}
+
 /// Checks a value of that type: a file with its contents becomes one whose media type is stated.
 pub(super) fn checked(value: &Value) -> Result<Value, FileError> {
     if let Some(file) = file_ref(value) {
