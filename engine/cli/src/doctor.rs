@@ -8,7 +8,9 @@ use rondo::protocol::Value;
 use rondo::protocol::event::Durability;
 use rondo::settings::keys::{masked_address, masked_words};
 use rondo::settings::layers::ignored;
-use rondo::settings::{Origin, PROMPT_CACHE, PROMPT_CACHE_RETENTION, RESPONSE_FORMAT, Settings, Sourced, list_price};
+use rondo::settings::{
+    Origin, PROMPT_CACHE, PROMPT_CACHE_RETENTION, Provider, RESPONSE_FORMAT, Settings, Sourced, list_price,
+};
 use rondo::store;
 use rondo::store::folder::{self, FolderState};
 use rondo::tell::one_line;
@@ -102,6 +104,7 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![Finding::new("rondo", env!("BUILT_VERSION"))];
     findings.push(Finding::path("your settings", settings.user_file.as_ref()));
     findings.push(Finding::path("rondo.toml", settings.file.as_ref()));
+    let has_usable = settings.providers.values().any(Provider::is_usable);
     for (name, provider) in &settings.providers {
         let about = |what: &str| format!("provider.{name}.{what}");
         let time = |what: &str, value: &Sourced<u64>| {
@@ -122,7 +125,8 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
             .map(|command| format!("printed by {}", masked_words(&command.value).join(" ")));
         findings.push(Finding {
             from: of_command.or_else(|| Some(format!("${}", provider.key_env.value))),
-            is_fault: !provider.is_usable(),
+            // One is enough, but what the settings name is to be used.
+            is_fault: !provider.is_usable() && (!has_usable || provider.key_env.from != Origin::Default),
             ..Finding::new(about("key"), key)
         });
         findings.push(time("connect_timeout", &provider.connect_timeout_ms));

@@ -437,6 +437,7 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
             "integer" | "number" => format!("-i {name}=1"),
             "boolean" => format!("-i {name}=true"),
             "array" => format!("-i {name}='[...]'"),
+            "file" | "file[]" => format!("-i {name}=@FILE"),
             _ => format!("-i {name}='{{...}}'"),
         })
         .collect();
@@ -445,5 +446,11 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
 
 /// The type of a schema as a word.
 fn kind(schema: &Value) -> &str {
+    if types::is_file(schema) {
+        return "file";
+    }
+    if types::is_files(schema) {
+        return "file[]";
+    }
     schema.get("type").and_then(Value::as_str).unwrap_or(if schema.get("enum").is_some() { "string" } else { "value" })
 }

@@ -49,7 +49,12 @@ pub enum Unresolved {
     UnknownProvider { name: String, provider: String },
     /// A provider with neither key nor address.
     #[error("provider `{provider}` has no key: ${key_env} is not set")]
-    NoKey { provider: String, key_env: String },
+    NoKey {
+        provider: String,
+        key_env: String,
+        /// The providers that have one.
+        usable: Vec<String>,
+    },
 }
 
 /// A logical model with its provider and model id.
@@ -246,15 +251,17 @@ impl Settings {
             None => self.served_by(model),
         };
         if unnamed.is_none() {
-            match self.providers.get(&provider) {
-                Some(known) if known.is_usable() => {}
-                Some(known) => return Err(Unresolved::NoKey { provider, key_env: known.key_env.value.clone() }),
-                None => {
-                    return Err(match protocol::of_service(&provider) {
-                        Some(known) => Unresolved::NoKey { provider, key_env: known.service().key_env.to_owned() },
-                        None => Unresolved::UnknownProvider { name: name.to_owned(), provider },
-                    });
+            let known = self.providers.get(&provider);
+            let key_env = known.map(|known| known.key_env.value.clone());
+            let key_env = key_env.or_else(|| Some(protocol::of_service(&provider)?.service().key_env.to_owned()));
+            match key_env {
+                _ if known.is_some_and(Provider::is_usable) => {}
+                Some(key_env) => {
+                    let usable = self.providers.iter().filter(|(_, other)| other.is_usable());
+                    let usable = usable.map(|(name, _)| name.clone()).collect();
+                    return Err(Unresolved::NoKey { provider, key_env, usable });
                 }
+                None => return Err(Unresolved::UnknownProvider { name: name.to_owned(), provider }),
             }
         }
         let price = stated.and_then(|stated| self.price(stated, &model));

@@ -72,7 +72,10 @@ fn a_model_is_resolved_from_operator_then_workflow_then_environment_then_script(
     assert_eq!(bare.model("other", None, Some("scripted")).unwrap().model, "scripted");
     assert_eq!(bare.model("other", None, None), Err(Unresolved::NoModel { name: "other".into() }));
     let no_key = bare.model("other", Some(&spec), None);
-    assert_eq!(no_key, Err(Unresolved::NoKey { provider: "openai".into(), key_env: "OPENAI_API_KEY".into() }));
+    assert_eq!(
+        no_key,
+        Err(Unresolved::NoKey { provider: "openai".into(), key_env: "OPENAI_API_KEY".into(), usable: Vec::new() })
+    );
     let local = in_force("", &Flags::default(), &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")]);
     assert!(local.model("other", Some(&spec), None).is_ok(), "a local server may need no key");
 }

@@ -348,8 +348,13 @@ fn unresolved(error: &Unresolved) -> Failure {
             format!("set RONDO_MODEL, or `model` in [model.{name}] of rondo.toml; --offline answers from a script")
         }
         Unresolved::UnknownProvider { provider, .. } => format!("add [provider.{provider}] to rondo.toml"),
-        Unresolved::NoKey { key_env, .. } => {
-            format!("set {key_env}, or OPENAI_BASE_URL for a server that needs no key; --offline answers from a script")
-        }
+        Unresolved::NoKey { key_env, usable, .. } => match usable.first() {
+            Some(usable) => format!(
+                "set {key_env}, or name a model of {usable}: --model {usable}/MODEL; --offline answers from a script"
+            ),
+            None => format!(
+                "set {key_env}, or OPENAI_BASE_URL for a server that needs no key; --offline answers from a script"
+            ),
+        },
     })
 }
