@@ -151,6 +151,6 @@ pub(super) fn is_at(base_url: &str, hosts: &[&str]) -> bool {
 }
 
 /// Whether a host has that name, or is below it.
-pub(super) fn is_host(host: &str, name: &str) -> bool {
+fn is_host(host: &str, name: &str) -> bool {
     host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

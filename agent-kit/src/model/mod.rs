@@ -9,6 +9,7 @@ pub mod dialects;
 pub mod gemini;
 pub mod http;
 pub mod minimum;
+mod opaque;
 pub mod openai_chat;
 pub mod openai_responses;
 mod prompt_cache;

@@ -3,14 +3,18 @@
 //! A protocol knows no connection, no clock and no retry, and it sees a key only to name the headers that carry it. All
 //! of that is [`super::http`]'s.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use reqwest::header::HeaderMap;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, Usage};
+use serde_json::value::RawValue;
 
 use super::dialects::Dialect;
 use super::http::{Refusal, SettingsError};
@@ -23,7 +27,8 @@ pub static ALL: &[&dyn Protocol] =
     &[&openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &anthropic::Anthropic, &gemini::Gemini];
 
 /// The protocol of that name in settings.
-pub fn named(name: &str) -> Option<&'static dyn Protocol> {
+#[cfg(test)]
+pub(super) fn named(name: &str) -> Option<&'static dyn Protocol> {
     ALL.iter().copied().find(|protocol| protocol.name() == name)
 }
 
@@ -235,6 +240,32 @@ pub trait Assembly: Send {
     /// # Errors
     /// That of an unknown finish reason, or `incomplete` if there is none.
     fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault>;
+}
+
+/// Stands where an answer was empty, in protocols whose messages must not be.
+pub(super) const NO_ANSWER: &str = "(no answer)";
+
+/// A schema of the head, to be sent as it is.
+///
+/// # Errors
+/// A refused request when it is not JSON.
+pub(super) fn raw_json<'a>(what: &str, json: &'a str) -> Result<&'a RawValue, Fault> {
+    serde_json::from_str(json).map_err(|error| refused(format!("{what} is not JSON: {error}")))
+}
+
+/// The arguments of a call where they must be an object: as they were written, or an object that holds what is none.
+pub(super) fn object_of(arguments: &str) -> Result<Cow<'_, RawValue>, Fault> {
+    let written = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
+    if let Some(object) = serde_json::from_str::<&RawValue>(written).ok().filter(|json| json.get().starts_with('{')) {
+        return Ok(Cow::Borrowed(object));
+    }
+    let held = serde_json::json!({ "arguments": arguments });
+    serde_json::value::to_raw_value(&held).map(Cow::Owned).map_err(|error| refused(error.to_string()))
+}
+
+/// The contents of a file as a data URL (RFC 2397).
+pub(super) fn data_url(media_type: &str, bytes: &[u8]) -> String {
+    format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes))
 }
 
 /// The fault for a request that a protocol cannot carry.

@@ -7,10 +7,19 @@
 //! The request head holds it as a schema; `ANY_OBJECT` if only an object is asked for. Answers are read the same way
 //! in all cases.
 
+use rondo_protocol::canonical;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+use crate::answer::is_strict;
+
 pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
+
+/// Whether a schema can be sent in OpenAI's strict mode: it refuses schemas that it does not support, so it is asked for
+/// only with the others.
+pub(super) fn takes_strict(schema: &str) -> bool {
+    canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema))
+}
 
 /// How a provider is asked to constrain JSON answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]

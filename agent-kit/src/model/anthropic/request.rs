@@ -22,12 +22,10 @@ use super::schema;
 use super::thoughts::{Proof, Thought, misplaced};
 use crate::model::dialects::CallIds;
 use crate::model::prompt_cache::{CacheControl, CacheRequest};
-use crate::model::protocol::{Outgoing, refused};
+use crate::model::protocol::{NO_ANSWER, Outgoing, object_of, raw_json, refused};
 use crate::model::response_format::ANY_OBJECT;
 
-/// Stands where an answer was empty: a message must have a text that is not blank.
-const NO_ANSWER: &str = "(no answer)";
-
+/// Stands where a prompt was empty: a message must have a text that is not blank.
 const NO_PROMPT: &str = "(no prompt)";
 
 /// The least tokens that a model can be given to think.
@@ -123,8 +121,7 @@ struct WireTool<'a> {
 
 impl<'a> WireTool<'a> {
     fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let input_schema = serde_json::from_str(&tool.parameters)
-            .map_err(|error| refused(format!("the schema of tool `{}` is not JSON: {error}", tool.name)))?;
+        let input_schema = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
         Ok(Self { name: &tool.name, description: &tool.description, input_schema, cache_control: None })
     }
 }
@@ -193,8 +190,7 @@ impl<'a> OutputConfig<'a> {
         let schema = head.response_format.as_deref().filter(|_| model.takes_schema);
         let schema = schema.filter(|schema| *schema != ANY_OBJECT && schema::is_supported(schema));
         let format = schema.map(|schema| {
-            let schema = serde_json::from_str(schema)
-                .map_err(|error| refused(format!("the schema of the answer is not JSON: {error}")))?;
+            let schema = raw_json("the schema of the answer", schema)?;
             Ok::<_, Fault>(OutputFormat { r#type: "json_schema", schema })
         });
         let format = format.transpose()?;
@@ -344,7 +340,7 @@ impl<'a> Writer<'_, 'a> {
             Part::ToolCall(tool) => Some(Block::ToolUse {
                 id: self.call_ids.fit(&tool.id),
                 name: &tool.name,
-                input: input(&tool.arguments)?,
+                input: object_of(&tool.arguments)?,
             }),
             Part::ToolResult { failed, id, text } => {
                 let said = (!text.trim().is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) });
@@ -369,14 +365,5 @@ impl<'a> Writer<'_, 'a> {
     }
 }
 
-/// The input of a call, which must be an object: the arguments as they were written, or an object that holds what is none.
-fn input(arguments: &str) -> Result<Cow<'_, RawValue>, Fault> {
-    let written = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
-    if let Some(object) = serde_json::from_str::<&RawValue>(written).ok().filter(|json| json.get().starts_with('{')) {
-        return Ok(Cow::Borrowed(object));
-    }
-    let held = serde_json::json!({ "arguments": arguments });
-    serde_json::value::to_raw_value(&held).map(Cow::Owned).map_err(|error| refused(error.to_string()))
-}
 #[cfg(test)]
 mod tests;

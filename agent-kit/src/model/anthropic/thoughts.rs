@@ -10,6 +10,8 @@ use rondo_protocol::message::{Message, Opaque, Part, empty_chain};
 use rondo_protocol::object::Head;
 use serde::{Deserialize, Serialize};
 
+use crate::model::opaque;
+
 /// How many hexadecimal digits of a digest tell one place from another.
 const DIGITS: usize = 16;
 
@@ -38,14 +40,12 @@ impl Thought {
 
     /// The part that keeps it for that provider.
     pub(super) fn part(&self, provider: &str, text: String) -> Part {
-        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: provider.to_owned() });
-        Part::Reasoning { opaque, text }
+        opaque::keep(self, provider, text)
     }
 
     /// What a part keeps for that provider.
     pub(super) fn of(opaque: Option<&Opaque>, provider: &str) -> Option<Self> {
-        let opaque = opaque.filter(|opaque| opaque.provider == provider)?;
-        serde_json::from_str(&opaque.data).ok()
+        opaque::kept(opaque, provider)
     }
 
     /// Whether it came behind the same system text, tools and messages.

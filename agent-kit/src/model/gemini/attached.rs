@@ -7,6 +7,8 @@ use rondo_protocol::message::{Opaque, Part};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::model::opaque;
+
 /// A signature, as the JSON text that came.
 pub(super) type Signature = Box<RawValue>;
 
@@ -32,18 +34,11 @@ pub(super) enum Attached {
 
 impl Attached {
     pub(super) fn part(&self, origin: &str, text: String) -> Part {
-        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
-        Part::Reasoning { opaque, text }
+        opaque::keep(self, origin, text)
     }
 
     /// What a part keeps for `origin`.
     pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
-        let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
-        serde_json::from_str(&opaque.data).ok()
+        opaque::kept(opaque, origin)
     }
-}
-
-/// Who may have it back: a model of a provider.
-pub(super) fn origin(provider: &str, model: &str) -> String {
-    format!("{provider}/{model}")
 }

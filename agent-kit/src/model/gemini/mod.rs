@@ -11,7 +11,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use rondo_protocol::call::Fault;
 use rondo_protocol::object::Head;
 
-use super::dialects::{self, Dialect, is_host};
+use super::dialects::{self, Dialect};
 use super::http::{Refusal, SettingsError};
 use super::prompt_cache::PromptCache;
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
@@ -52,8 +52,7 @@ impl Protocol for Gemini {
 
     /// The same host also speaks chat completions (<https://ai.google.dev/gemini-api/docs/openai>).
     fn is_at(&self, base_url: &str) -> bool {
-        let is_its = |url: &Url| url.host_str().is_some_and(|host| is_host(host, HOST));
-        Url::parse(base_url).is_ok_and(|url| is_its(&url) && !url.path().contains("/openai"))
+        dialects::is_at(base_url, &[HOST]) && Url::parse(base_url).is_ok_and(|url| !url.path().contains("/openai"))
     }
 
     /// A model is one segment of the path, whatever its id holds.

@@ -12,10 +12,11 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
-use super::attached::{self, Attached, Signature};
+use super::attached::{Attached, Signature};
 use super::usage;
 use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
 use crate::model::http::refusal;
+use crate::model::opaque;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -284,7 +285,7 @@ impl Assembly for Reply {
     fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
         let usage = self.usage;
         let Some(finish) = self.finish() else { return Err(self.broken.unwrap_or(incomplete)) };
-        let origin = attached::origin(request.provider, &request.call.head.model);
+        let origin = opaque::origin(request.provider, &request.call.head.model);
         let parts = self.parts(&origin, request.call.ordinal);
         Ok(ModelAnswer { reply: ModelReply { finish, parts }, usage, cost_usd: None })
     }

@@ -20,9 +20,10 @@ use rondo_protocol::object::{Head, ToolSpec};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::attached::{self, Attached, Signature};
+use super::attached::{Attached, Signature};
 use super::{Gemini, generation, schema};
-use crate::model::protocol::{Outgoing, Protocol as _, refused};
+use crate::model::opaque;
+use crate::model::protocol::{NO_ANSWER, Outgoing, Protocol as _, object_of, raw_json, refused};
 use crate::model::response_format::ANY_OBJECT;
 
 /// The first generation with `thinkingLevel`, with a check of signatures, and with a response schema beside functions.
@@ -31,9 +32,6 @@ const LEVEL_GENERATION: u32 = 3;
 /// Stands in for the signature of a call that another model asked for
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 const NO_SIGNATURE: &str = r#""skip_thought_signature_validator""#;
-
-/// Stands between the result of a tool and a prompt, where the answer was empty: a turn begins with the prompt.
-const NO_ANSWER: &str = "(no answer)";
 
 /// Stands for an empty prompt, because an empty text is no part.
 const EMPTY: &str = " ";
@@ -64,7 +62,7 @@ pub(super) fn holds_signatures(request: &Outgoing<'_>) -> bool {
 
 /// Whose signatures are sent; `None` for a request without any.
 fn origin(request: &Outgoing<'_>) -> Option<String> {
-    (!request.form.is_without_reasoning).then(|| attached::origin(request.provider, &request.call.head.model))
+    (!request.form.is_without_reasoning).then(|| opaque::origin(request.provider, &request.call.head.model))
 }
 
 #[derive(Serialize)]
@@ -95,18 +93,14 @@ struct Tool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters_json_schema: Box<RawValue>,
+    parameters_json_schema: &'a RawValue,
 }
 
 impl<'a> Function<'a> {
     fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters_json_schema = raw(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
+        let parameters_json_schema = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
         Ok(Self { name: &tool.name, description: &tool.description, parameters_json_schema })
     }
-}
-
-fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {
-    RawValue::from_string(json.to_owned()).map_err(|error| refused(format!("{what} is not JSON: {error}")))
 }
 
 /// <https://ai.google.dev/api/generate-content#generationconfig>
@@ -185,12 +179,13 @@ impl<'a> GenerationConfig<'a> {
 /// (<https://github.com/googleapis/python-genai/issues/867>), so it is asked for no format then.
 fn response_format(head: &Head) -> Result<(Option<&'static str>, Option<Box<RawValue>>), Fault> {
     let Some(format) = head.response_format.as_deref() else { return Ok((None, None)) };
-    let format_json = raw("the schema of the answer", format)?;
+    let format_json = raw_json("the schema of the answer", format)?;
     if is_before_levels(&head.model) && !head.tools.is_empty() {
         return Ok((None, None));
     }
     let schema = (format != ANY_OBJECT).then(|| schema::supported(format_json.get())).flatten();
-    let schema = schema.map(|schema| raw("the schema of the answer", &schema)).transpose()?;
+    let schema =
+        schema.map(|schema| raw_json("the schema of the answer", &schema).map(ToOwned::to_owned)).transpose()?;
     Ok((Some("application/json"), schema))
 }
 
@@ -280,7 +275,7 @@ struct FunctionCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
-    args: Box<RawValue>,
+    args: Cow<'a, RawValue>,
 }
 
 #[derive(Serialize)]
@@ -399,11 +394,11 @@ impl<'a> Writer<'_, 'a> {
         let is_call = |data: &Data<'_>| matches!(data, Data::FunctionCall(_));
         let is_first = !self.contents.last().is_some_and(|last| last.role == role && last.holds(is_call));
         let thought_signature = match signature {
-            None if is_first && self.needs_signature => Some(raw("a signature", NO_SIGNATURE)?),
+            None if is_first && self.needs_signature => Some(raw_json("a signature", NO_SIGNATURE)?.to_owned()),
             own => own,
         };
         self.called.insert(&tool.id, (&tool.name, has_id));
-        let call = FunctionCall { id: has_id.then_some(&tool.id), name: &tool.name, args: arguments(&tool.arguments)? };
+        let call = FunctionCall { id: has_id.then_some(&tool.id), name: &tool.name, args: object_of(&tool.arguments)? };
         self.push(role, WirePart { thought_signature, ..Data::FunctionCall(call).into() });
         Ok(())
     }
@@ -419,19 +414,6 @@ impl<'a> Writer<'_, 'a> {
             _ => self.contents.push(Content { role, parts: vec![part] }),
         }
     }
-}
-
-/// The arguments as the object that the API wants: theirs, byte for byte, or one that holds what is none.
-fn arguments(text: &str) -> Result<Box<RawValue>, Fault> {
-    let is_object = |json: &RawValue| json.get().starts_with('{');
-    if let Some(object) = RawValue::from_string(text.to_owned()).ok().filter(|json| is_object(json)) {
-        return Ok(object);
-    }
-    if text.trim().is_empty() {
-        return raw("the arguments of a tool", "{}");
-    }
-    let wrapped = serde_json::to_string(&BTreeMap::from([("arguments", text)]));
-    raw("the arguments of a tool", &wrapped.map_err(|error| refused(error.to_string()))?)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use rondo_protocol::message::{Opaque, Part};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::model::opaque;
+
 /// The members that belong to a message or a call, as they came.
 pub(super) type Members = BTreeMap<String, Box<RawValue>>;
 
@@ -29,18 +31,11 @@ pub(super) enum Attached {
 
 impl Attached {
     pub(super) fn part(&self, origin: &str, text: String) -> Part {
-        let opaque = serde_json::to_string(self).ok().map(|data| Opaque { data, provider: origin.to_owned() });
-        Part::Reasoning { opaque, text }
+        opaque::keep(self, origin, text)
     }
 
     /// What a part keeps for `origin`.
     pub(super) fn of(opaque: Option<&Opaque>, origin: &str) -> Option<Self> {
-        let opaque = opaque.filter(|opaque| opaque.provider == origin)?;
-        serde_json::from_str(&opaque.data).ok()
+        opaque::kept(opaque, origin)
     }
-}
-
-/// Who may have it back: a model of a provider.
-pub(in crate::model) fn origin(provider: &str, model: &str) -> String {
-    format!("{provider}/{model}")
 }

@@ -25,7 +25,6 @@ use super::http::{Refusal, SettingsError, refusal};
 use super::protocol::{Amendment, Assembly, Outgoing, Protocol, Service};
 use crate::redact::Secret;
 
-pub(super) use attached::origin;
 pub(super) use models::refused;
 pub(super) use reply::{arguments, number, text, word};
 pub use request::request_body;

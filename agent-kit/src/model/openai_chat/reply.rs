@@ -13,9 +13,10 @@ use serde_json::value::RawValue;
 
 use super::attached::{Attached, Members};
 use super::think::{self, Shown};
-use super::{attached, usage};
+use super::usage;
 use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
 use crate::model::http::refusal;
+use crate::model::opaque;
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -355,7 +356,7 @@ impl Assembly for Reply {
     }
 
     fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
-        let origin = &attached::origin(request.provider, &request.call.head.model);
+        let origin = &opaque::origin(request.provider, &request.call.head.model);
         let Some(finish) = self.finish else { return Err(self.unknown_finish.unwrap_or(incomplete)) };
         let extra = |extra: Box<RawValue>| Members::from([("extra_content".to_owned(), extra)]);
         let (mut parts, has_details) = (Parts::default(), !self.details.is_empty());

@@ -17,19 +17,18 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ModelCall};
-use rondo_protocol::canonical;
 use rondo_protocol::message::{Message, Part, ToolUse};
 use rondo_protocol::object::ToolSpec;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::attached::{self, Attached, Members};
-use crate::answer::is_strict;
+use super::attached::{Attached, Members};
 use crate::model::dialects::{CallIds, Dialect};
+use crate::model::opaque;
 use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention, PromptCache};
-use crate::model::protocol::{Form, Outgoing, refused};
-use crate::model::response_format::ANY_OBJECT;
+use crate::model::protocol::{Form, NO_ANSWER, Outgoing, data_url, raw_json, refused};
+use crate::model::response_format::{ANY_OBJECT, takes_strict};
 
 /// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
 ///
@@ -64,7 +63,7 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
         let content = Some(Content::Text(Cow::Borrowed(&head.system)));
         messages.push(WireMessage { content, ..WireMessage::of("system") });
     }
-    let origin = attached::origin(provider, &head.model);
+    let origin = opaque::origin(provider, &head.model);
     for message in call.conversation.messages() {
         let message = WireMessage::new(message, &origin, request, dialect)?;
         match messages.last_mut() {
@@ -126,10 +125,6 @@ fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
     }
 }
 
-fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {
-    RawValue::from_string(json.to_owned()).map_err(|error| refused(format!("{what} is not JSON: {error}")))
-}
-
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -137,7 +132,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<WireFormat>,
+    response_format: Option<WireFormat<'a>>,
     #[serde(flatten)]
     parameters: Parameters<'a>,
     stream: bool,
@@ -245,9 +240,6 @@ impl<'a> WireMessage<'a> {
     }
 }
 
-/// Stands between the result of a tool and a repair, where the answer was empty.
-const NO_ANSWER: &str = "(no answer)";
-
 /// A text, or the same text in a part that can be marked, with files behind it.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -306,7 +298,7 @@ struct FileData<'a> {
 
 impl<'a> ContentPart<'a> {
     fn file(bytes: &[u8], media_type: &str, name: &'a str) -> Result<Self, Fault> {
-        let data_url = || format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes));
+        let data_url = || data_url(media_type, bytes);
         Ok(match media_type {
             image if image.starts_with("image/") => Self::ImageUrl { image_url: ImageUrl { url: data_url() } },
             "audio/wav" | "audio/mpeg" => {
@@ -355,40 +347,38 @@ struct WireTool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: Box<RawValue>,
+    parameters: &'a RawValue,
 }
 
 impl<'a> WireTool<'a> {
     fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters = raw(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
+        let parameters = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
         let function = Function { name: &tool.name, description: &tool.description, parameters };
         Ok(Self { r#type: "function", function })
     }
 }
 
 #[derive(Serialize)]
-struct WireFormat {
+struct WireFormat<'a> {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    json_schema: Option<NamedSchema>,
+    json_schema: Option<NamedSchema<'a>>,
 }
 
 #[derive(Serialize)]
-struct NamedSchema {
+struct NamedSchema<'a> {
     name: &'static str,
     strict: bool,
-    schema: Box<RawValue>,
+    schema: &'a RawValue,
 }
 
-impl WireFormat {
-    fn new(schema: &str) -> Result<Self, Fault> {
+impl<'a> WireFormat<'a> {
+    fn new(schema: &'a str) -> Result<Self, Fault> {
         if schema == ANY_OBJECT {
             return Ok(Self { r#type: "json_object", json_schema: None });
         }
-        // A provider with a strict mode refuses schemas that its mode does not support, so strict mode is requested
-        // only for supported schemas.
-        let strict = canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema));
-        let schema = raw("the schema of the answer", schema)?;
+        let strict = takes_strict(schema);
+        let schema = raw_json("the schema of the answer", schema)?;
         Ok(Self { r#type: "json_schema", json_schema: Some(NamedSchema { name: "answer", strict, schema }) })
     }
 }

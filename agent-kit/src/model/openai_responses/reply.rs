@@ -14,7 +14,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::attached::Members;
 use crate::model::bounded::{Budget, Items, MAX_ITEMS, MAX_TOOL_CALLS};
 use crate::model::http::refusal;
-use crate::model::openai_chat::{self, arguments, number, text, usage, word};
+use crate::model::opaque;
+use crate::model::openai_chat::{arguments, number, text, usage, word};
 use crate::model::protocol::{Assembly, Outgoing, too_large, unreadable};
 use crate::redact::Redactor;
 
@@ -374,7 +375,7 @@ impl Assembly for Reply {
 
     fn complete(self: Box<Self>, request: &Outgoing<'_>, incomplete: Fault) -> Result<ModelAnswer, Fault> {
         let Some(end) = self.end else { return Err(incomplete) };
-        let origin = openai_chat::origin(request.provider, &request.call.head.model);
+        let origin = opaque::origin(request.provider, &request.call.head.model);
         let opaque = |data: String| Opaque { data, provider: origin.clone() };
         let mut slots = self.slots;
         if slots.iter().all(|slot| slot.index.is_some()) {

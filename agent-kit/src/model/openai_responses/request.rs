@@ -12,10 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rondo_protocol::call::Fault;
-use rondo_protocol::canonical;
 use rondo_protocol::message::{Message, Part, Speaker};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::{Digest, Value};
@@ -24,11 +21,10 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::attached::{Attached, Members};
-use crate::answer::is_strict;
-use crate::model::openai_chat;
+use crate::model::opaque;
 use crate::model::prompt_cache::{CacheRequest, CacheRetention};
-use crate::model::protocol::{Outgoing, refused};
-use crate::model::response_format::ANY_OBJECT;
+use crate::model::protocol::{Outgoing, data_url, raw_json, refused};
+use crate::model::response_format::{ANY_OBJECT, takes_strict};
 
 /// The parameters that the API does not have.
 pub(super) const IGNORED: [&str; 4] = ["frequency_penalty", "presence_penalty", "seed", "stop"];
@@ -80,7 +76,7 @@ fn contents<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Vec<C
 ///
 /// Reasoning is sent with the text or the call that it led to: the API refuses reasoning that nothing follows.
 fn push_answer<'a>(input: &mut Vec<Item<'a>>, request: &Outgoing<'_>, message: &'a Message) -> Result<(), Fault> {
-    let origin = &openai_chat::origin(request.provider, &request.call.head.model);
+    let origin = &opaque::origin(request.provider, &request.call.head.model);
     let (mut reasoning, mut of_message, mut of_call) = (Vec::new(), Members::new(), Members::new());
     for part in message.parts() {
         match part {
@@ -125,15 +121,6 @@ fn result<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Item<'a
     Ok(Item::FunctionCallOutput { call_id: call_id.unwrap_or_default(), output })
 }
 
-fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {
-    RawValue::from_string(json.to_owned()).map_err(|error| refused(format!("{what} is not JSON: {error}")))
-}
-
-/// A strict mode refuses schemas that it does not support, so it is asked for only where it does.
-fn takes_strict(schema: &str) -> bool {
-    canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema))
-}
-
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -144,7 +131,7 @@ struct Body<'a> {
     #[serde(flatten)]
     parameters: Parameters<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<WireText>,
+    text: Option<WireText<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     input: Vec<Item<'a>>,
@@ -237,7 +224,7 @@ enum Content<'a> {
 
 impl<'a> Content<'a> {
     fn file(request: &Outgoing<'_>, digest: Digest, media_type: &str, name: &'a str) -> Result<Self, Fault> {
-        let data_url = format!("data:{media_type};base64,{}", STANDARD.encode(request.file(digest, name)?));
+        let data_url = data_url(media_type, request.file(digest, name)?);
         Ok(if media_type.starts_with("image/") {
             Self::InputImage { detail: "auto", image_url: data_url }
         } else {
@@ -251,37 +238,37 @@ struct WireTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
-    parameters: Box<RawValue>,
+    parameters: &'a RawValue,
     strict: bool,
 }
 
 impl<'a> WireTool<'a> {
     fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
-        let parameters = raw(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
+        let parameters = raw_json(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
         let strict = takes_strict(&tool.parameters);
         Ok(Self { r#type: "function", name: &tool.name, description: &tool.description, parameters, strict })
     }
 }
 
 #[derive(Serialize)]
-struct WireText {
-    format: Format,
+struct WireText<'a> {
+    format: Format<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
+enum Format<'a> {
     JsonObject,
-    JsonSchema { name: &'static str, strict: bool, schema: Box<RawValue> },
+    JsonSchema { name: &'static str, strict: bool, schema: &'a RawValue },
 }
 
-impl WireText {
-    fn new(schema: &str) -> Result<Self, Fault> {
+impl<'a> WireText<'a> {
+    fn new(schema: &'a str) -> Result<Self, Fault> {
         if schema == ANY_OBJECT {
             return Ok(Self { format: Format::JsonObject });
         }
         let strict = takes_strict(schema);
-        let schema = raw("the schema of the answer", schema)?;
+        let schema = raw_json("the schema of the answer", schema)?;
         Ok(Self { format: Format::JsonSchema { name: "answer", strict, schema } })
     }
 }

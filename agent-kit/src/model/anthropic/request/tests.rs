@@ -102,7 +102,7 @@ fn a_prefix_is_kept_by_marks_in_front_of_the_messages() {
 
 #[test]
 fn arguments_are_sent_as_the_object_that_was_written() {
-    let input = |arguments: &str| input(arguments).unwrap().get().to_owned();
+    let input = |arguments: &str| object_of(arguments).unwrap().get().to_owned();
     assert_eq!(input(r#" {"a": 1.0,"a":"é\u00e9"} "#), r#"{"a": 1.0,"a":"é\u00e9"}"#);
     assert_eq!(input(""), "{}");
     assert_eq!(input("[1]"), r#"{"arguments":"[1]"}"#);

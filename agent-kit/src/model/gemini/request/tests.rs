@@ -178,7 +178,7 @@ fn arguments_go_back_as_the_object_that_they_are() {
         ("null", r#"{"arguments":"null"}"#),
         ("{} {}", r#"{"arguments":"{} {}"}"#),
     ] {
-        assert_eq!(arguments(stored).unwrap().get(), wanted, "{stored}");
+        assert_eq!(object_of(stored).unwrap().get(), wanted, "{stored}");
     }
 }
 

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use async_openai::types::chat::CreateChatCompletionRequest;
 use rondo_protocol::call::FaultClass;
+use rondo_protocol::canonical;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::message::{Opaque, Parts};
 use rondo_protocol::object::{Head, Parameters as Given};
