@@ -35,7 +35,7 @@ use rondo_protocol::object::Head;
 use super::dialects::Dialect;
 use super::prompt_cache::{CacheRetention, PromptCache};
 use super::protocol::{Assembly, Form, Outgoing, Protocol, too_large, unreadable};
-use super::{Completion, Deltas, Model, protocol};
+use super::{Completion, Deltas, Model, NoDeltas, protocol};
 use crate::redact::{Redactor, Secret, bare_key};
 use crate::web;
 use clock::Clock;
@@ -198,14 +198,14 @@ impl HttpModel {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub async fn model_ids(&self, time_left: Duration) -> Result<Vec<String>, Fault> {
-        let ids = self.listed(&Clock::new(&self.settings, time_left)).await.map_err(|mut fault| {
+        let ids = self.listed(&mut Clock::new(&self.settings, time_left)).await.map_err(|mut fault| {
             self.redactor.string(&mut fault.message);
             fault
         })?;
         Ok(ids.into_iter().map(|id| self.redactor.text(&id).into_owned()).collect())
     }
 
-    async fn listed(&self, clock: &Clock<'_>) -> Result<Vec<String>, Fault> {
+    async fn listed(&self, clock: &mut Clock<'_>) -> Result<Vec<String>, Fault> {
         let base = self.settings.base_url.trim_end_matches('/');
         let url = Url::parse(&self.settings.protocol.models_url(base));
         let url = self.with_query(url.map_err(|error| protocol::refused(format!("no address: {error}")))?);
@@ -213,21 +213,11 @@ impl HttpModel {
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let request = self.http.get(url.clone()).headers(headers);
-        let mut response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&url, &error))?;
+        let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&url, &error))?;
         if !response.status().is_success() {
             return Err(self.fault(&Refusal::read(response, clock, &self.redactor).await));
         }
-        let mut body = Vec::new();
-        loop {
-            match clock.wait(response.chunk()).await? {
-                Ok(Some(chunk)) if body.len() + chunk.len() > MAX_LIST_BYTES => {
-                    return Err(too_large(format!("the list of models is longer than {MAX_LIST_BYTES} bytes")));
-                }
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Ok(None) => break,
-                Err(error) => return Err(cut(body.len(), Some(&error))),
-            }
-        }
+        let body = whole_body(response, clock, ("list of models", MAX_LIST_BYTES), &NoDeltas).await?;
         model_list::ids(&body).ok_or_else(|| unreadable("the provider lists no models".to_owned()))
     }
 
@@ -318,27 +308,13 @@ impl HttpModel {
     /// Reads a completion that the server or a proxy did not stream, although streaming was requested.
     async fn read_whole(
         &self,
-        mut response: Response,
+        response: Response,
         clock: &mut Clock<'_>,
         request: &Outgoing<'_>,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
         let max_bytes = self.settings.max_reply_bytes;
-        let whole_max_bytes = whole_max_bytes(max_bytes);
-        let mut body = Vec::new();
-        loop {
-            match clock.wait(response.chunk()).await? {
-                Ok(Some(chunk)) if body.len() + chunk.len() > whole_max_bytes => {
-                    return Err(too_large(format!("the completion is longer than {whole_max_bytes} bytes")));
-                }
-                Ok(Some(chunk)) => {
-                    body.extend_from_slice(&chunk);
-                    clock.pause(deltas.reserve(body.len())).await;
-                }
-                Ok(None) => break,
-                Err(error) => return Err(cut(body.len(), Some(&error))),
-            }
-        }
+        let body = whole_body(response, clock, ("completion", whole_max_bytes(max_bytes)), deltas).await?;
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
         deltas.event(&body);
         let mut assembly = self.settings.protocol.assembly(max_bytes);
@@ -447,6 +423,29 @@ impl ContentType {
             "text/event-stream" | "" => Self::EventStream,
             "application/json" => Self::Json,
             _ => Self::Other(refusal::words(kind, redactor)),
+        }
+    }
+}
+
+/// Reads a body that is one piece: `what` it is and the maximum bytes of it are given.
+async fn whole_body(
+    mut response: Response,
+    clock: &mut Clock<'_>,
+    (what, max_bytes): (&str, usize),
+    deltas: &dyn Deltas,
+) -> Result<Vec<u8>, Fault> {
+    let mut body = Vec::new();
+    loop {
+        match clock.wait(response.chunk()).await? {
+            Ok(Some(chunk)) if body.len() + chunk.len() > max_bytes => {
+                return Err(too_large(format!("the {what} is longer than {max_bytes} bytes")));
+            }
+            Ok(Some(chunk)) => {
+                body.extend_from_slice(&chunk);
+                clock.pause(deltas.reserve(body.len())).await;
+            }
+            Ok(None) => return Ok(body),
+            Err(error) => return Err(cut(body.len(), Some(&error))),
         }
     }
 }
