@@ -227,7 +227,7 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
             return Err(Failure::new(Code::InputSyntax, format!("-i {shown:?}: an input is written as key=value")));
         };
         let field = field(workflow, key).ok_or_else(|| unknown(key, workflow, ""))?;
-        if types::is_file(&field.schema) || types::is_files(&field.schema) {
+        if field.takes_files() {
             add_file(&mut given, key, field, value)?;
             continue;
         }

@@ -9,7 +9,7 @@ use rondo_core::resolved_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::id::{FieldName, RoleName};
-use rondo_protocol::workflow::{Checked, Edge, Outgoing, Policy, RoleKind, SourceMap, Target, Workflow};
+use rondo_protocol::workflow::{Checked, Edge, Policy, RoleKind, SourceMap, Target, Workflow};
 use rondo_settings::{Resolved, Settings};
 
 use super::run_config::Provided;
@@ -120,13 +120,7 @@ pub fn files(workflow: &Workflow, input: &Value, models: &Models, settings: &Set
 /// The roles that files are attached for, with the inputs that hold them.
 fn attached(workflow: &Workflow) -> Vec<(&RoleName, &[FieldName])> {
     let mut found = Vec::new();
-    let of_graph = workflow.graph.iter().flat_map(|(_, outgoing)| match outgoing {
-        Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
-        Outgoing::Role(statuses) => statuses.iter().flat_map(|(_, edges)| edges).collect(),
-    });
-    let mut open: Vec<&Edge> = of_graph.collect();
-    while let Some(edge) = open.pop() {
-        open.extend(edge.on_max.as_deref());
+    for edge in workflow.edges().flat_map(Edge::with_on_max) {
         match &edge.to {
             Target::Role(role) => found.push((role, edge.attach.as_slice())),
             Target::Fan(fan) => found.extend(fan.branches.iter().map(|one| (&one.to, one.attach.as_slice()))),

@@ -10,8 +10,8 @@ use rondo_protocol::call::{Fault, FaultClass, Files};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::types::{self, File};
+use rondo_protocol::workflow::{Field, Workflow};
 
 use super::Error;
 use crate::conversation::store_fault;
@@ -80,7 +80,7 @@ pub fn take_files(
     let Value::Object(members) = input else { return Ok(Vec::new()) };
     let is_of_files = |name: &str| {
         let field = workflow.input.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field);
-        field.is_some_and(|field| types::is_file(&field.schema) || types::is_files(&field.schema))
+        field.is_some_and(Field::takes_files)
     };
     let mut objects: BTreeMap<Digest, Object> = BTreeMap::new();
     for file in types::take_files(members, is_of_files) {

@@ -5,7 +5,6 @@ use super::indexed_graph::IndexedGraph;
 use crate::diagnostic::{Code, did_you_mean};
 use crate::id::{FieldName, RoleName};
 use crate::workflow::source_map::{item, key};
-use crate::workflow::types::{is_file, is_files};
 use crate::workflow::{RoleKind, Target, Workflow};
 
 pub(super) fn check(indexed: &IndexedGraph<'_>, findings: &mut Findings<'_>) {
@@ -35,7 +34,7 @@ fn of_prompt(
     findings: &mut Findings<'_>,
 ) {
     let path = key(path, "attach");
-    let of_files = || workflow.input.iter().filter(|(_, field)| is_file(&field.schema) || is_files(&field.schema));
+    let of_files = || workflow.input.iter().filter(|(_, field)| field.takes_files());
     for (at, name) in attach.iter().enumerate() {
         if of_files().any(|(known, _)| known == name) {
             continue;

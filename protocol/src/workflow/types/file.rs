@@ -73,7 +73,7 @@ pub enum FileError {
 impl File {
     /// A file whose media type is told by its contents, else by its name.
     pub fn new(name: &str, bytes: Vec<u8>) -> Self {
-        Self { name: name.to_owned(), media_type: media_type(name, &bytes).to_owned(), bytes }
+        Self { name: name.to_owned(), media_type: media_type_of(name, &bytes).to_owned(), bytes }
     }
 
     pub fn digest(&self) -> Digest {
@@ -118,7 +118,7 @@ impl File {
         let name = text("name")?.unwrap_or("file");
         let media_type = text("media_type")?.map(str::to_owned).filter(|given| !given.is_empty());
         let media_type = media_type.or_else(|| Some(file.media_type).filter(|told| !told.is_empty()));
-        let media_type = media_type.unwrap_or_else(|| media_type_of(name, &file.bytes));
+        let media_type = media_type.unwrap_or_else(|| media_type_of(name, &file.bytes).to_owned());
         Self { name: name.to_owned(), media_type, bytes: file.bytes }.checked()
     }
 
@@ -128,7 +128,7 @@ impl File {
         let about = about.strip_suffix(";base64").ok_or(FileError::DataUrl)?;
         let bytes = base64(data)?;
         let stated = about.split(';').next().unwrap_or_default();
-        let media_type = if stated.is_empty() { media_type_of("", &bytes) } else { stated.to_owned() };
+        let media_type = if stated.is_empty() { media_type_of("", &bytes).to_owned() } else { stated.to_owned() };
         Self { name: "file".to_owned(), media_type, bytes }.checked()
     }
 
@@ -236,10 +236,6 @@ fn is_media_type(text: &str) -> bool {
     text.split_once('/').is_some_and(|(kind, subtype)| is_part(kind) && is_part(subtype))
 }
 
-fn media_type_of(name: &str, bytes: &[u8]) -> String {
-    media_type(name, bytes).to_owned()
-}
-
 /// How files of a type begin (<https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern>).
 const BEGINNINGS: [(&[u8], &str); 6] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -262,7 +258,7 @@ const ENDINGS: [(&str, &str); 8] = [
 ];
 
 /// The media type: by how the contents begin, else by the ending of the name, else that of text or of anything.
-fn media_type(name: &str, bytes: &[u8]) -> &'static str {
+fn media_type_of(name: &str, bytes: &[u8]) -> &'static str {
     if let Some((_, known)) = BEGINNINGS.iter().find(|(beginning, _)| bytes.starts_with(beginning)) {
         return known;
     }
@@ -338,7 +334,7 @@ mod tests {
             ("a", b"\0\x01\xff", "application/octet-stream"),
             ("a.PDF", b"%PDF-1.7", "application/pdf"),
         ] {
-            assert_eq!(media_type(name, bytes), wanted, "{name}");
+            assert_eq!(media_type_of(name, bytes), wanted, "{name}");
         }
     }
 }

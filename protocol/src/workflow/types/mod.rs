@@ -32,6 +32,11 @@ impl Field {
         self.schema.get("default")
     }
 
+    /// Whether it takes a file or a list of files.
+    pub fn takes_files(&self) -> bool {
+        is_file(&self.schema) || is_files(&self.schema)
+    }
+
     /// Whether it allows a text, so that a text needs no conversion.
     pub fn takes_text(&self) -> bool {
         let is_text = |value: &Value| value.as_str() == Some("string");
