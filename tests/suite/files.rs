@@ -158,6 +158,16 @@ fn what_is_against_the_rules_is_refused_before_a_thread_begins() {
     let threads = place.run(["threads", "--json"]).exits(0).json();
     assert_eq!(threads.len(), 1, "{threads:?}");
 
+    // The new file of a fork is held to them too.
+    let thread = threads[0]["thread"].as_str().unwrap();
+    for (given, says) in [("more=@large.bin", "at most 1024"), ("more=@key.txt", "holds a key")] {
+        let mut command = place.command(["fork", thread, "--at", "1", "-i", given]);
+        command.env("OPENAI_API_KEY", "k-0123456789");
+        let stderr = crate::binary::Running::of(command).finish().exits(2).stderr;
+        assert!(stderr.contains("RN0603") && stderr.contains(says), "{given}: {stderr}");
+    }
+    assert_eq!(place.run(["threads", "--json"]).exits(0).json().len(), 1);
+
     // A file that only a digest names must be in the store.
     let named = json!({"photo": {"name": "a.png", "media_type": "image/png", "digest": "0".repeat(64), "size": 3}});
     place.file("in.json", named.to_string());

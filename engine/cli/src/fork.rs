@@ -102,7 +102,7 @@ async fn fork_thread(
     if let Some(new) = request.of_its_own(plan.at, origin) {
         return run_thread(context, new, run_spec).await;
     }
-    let fork = context.engine.fork(&thread, plan.at, &request).await?;
+    let fork = run_spec.fork(&context.engine, &thread, plan.at, &request).await?;
     resume_thread(context, fork, run_spec).await
 }
 

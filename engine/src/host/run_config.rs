@@ -15,10 +15,11 @@ use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::tool::{InDoubt, Tool, ToolSet};
 use rondo_core::grant::{Approver, Grants};
 use rondo_core::hook::{HookProgram, HookResources};
-use rondo_core::local::RaisedLimits;
+use rondo_core::local::{ForkRequest, RaisedLimits};
 use rondo_core::models::{Models, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
-use rondo_core::{RunConfig, resolved_roles};
+use rondo_core::{Engine, RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::workflow::{RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
@@ -91,11 +92,7 @@ pub type Given = (RunConfig, Vec<String>);
 /// # Cancel safety
 /// A server that is starting ends; the next run starts it again.
 pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
-    let Equipment { settings, resources, .. } = &*run_spec.equipment;
-    if !run_spec.played.is_any() {
-        let used = used_providers(settings, workflow);
-        resources.read_keys(used.iter().map(String::as_str)).await?;
-    }
+    run_spec.read_keys(workflow).await?;
     let script = scripted(workflow, run_spec)?;
     let (run_config, notices) = with_children(workflow, run_spec, script).await?;
     Ok((RunConfig { raised: run_spec.raised.clone(), ..run_config }, notices))
@@ -171,6 +168,33 @@ impl RunSpec {
             raised: RaisedLimits::default(),
             flags: BTreeMap::new(),
         }
+    }
+
+    /// Reads the keys of the providers that a run asks, so that they are known.
+    async fn read_keys(&self, workflow: &Workflow) -> Result<(), Failure> {
+        if self.played.is_any() {
+            return Ok(());
+        }
+        let used = used_providers(self.equipment.settings(), workflow);
+        self.equipment.resources.read_keys(used.iter().map(String::as_str)).await
+    }
+
+    /// Makes a fork, which can be resumed. New files of its input are held to the operator's rules.
+    ///
+    /// # Errors
+    /// As [`Engine::fork`], and those of reading a key.
+    pub async fn fork(
+        &self,
+        engine: &Engine,
+        thread: &ThreadId,
+        at: u64,
+        request: &ForkRequest,
+    ) -> Result<ThreadId, Failure> {
+        if let Some(edited) = &request.edited {
+            self.read_keys(&edited.workflow).await?;
+        }
+        let Equipment { settings, resources, .. } = &*self.equipment;
+        Ok(engine.fork(thread, at, request, (&settings.files, &resources.redactor())).await?)
     }
 }
 

@@ -505,7 +505,7 @@ pub async fn fork(
         let run_config = run::configured(rondo, &new.workflow, &run_spec).await?;
         return run::begin(rondo, new, run_spec, run_config, None).await;
     }
-    let fork = engine.fork(thread, at, request).await?;
+    let fork = run_spec.fork(engine, thread, at, request).await?;
     let run_config = run::configured_for(rondo, &fork, &run_spec).await?;
     run::resume(rondo, &fork, run_spec, run_config).await
 }

@@ -147,7 +147,7 @@ impl Engine {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace, labels } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
-        let rules = (&run_config.files, &*run_config.redactor);
+        let rules = Some((&run_config.files, &*run_config.redactor));
         let files = take_files(&workflow, &mut input, rules, &*parts.store)?;
         self.redactors(&graph, &run_config)?.input.value(&mut input);
         let (start, objects) = commits::definition(&workflow, &policy, input)?;

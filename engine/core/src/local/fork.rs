@@ -231,7 +231,7 @@ impl<'a> Past<'a> {
     /// Follows the past under an edited definition up to the first step that would have been different.
     fn compare(&self, edited: &Edited) -> Result<Compared, Error> {
         let steps = self.steps()?;
-        let (input, _) = self.input_under(edited)?;
+        let (input, _) = self.input_under(edited, None)?;
         let to = definition(self.row.start, &edited.workflow, &edited.policy, input)?;
         let mut candidate = Some(Machine::new(to.clone(), 0));
         let mut machine = self.follower()?;
@@ -331,18 +331,27 @@ impl<'a> Past<'a> {
         Ok(rebuild::object::<Start>(self.store, Kind::Start, self.row.start)?.input)
     }
 
-    /// The input under an edited definition, and the contents of its new files.
-    fn input_under(&self, edited: &Edited) -> Result<(Value, Vec<Object>), Error> {
+    /// The input under an edited definition, and the contents of its new files; those are held to the rules, if any are
+    /// given.
+    fn input_under(
+        &self,
+        edited: &Edited,
+        rules: Option<(&FileRules, &Redactor)>,
+    ) -> Result<(Value, Vec<Object>), Error> {
         let Some(mut input) = edited.input.clone() else { return Ok((self.input()?, Vec::new())) };
-        // Whoever edited it has checked the files.
-        let rules = FileRules { max_bytes: u64::MAX, ..FileRules::default() };
-        let files = take_files(&edited.workflow, &mut input, (&rules, &Redactor::default()), self.store)?;
+        let files = take_files(&edited.workflow, &mut input, rules, self.store)?;
         Ok((input, files))
     }
 
     /// The move to an edited definition after step `at`.
-    fn rebound(&self, at: u64, edited: &Edited, now_ms: u64) -> Result<Rebound, Error> {
-        let (input, files) = self.input_under(edited)?;
+    fn rebound(
+        &self,
+        at: u64,
+        edited: &Edited,
+        rules: Option<(&FileRules, &Redactor)>,
+        now_ms: u64,
+    ) -> Result<Rebound, Error> {
+        let (input, files) = self.input_under(edited, rules)?;
         let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
         let [.., (_, start, _)] = &objects;
         let to = definition(*start, &edited.workflow, &edited.policy, input)?;
@@ -374,7 +383,7 @@ impl<'a> Past<'a> {
                 refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
             })
         })?;
-        self.rebound(at, edited, 0).map(|_| ())
+        self.rebound(at, edited, None, 0).map(|_| ())
     }
 }
 
@@ -431,11 +440,18 @@ pub(super) fn unfit(seq: u64) -> Error {
 
 impl Engine {
     /// Forks a thread: writes the row of a new one, with a rebind or the given answer if there is one. It can be
-    /// resumed. A fork that would share nothing is refused; start a new thread instead.
+    /// resumed. A fork that would share nothing is refused; start a new thread instead. New files of its input are held
+    /// to the rules, as those of a new thread.
     ///
     /// # Errors
-    /// [`Code::ForkRefused`], or any error of the store.
-    pub async fn fork(&self, thread: &ThreadId, at: u64, request: &ForkRequest) -> Result<ThreadId, Error> {
+    /// [`Code::ForkRefused`], [`Code::InvalidInput`] for a file, or any error of the store.
+    pub async fn fork(
+        &self,
+        thread: &ThreadId,
+        at: u64,
+        request: &ForkRequest,
+        rules: (&FileRules, &Redactor),
+    ) -> Result<ThreadId, Error> {
         let store = &*self.parts.store;
         let (row, origin) = row_of(store, thread)?;
         if at == 0 || at > row.seq {
@@ -467,7 +483,7 @@ impl Engine {
             fork.checkpoint = self.whole_checkpoint(thread, &row)?;
         }
         let commit = match (&request.edited, &request.answer) {
-            (Some(edited), _) => self.rebound(thread, &row, fork, (at, edited, origin), now_ms)?,
+            (Some(edited), _) => self.rebound((thread, &row), fork, (at, edited, origin), rules, now_ms)?,
             (None, Some(answer)) => self.given(thread, &row, fork, (at, answer), now_ms)?,
             (None, None) => store::Commit::of_row(new.clone(), Row { version: 1, ..fork }),
         };
@@ -476,8 +492,8 @@ impl Engine {
         Ok(new)
     }
 
-    /// All objects that the row of a new fork names, and the files of its input. The rows that it was made from may change before it is committed,
-    /// and a collection of garbage may then delete what they named.
+    /// All objects that the row of a new fork names, and the files of its input. The rows that it was made from may
+    /// change before it is committed, and a collection of garbage may then delete what they named.
     fn objects_of(&self, commit: &store::Commit, original: (&ThreadId, &Row)) -> Result<Vec<Object>, Error> {
         let (store, mut objects) = (&*self.parts.store, commit.objects.clone());
         let (mut named, mut at) = (references::of_row(&commit.row).to_vec(), 0);
@@ -516,14 +532,14 @@ impl Engine {
     /// The commit of a fork that continues under another definition.
     fn rebound(
         &self,
-        thread: &ThreadId,
-        row: &Row,
+        (thread, row): (&ThreadId, &Row),
         fork: Row,
         (at, edited, origin): (u64, &Edited, Origin),
+        rules: (&FileRules, &Redactor),
         now_ms: u64,
     ) -> Result<store::Commit, Error> {
         let Rebound { mut commit, objects, files } =
-            Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, now_ms)?;
+            Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, Some(rules), now_ms)?;
         let [workflow, policy, start] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: edited.workflow.name.clone(),
