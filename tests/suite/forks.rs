@@ -296,3 +296,36 @@ fn an_edit_after_a_compaction_is_found() {
     let plan = place.run(["fork", "last", "--with", &file, "--dry-run", "--json"]).exits(0).event("fork");
     assert!(plan["changed"]["seq"].as_u64().unwrap() > compaction - 1, "{plan}");
 }
+
+#[test]
+fn a_key_in_a_changed_input_enters_no_fork() {
+    const WORKFLOW: &str = "rondo: 1\nname: two\ninput: { topic: string, \"more?\": string }\n\
+        roles: { a: { system: A. }, b: { system: B. } }\n\
+        graph:\n  start: { to: a, prompt: \"Go {{ input.topic }}.\" }\n\
+        \x20 a: { done: { to: b, prompt: \"{% if input.more %}{{ input.more }}{% endif %}\" } }\n\
+        \x20 b: { done: { to: end } }\n";
+    const KEY: &str = "k-0123456789";
+    let place = Place::new();
+    place.file("workflow.yaml", WORKFLOW);
+    let say = "[ { status: done, body: One. }, { status: done, body: Two. } ]";
+    place.file("script.yaml", format!("a: {say}\nb: {say}\n"));
+    place.run(["run", "workflow.yaml", "--script", "script.yaml", "-i", "topic=tea"]).exits(0);
+    let base = first(&place);
+    let mut command = place.command([
+        "fork",
+        &base,
+        "--at",
+        "1",
+        "--script",
+        "script.yaml",
+        "-i",
+        &format!("more=see {KEY}"),
+        "--json",
+    ]);
+    command.env("OPENAI_API_KEY", KEY);
+    let fork = crate::binary::Running::of(command).finish().exits(0).event("thread_resumed");
+    let fork = fork["thread"].as_str().unwrap();
+    let exported = place.run(["export", fork]).exits(0).text();
+    assert!(exported.contains("see ") && !exported.contains(KEY), "{exported}");
+    place.run(["verify", fork]).exits(0);
+}

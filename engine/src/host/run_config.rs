@@ -20,7 +20,7 @@ use rondo_core::models::{Models, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVI
 use rondo_core::{Engine, RunConfig, resolved_roles};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::{RoleKind, Workflow};
+use rondo_protocol::workflow::{HookUse, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 use rondo_settings::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 
@@ -134,8 +134,10 @@ async fn of_one(workflow: &Workflow, run_spec: &RunSpec, script: Option<Scripted
     let programs = run_spec.equipment.hook_programs()?;
     let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
     let hook_resources = HookResources { files, programs, redactor, backends };
-    let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    Ok((RunConfig { tools, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
+    Ok((
+        RunConfig { tools, grants, imposed: imposed(settings), approver, in_doubt, hook_resources, ..run_config },
+        notices,
+    ))
 }
 
 /// The configuration for sending a thread's calls through hooks again: the current models, and the tools available
@@ -179,7 +181,7 @@ impl RunSpec {
         self.equipment.resources.read_keys(used.iter().map(String::as_str)).await
     }
 
-    /// Makes a fork, which can be resumed. New files of its input are held to the operator's rules.
+    /// Makes a fork, which can be resumed. An edited input enters as that of a new thread.
     ///
     /// # Errors
     /// As [`Engine::fork`], and those of reading a key.
@@ -194,7 +196,13 @@ impl RunSpec {
             self.read_keys(&edited.workflow).await?;
         }
         let Equipment { settings, resources, .. } = &*self.equipment;
-        Ok(engine.fork(thread, at, request, (&settings.files, &resources.redactor())).await?)
+        let run_config = RunConfig {
+            redactor: Arc::new(resources.redactor()),
+            files: settings.files.clone(),
+            imposed: imposed(settings),
+            ..RunConfig::default()
+        };
+        Ok(engine.fork(thread, at, request, &run_config).await?)
     }
 }
 
@@ -347,6 +355,11 @@ fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Res
         (None, None) => return Ok(None),
     };
     Ok(Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") }))
+}
+
+/// The hooks that the operator puts in every workflow.
+fn imposed(settings: &Settings) -> Vec<HookUse> {
+    settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect()
 }
 
 /// Removes every known key from text that enters a thread.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::redact::Redactor;
-use rondo_core::local::{FileRules, ForkRequest};
+use rondo_core::RunConfig;
+use rondo_core::local::ForkRequest;
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::event::Durability;
@@ -38,9 +38,10 @@ pub fn forks() {
     for (name, at) in [("its end", STEPS), ("its middle", STEPS / 2)] {
         let (mut times, mut bytes) = (Vec::new(), 0);
         for _ in 0..ROUNDS {
-            let rules = (&FileRules::default(), &Redactor::default());
+            let run_config = RunConfig::default();
             let began = Instant::now();
-            let fork = runtime().block_on(engine.fork(&thread, at, &ForkRequest::default(), rules)).expect("a fork");
+            let fork =
+                runtime().block_on(engine.fork(&thread, at, &ForkRequest::default(), &run_config)).expect("a fork");
             times.push(began.elapsed());
             let row = store.row(&fork).expect("a row").expect("the fork");
             bytes = row.checkpoint.len() + row.origin.len() + size_of_val(&row);

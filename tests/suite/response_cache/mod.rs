@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
 use rondo_core::hook::{BuildContext, Context, Hook, HookKind, HookResources, Next, Registry};
@@ -732,7 +731,7 @@ fn ledger() -> (Ledger, Arc<dyn Model>) {
 /// An edited prompt and a fork run only what depends on the edit again.
 #[tokio::test]
 async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
-    use rondo_core::local::{Edited, FileRules, ForkRequest, plan_fork};
+    use rondo_core::local::{Edited, ForkRequest, plan_fork};
     let bench = Bench::new();
     let (asked, model) = ledger();
     let first = bench.run(&hooked(CHAIN, CallKind::Model, &[]), run_config(&checked(CHAIN).workflow, &model)).await;
@@ -745,8 +744,7 @@ async fn a_fork_under_an_edited_prompt_asks_only_for_what_depends_on_it() {
         let request = ForkRequest { at, edited, answer: None };
         let plan = plan_fork(&*bench.store, &first.thread, &request).unwrap();
         assert_eq!((plan.at, plan.again.steps), (1, 2));
-        let rules = (&FileRules::default(), &Redactor::default());
-        let fork = bench.engine.fork(&first.thread, plan.at, &request, rules).await.unwrap();
+        let fork = bench.engine.fork(&first.thread, plan.at, &request, &RunConfig::default()).await.unwrap();
         let given = |workflow: &_, _: &_| Ok::<_, rondo_core::Error>(run_config(workflow, &model));
         let Resumed::Running(handle) = bench.engine.resume(&fork, given).await.unwrap() else { panic!("it had ended") };
         let (_, ended) = follow(handle).await;

@@ -16,7 +16,7 @@ use rondo_protocol::workflow::{Policy, Role, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::past::origin;
-use super::{Engine, Error, FileRules, Labels, NewThread, commits, take_files};
+use super::{Engine, Error, FileRules, Labels, NewThread, RunConfig, commits, take_files};
 use crate::conversation::{Steps, rebuild};
 use crate::graph::Graph;
 use crate::resolved_roles::{self, BodyReader};
@@ -343,15 +343,14 @@ impl<'a> Past<'a> {
         Ok((input, files))
     }
 
-    /// The move to an edited definition after step `at`.
+    /// The move to an edited definition after step `at`, with its input and the contents of new files.
     fn rebound(
         &self,
         at: u64,
         edited: &Edited,
-        rules: Option<(&FileRules, &Redactor)>,
+        (input, files): (Value, Vec<Object>),
         now_ms: u64,
     ) -> Result<Rebound, Error> {
-        let (input, files) = self.input_under(edited, rules)?;
         let (Start { input, .. }, objects) = commits::definition(&edited.workflow, &edited.policy, input)?;
         let [.., (_, start, _)] = &objects;
         let to = definition(*start, &edited.workflow, &edited.policy, input)?;
@@ -383,7 +382,7 @@ impl<'a> Past<'a> {
                 refused(format!("step {seq} of {role} contradicts the edited file: {fault}"))
             })
         })?;
-        self.rebound(at, edited, None, 0).map(|_| ())
+        self.rebound(at, edited, self.input_under(edited, None)?, 0).map(|_| ())
     }
 }
 
@@ -440,8 +439,8 @@ pub(super) fn unfit(seq: u64) -> Error {
 
 impl Engine {
     /// Forks a thread: writes the row of a new one, with a rebind or the given answer if there is one. It can be
-    /// resumed. A fork that would share nothing is refused; start a new thread instead. New files of its input are held
-    /// to the rules, as those of a new thread.
+    /// resumed. A fork that would share nothing is refused; start a new thread instead. An edited input enters as that of
+    /// a new thread: its new files are held to the rules, and what must not enter a thread is taken out.
     ///
     /// # Errors
     /// [`Code::ForkRefused`], [`Code::InvalidInput`] for a file, or any error of the store.
@@ -450,7 +449,7 @@ impl Engine {
         thread: &ThreadId,
         at: u64,
         request: &ForkRequest,
-        rules: (&FileRules, &Redactor),
+        run_config: &RunConfig,
     ) -> Result<ThreadId, Error> {
         let store = &*self.parts.store;
         let (row, origin) = row_of(store, thread)?;
@@ -483,7 +482,7 @@ impl Engine {
             fork.checkpoint = self.whole_checkpoint(thread, &row)?;
         }
         let commit = match (&request.edited, &request.answer) {
-            (Some(edited), _) => self.rebound((thread, &row), fork, (at, edited, origin), rules, now_ms)?,
+            (Some(edited), _) => self.rebound((thread, &row), fork, (at, edited, origin), run_config, now_ms)?,
             (None, Some(answer)) => self.given(thread, &row, fork, (at, answer), now_ms)?,
             (None, None) => store::Commit::of_row(new.clone(), Row { version: 1, ..fork }),
         };
@@ -535,11 +534,15 @@ impl Engine {
         (thread, row): (&ThreadId, &Row),
         fork: Row,
         (at, edited, origin): (u64, &Edited, Origin),
-        rules: (&FileRules, &Redactor),
+        run_config: &RunConfig,
         now_ms: u64,
     ) -> Result<store::Commit, Error> {
-        let Rebound { mut commit, objects, files } =
-            Past::of(&*self.parts.store, thread, row)?.rebound(at, edited, Some(rules), now_ms)?;
+        let past = Past::of(&*self.parts.store, thread, row)?;
+        let (mut input, files) = past.input_under(edited, Some((&run_config.files, &run_config.redactor)))?;
+        if edited.input.is_some() {
+            input = self.redacted((&edited.workflow, &edited.policy), run_config, input)?;
+        }
+        let Rebound { mut commit, objects, files } = past.rebound(at, edited, (input, files), now_ms)?;
         let [workflow, policy, start] = objects.each_ref().map(|(_, digest, _)| *digest);
         let origin = Origin {
             name: edited.workflow.name.clone(),
