@@ -1,13 +1,22 @@
 // Starting a thread from its form, and watching it run.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { close, launch, open } from "./support/browser.mjs";
-import { Server } from "./support/server.mjs";
+import { ROOT, Server } from "./support/server.mjs";
+
+const INPUT = JSON.parse(readFileSync(join(ROOT, "workflows/describe-image/input.json"), "utf8"));
+const PICTURE = Buffer.from(INPUT.picture.data.split(",").at(-1), "base64");
+// The first number behind the signature and the name of the first chunk of a PNG.
+const WIDTH = PICTURE.readUInt32BE(16);
+
+const SETTINGS = '[files]\nmedia_types = ["image/*"]\n';
 
 let server, browser;
 before(async () => {
-  [server, browser] = await Promise.all([Server.start(), launch()]);
+  [server, browser] = await Promise.all([Server.start(SETTINGS), launch()]);
 });
 after(async () => {
   await browser.close();
@@ -53,6 +62,39 @@ test("an input that the workflow refuses is said beside the form, and nothing st
   await problem.waitFor();
   assert.match(await problem.innerText(), /text/);
   await problem.getByRole("link", { name: /^RN\d{4}$/ }).waitFor();
+  assert.equal((await server.api("/threads?children=true")).threads.length, count);
+  await close(page);
+});
+
+test("a picture that is chosen in the form is shown beside the prompt that it went with", async () => {
+  const page = await open(browser, server, { path: "/start/describe-image" });
+  await page.getByLabel(/picture/).setInputFiles({ name: "tide.png", mimeType: "image/png", buffer: PICTURE });
+  await page.getByLabel(/Offline/).check();
+  await page.getByRole("button", { name: "Start" }).click();
+
+  await page.waitForURL(/\/t\/[0-9a-z]{26}$/);
+  await page.getByRole("heading", { level: 1 }).getByText("done").waitFor();
+  await page.getByRole("option", { name: /describer/ }).first().click();
+  const picture = page.getByRole("img", { name: "tide.png" });
+  await picture.waitFor();
+  await picture.evaluate((image) => image.decode());
+  assert.equal(await picture.evaluate((image) => image.naturalWidth), WIDTH);
+
+  const [, thread] = page.url().match(/\/t\/([0-9a-z]{26})/);
+  const { input } = await server.api(`/threads/${thread}`);
+  assert.deepEqual([input.picture.name, input.picture.media_type], ["tide.png", "image/png"]);
+  await close(page);
+});
+
+test("a file of a type that the user's settings do not take is refused beside the form, and nothing starts", async () => {
+  const page = await open(browser, server, { path: "/start/describe-image" });
+  const count = (await server.api("/threads?children=true")).threads.length;
+  await page.getByLabel(/picture/).setInputFiles({ name: "notes.bin", mimeType: "application/zip", buffer: Buffer.from("PK\x03\x04") });
+  await page.getByLabel(/Offline/).check();
+  await page.getByRole("button", { name: "Start" }).click();
+  const problem = page.getByRole("alert");
+  await problem.waitFor();
+  assert.match(await problem.innerText(), /notes\.bin/);
   assert.equal((await server.api("/threads?children=true")).threads.length, count);
   await close(page);
 });

@@ -26,13 +26,14 @@ async function freePort() {
 }
 
 export class Server {
-  /** A server over a new folder that is a copy of `tests/page/folder`. */
-  static async start() {
+  /** A server over a new folder that is a copy of `tests/page/folder`, with `settings` as those of its user. */
+  static async start(settings = "") {
     const server = new Server();
     server.folder = mkdtempSync(join(tmpdir(), "rondo-page-"));
     const home = join(server.folder, "home");
     server.work = join(server.folder, "work");
-    mkdirSync(home);
+    mkdirSync(join(home, ".config/rondo"), { recursive: true });
+    writeFileSync(join(home, ".config/rondo/config.toml"), settings);
     cpSync(resolve(HERE, "../folder"), server.work, { recursive: true });
     server.environment = { PATH: process.env.PATH, HOME: home, RONDO_TOKEN: TOKEN };
     server.port = await freePort();
