@@ -91,13 +91,13 @@ fn a_killed_run_leaves_no_program_behind() {
     }
 }
 
-fn workflow(name: &str) -> String {
+pub fn workflow(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows").join(name);
     path.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
 /// Copies a folder of plain files.
-fn copied(from: &Path, to: &Path) {
+pub fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
@@ -111,7 +111,7 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-fn cargo_test(folder: &Path) -> bool {
+pub fn cargo_test(folder: &Path) -> bool {
     let cargo = Command::new("cargo")
         .args(["test", "--offline", "--quiet"])
         .current_dir(folder)

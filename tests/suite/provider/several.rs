@@ -1,6 +1,12 @@
 //! Several providers in one thread: each has its own key and its own reasoning, and none is shown those of another.
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
+
+use crate::binary::{Running, binary};
+use crate::programs::{cargo_test, copied, workflow};
 
 use super::client::Client;
 use super::secret::{assert_clean_folder, part_of};
@@ -194,4 +200,93 @@ fn reasoning_goes_back_to_the_provider_that_sent_it_and_to_no_other() {
         let wanted = ["first", "third", "third", "second", "third", "third", "first", "first", "second"];
         assert_eq!(providers, wanted, "{speaking:?}");
     }
+}
+
+/// The shipped workflow: its developer at one provider, its reviewer at another, and a third where the first is overloaded
+/// in the midst of a visit. The project's tests are really run.
+#[test]
+fn a_failing_test_is_fixed_by_roles_of_two_providers_and_a_fallback_to_a_third() {
+    const READ: (&str, &str) = ("read_file", r#"{"path":"src/lib.rs"}"#);
+    const BLANK: (&str, &str) = (
+        "edit_file",
+        r#"{"path":"src/lib.rs","old":"line.len() + word.len() > width","new":"line.len() + 1 + word.len() > width"}"#,
+    );
+    const CHARACTERS: (&str, &str) = (
+        "edit_file",
+        r#"{"path":"src/lib.rs","old":"line.len() + 1 + word.len() > width","new":"line.chars().count() + 1 + word.chars().count() > width"}"#,
+    );
+    let mends = server(Spoken::Anthropic, KEYS[0], |number| match number {
+        0 => Some(Turn::call(&["call_1"], READ.0, READ.1).thinking(1)),
+        1 => Some(Turn::call(&["call_2"], BLANK.0, BLANK.1).thinking(2)),
+        2 => Some(Turn::text("---\nstatus: edited\nsummary: The blank.\nfiles: [src/lib.rs]\n---\n")),
+        3 => Some(Turn::call(&["call_3"], READ.0, READ.1).thinking(3)),
+        _ => None,
+    });
+    let judges = server(Spoken::OpenAiResponses, KEYS[1], |number| match number {
+        0 => Some(Turn::call(&["call_5"], READ.0, READ.1).thinking(5)),
+        _ => Some(Turn::text("---\nstatus: approved\nsummary: Lines are measured in characters.\n---\n")),
+    });
+    let helps = server(Spoken::Gemini, KEYS[2], |number| match number {
+        0 => Some(Turn::call(&["call_4"], CHARACTERS.0, CHARACTERS.1).thinking(4)),
+        _ => Some(Turn::text("---\nstatus: edited\nsummary: Characters.\nfiles: [src/lib.rs]\n---\n")),
+    });
+
+    let folder = tempfile::tempdir().unwrap();
+    let [project, own, settings] = ["wrap", "own", "settings/rondo"].map(|name| folder.path().join(name));
+    let shipped = PathBuf::from(workflow("fix-failing-test"));
+    copied(&shipped.join("fixture"), &project);
+    copied(&shipped, &own);
+    let text = std::fs::read_to_string(own.join("workflow.yaml")).unwrap();
+    let text = text
+        .replace("models:\n", "models:\n  mends: {}\n  judges: {}\n  helps: {}\n")
+        .replace(
+            "  developer:\n    system",
+            "  developer:\n    model: mends\n    fallback: [helps]\n    retry: { attempts: 1 }\n    system",
+        )
+        .replace("  reviewer:\n    system", "  reviewer:\n    model: judges\n    system");
+    std::fs::write(own.join("workflow.yaml"), text).unwrap();
+    std::fs::create_dir_all(&settings).unwrap();
+    let provided = [
+        ("mends", Spoken::Anthropic, &mends),
+        ("judges", Spoken::OpenAiResponses, &judges),
+        ("helps", Spoken::Gemini, &helps),
+    ];
+    let text: String = provided
+        .iter()
+        .zip(NAMES)
+        .map(|((name, spoken, server), key)| {
+            let (protocol, base_url) = (spoken.name(), server.base_url());
+            let model = spoken.model().rsplit('/').next().unwrap();
+            format!(
+                "[provider.{name}]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\nkey_env = \"{key}\"\n\
+                 [model.{name}]\nprovider = \"{name}\"\nmodel = \"{model}\"\n"
+            )
+        })
+        .collect();
+    std::fs::write(settings.join("config.toml"), text).unwrap();
+
+    let mut command = Command::new(binary());
+    command.args(["run", "--trust", own.to_str().unwrap(), "--json"]).current_dir(&project);
+    command.env("XDG_CONFIG_HOME", folder.path().join("settings")).envs(NAMES.into_iter().zip(KEYS));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for name in ["OPENAI_API_KEY", "RONDO_MODEL", "RONDO_STORE", "CARGO_TARGET_DIR"] {
+        command.env_remove(name);
+    }
+    let run = Running::of(command).finish().exits(0);
+    let committed = run.events("step_committed");
+    let committed: Vec<String> = committed
+        .iter()
+        .map(|event| format!("{}.{}", event["role"].as_str().unwrap(), event["status"].as_str().unwrap()))
+        .collect();
+    let expected =
+        ["tests.failed", "developer.edited", "tests.failed", "developer.edited", "tests.ok", "reviewer.approved"];
+    assert_eq!(committed, expected);
+    assert!(cargo_test(&project), "the tests must pass now");
+
+    let settled = run.events("call_settled");
+    let providers: Vec<&str> = settled.iter().map(|event| event["provider"].as_str().unwrap()).collect();
+    assert_eq!(providers, ["mends", "mends", "mends", "mends", "helps", "helps", "judges", "judges"]);
+    // The fallback continues the visit: it is shown what was read, and not what the other thought.
+    let Request { body, .. } = &helps.requests()[0];
+    assert!(body.contains("word.len() > width") && !body.contains(&Spoken::Anthropic.opaque(3)), "{body}");
 }

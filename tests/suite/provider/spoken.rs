@@ -25,6 +25,8 @@ pub struct Turn<'a> {
     /// The number of a thought that comes first, with something that only the provider understands.
     pub thought: Option<usize>,
     pub said: Said<'a>,
+    /// What its calls ask for: the name of a tool and the arguments.
+    pub asked: (&'a str, &'a str),
     /// The figures in the provider's own form; `None` for none.
     pub usage: Option<String>,
     /// The provider's word for how it ended, in place of the usual one.
@@ -34,7 +36,7 @@ pub struct Turn<'a> {
 #[derive(Debug, Clone)]
 pub enum Said<'a> {
     Text(&'a str),
-    /// Calls of `read_file`, by their ids.
+    /// Calls, by their ids.
     Calls(&'a [&'a str]),
 }
 
@@ -184,11 +186,16 @@ impl Spoken {
 
 impl<'a> Turn<'a> {
     pub fn text(text: &'a str) -> Self {
-        Self { thought: None, said: Said::Text(text), usage: None, end: None }
+        Self { thought: None, said: Said::Text(text), asked: ("read_file", ARGUMENTS), usage: None, end: None }
     }
 
     pub fn calls(ids: &'a [&'a str]) -> Self {
         Self { said: Said::Calls(ids), ..Self::text("") }
+    }
+
+    /// A call of this tool with these arguments.
+    pub fn call(id: &'a [&'a str; 1], tool: &'a str, arguments: &'a str) -> Self {
+        Self { asked: (tool, arguments), ..Self::calls(id) }
     }
 
     #[must_use]
@@ -237,10 +244,10 @@ fn openai_chat(turn: &Turn<'_>) -> Vec<String> {
         }
         Said::Calls(ids) => {
             for (index, id) in ids.iter().enumerate() {
-                let function = json!({ "name": "read_file", "arguments": "" });
+                let function = json!({ "name": turn.asked.0, "arguments": "" });
                 let call = json!({ "index": index, "id": id, "type": "function", "function": function });
                 events.push(chunk(&json!({ "tool_calls": [call] }), &Value::Null));
-                events.extend(pieces(ARGUMENTS).map(|piece| {
+                events.extend(pieces(turn.asked.1).map(|piece| {
                     let call = json!({ "index": index, "function": { "arguments": piece } });
                     chunk(&json!({ "tool_calls": [call] }), &Value::Null)
                 }));
@@ -301,18 +308,18 @@ fn openai_responses(turn: &Turn<'_>) -> Vec<String> {
                 let index = items.len();
                 let item = |arguments: &str, status: &str| {
                     json!({
-                        "id": format!("fc_{id}"), "type": "function_call", "call_id": id, "name": "read_file",
+                        "id": format!("fc_{id}"), "type": "function_call", "call_id": id, "name": turn.asked.0,
                         "arguments": arguments, "status": status,
                     })
                 };
                 let begun = format!("\"output_index\":{index},\"item\":{}", item("", "in_progress"));
                 events.push(event("response.output_item.added", &begun));
-                events.extend(pieces(ARGUMENTS).map(|piece| {
+                events.extend(pieces(turn.asked.1).map(|piece| {
                     let delta = Value::from(piece);
                     let place = format!("\"output_index\":{index},\"item_id\":\"fc_{id}\"");
                     event("response.function_call_arguments.delta", &format!("{place},\"delta\":{delta}"))
                 }));
-                items.push(item(ARGUMENTS, "completed").to_string());
+                items.push(item(turn.asked.1, "completed").to_string());
                 let done = format!("\"output_index\":{index},\"item\":{}", items[index]);
                 events.push(event("response.output_item.done", &done));
             }
@@ -369,8 +376,8 @@ fn anthropic(turn: &Turn<'_>) -> Vec<String> {
         Said::Calls(ids) => {
             for id in ids {
                 let deltas =
-                    pieces(ARGUMENTS).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
-                block(index, json!({ "type": "tool_use", "id": id, "name": "read_file", "input": {} }), &deltas);
+                    pieces(turn.asked.1).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+                block(index, json!({ "type": "tool_use", "id": id, "name": turn.asked.0, "input": {} }), &deltas);
                 index += 1;
             }
         }
@@ -403,7 +410,8 @@ fn gemini(turn: &Turn<'_>) -> Vec<String> {
             for (index, id) in ids.iter().enumerate() {
                 // Of calls side by side only the first has one.
                 let signature = signature.as_deref().filter(|_| index == 0).map(|signature| format!(",{signature}"));
-                let call = format!(r#"{{"id":"{id}","name":"read_file","args":{ARGUMENTS}}}"#);
+                let (name, arguments) = turn.asked;
+                let call = format!(r#"{{"id":"{id}","name":"{name}","args":{arguments}}}"#);
                 events.push(part(&format!(r#"{{"functionCall":{call}{}}}"#, signature.unwrap_or_default())));
             }
         }
