@@ -72,8 +72,11 @@ impl<'k> Writer<'k> {
         if number.abs() > MAX_INTEGER {
             return Err(Error::IntegerRange);
         }
-        // Writing to a `Vec` cannot fail.
-        let _ = write!(self.out, "{number}");
+        // Writing to a `Vec` cannot fail. Most numbers are small, and those of 128 bits are slow to write.
+        let _ = match i64::try_from(number) {
+            Ok(number) => write!(self.out, "{number}"),
+            Err(_) => write!(self.out, "{number}"),
+        };
         Ok(())
     }
 

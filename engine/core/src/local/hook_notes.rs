@@ -51,8 +51,10 @@ impl HookNotes {
     /// Records an answer that a hook gave in place of a port, and emits its event.
     pub(super) fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, short_circuit: ShortCircuit) {
         let ShortCircuit { key, saved_usd, saved, attempts: _ } = short_circuit;
-        let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };
-        sink.emit(event);
+        sink.offer(|| {
+            let (visit, node, key) = (visit_of(site), node.to_owned(), key.clone());
+            What::HookAnswered { visit, node, key, saved_usd }
+        });
         let answer = HookAnswer { at, position: site.position, key, saved_usd, saved };
         self.answered.lock().entry(node.to_owned()).or_default().push(answer);
     }

@@ -55,21 +55,11 @@ pub(super) struct VisitEffects<'a> {
 
 /// A model call that was answered but not settled.
 struct UnsettledCall {
-    call: ModelCall,
-    answer: ModelAnswer,
-    answered_by: AnsweredBy,
-    /// How many hooks it reached.
-    passed: usize,
-    served: Served,
-}
-
-/// The model and provider that served a call, and how long it took.
-struct Served {
-    attempt: u32,
-    /// The resolved model.
-    model: String,
-    provider: Option<String>,
-    duration_ms: u64,
+    position: u32,
+    /// How many hooks it reached, with the call and its answer, which they are told of; `None` without hooks.
+    passed: Option<(usize, ModelCall, ModelAnswer)>,
+    /// Its event, if somebody reads.
+    settled: Option<What>,
 }
 
 impl Effects for VisitEffects<'_> {
@@ -97,31 +87,22 @@ impl Effects for VisitEffects<'_> {
 
     fn settle(&mut self, refused: Option<String>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let Some(UnsettledCall { call, answer, answered_by, passed, served }) = self.last.take() else { return };
-            let (visit, position) = (visit_of(&call.site), call.site.position);
-            let Served { attempt, model, provider, duration_ms } = served;
-            let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
-            if let Some(path) = self.context.paths.get(&CallKind::Model).filter(|_| passed > 0) {
+            let Some(UnsettledCall { position, passed, settled }) = self.last.take() else { return };
+            if let Some((count, call, answer)) = passed
+                && let Some(path) = self.context.paths.get(&CallKind::Model)
+            {
                 let verdict = if refused.is_some() { Verdict::Refused } else { Verdict::Accepted };
-                path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
+                path.settle(count, &Call::Model(call), &Reply::Model(answer), verdict).await;
             }
             if let Some(why) = &refused {
                 self.tool_runner.journal.refuse(position, why);
             }
-            let cached_tokens = usage.map(|usage| usage.cached_tokens);
-            self.context.sink.emit(What::CallSettled {
-                visit,
-                attempt,
-                model,
-                provider,
-                finish,
-                usage,
-                cached_tokens,
-                cost_usd,
-                duration_ms,
-                answered_by,
-                refused,
-            });
+            if let Some(mut settled) = settled {
+                if let What::CallSettled { refused: why, .. } = &mut settled {
+                    *why = refused;
+                }
+                self.context.sink.emit(settled);
+            }
         })
     }
 }
@@ -232,16 +213,15 @@ impl<'a> VisitEffects<'a> {
                 self.model =
                     self.model_context.runtime.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
-            let (answer, answered_by) = (record.answer.clone(), AnsweredBy::Journal);
             let attempt = u32::try_from(record.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-            let served = Served { attempt, model: record.model.clone(), provider: self.provider(), duration_ms: 0 };
-            self.last = Some(UnsettledCall { call, answer, answered_by, passed: 0, served });
+            let settled = self.settled(&call.site, &record.answer, &record.model, (attempt, 0), &AnsweredBy::Journal);
+            self.last = Some(UnsettledCall { position: call.site.position, passed: None, settled });
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
         self.tool_runner.keep(&call.site).await?;
         let (attempts_before, objects_before) = (self.attempts, self.objects.len());
         let position = call.site.position;
-        let made = self.attempts(call.clone(), asked).await;
+        let made = self.attempts(&call, asked).await;
         let attempts = self.attempts - attempts_before;
         let AttemptResult { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
@@ -273,20 +253,40 @@ impl<'a> VisitEffects<'a> {
             visit: Some((call.site.role.clone(), call.site.visit)),
             refused: None,
         })));
-        let served = Served { attempt, model: sent.model.clone(), provider: self.provider(), duration_ms };
-        self.last =
-            Some(UnsettledCall { call, answer: answer.clone(), answered_by: answered_by.clone(), passed, served });
+        let settled = self.settled(&call.site, &answer, &sent.model, (attempt, duration_ms), &answered_by);
+        let passed = (passed > 0).then(|| (passed, call, answer.clone()));
+        self.last = Some(UnsettledCall { position, passed, settled });
         Ok(performed(answer, answered_by, sent))
     }
 
-    /// The provider of the current model.
-    fn provider(&self) -> Option<String> {
-        let head = self.model_context.runtime.heads.get(self.model)?;
-        Some(self.model_context.models.0.get(&head.model)?.served_by.provider.clone())
+    /// The event of a call that was answered, until it is known whether the answer is refused; `None` if nobody reads.
+    fn settled(
+        &self,
+        site: &Site,
+        answer: &ModelAnswer,
+        model: &str,
+        (attempt, duration_ms): (u32, u64),
+        answered_by: &AnsweredBy,
+    ) -> Option<What> {
+        let head = self.model_context.runtime.heads.get(self.model);
+        let resolved = head.and_then(|head| self.model_context.models.0.get(&head.model));
+        self.context.sink.has_readers().then(|| What::CallSettled {
+            visit: visit_of(site),
+            attempt,
+            model: model.to_owned(),
+            provider: resolved.map(|resolved| resolved.served_by.provider.clone()),
+            finish: answer.reply.finish.as_str().to_owned(),
+            usage: answer.usage,
+            cached_tokens: answer.usage.map(|usage| usage.cached_tokens),
+            cost_usd: answer.cost_usd,
+            duration_ms,
+            answered_by: answered_by.clone(),
+            refused: None,
+        })
     }
 
     /// Tries the role's model, then each fallback, until one answers or none is left.
-    async fn attempts(&mut self, call: ModelCall, asked: Digest) -> Result<AttemptResult, Fault> {
+    async fn attempts(&mut self, call: &ModelCall, asked: Digest) -> Result<AttemptResult, Fault> {
         let of_call = Deadline::of_call(self.model_context.call_total_ms).without(&self.context.waits);
         let deadline = of_call.or_earlier(self.context.deadline.clone());
         let retry = &self.model_context.policy.retry;
@@ -297,16 +297,19 @@ impl<'a> VisitEffects<'a> {
             let Some(resolved) = self.model_context.models.0.get(&head.model) else { return Err(no_head()) };
             // A fallback has a head of its own.
             let request = if self.model == 0 { asked } else { call.conversation.request(head.digest) };
+            // A hook that rewrote the turn changed the head of the first model; a fallback has its own.
+            let (of_call, head_digest) =
+                if self.model == 0 { (&call.head, call.head_digest) } else { (&head.head, head.digest) };
             let call = ModelCall {
-                files: super::files::read(self.context.store, &call.conversation)?,
+                site: call.site.clone(),
                 attempt,
                 ordinal: self.attempts_before + self.attempts,
                 model: head.model.clone(),
+                head_digest,
+                head: Arc::clone(of_call),
+                conversation: Arc::clone(&call.conversation),
+                files: super::files::read(self.context.store, &call.conversation)?,
                 time_left: deadline.left(),
-                // A hook that rewrote the turn changed the head of the first model; a fallback has its own.
-                head: if self.model == 0 { Arc::clone(&call.head) } else { Arc::clone(&head.head) },
-                head_digest: if self.model == 0 { call.head_digest } else { head.digest },
-                ..call.clone()
             };
             if !self.context.store.has_room() {
                 return Err(self.context.resume_hint.with_hint(full()));
@@ -322,7 +325,7 @@ impl<'a> VisitEffects<'a> {
             let drain = &self.context.stop.drain;
             let made = tokio::select! {
                 biased;
-                made = self.attempt((call.clone(), request), head, resolved, &was_reached) => made,
+                made = self.attempt((&call, request), head, resolved, &was_reached) => made,
                 fault = deadline.passed() => Err(fault),
                 () = drain.cancelled(), if !resolved.provider.is_paid() => Err(cancelled()),
                 () = before(&was_reached, drain) => Err(cancelled()),
@@ -369,15 +372,14 @@ impl<'a> VisitEffects<'a> {
             if wait >= deadline.left() {
                 return Err(fault);
             }
-            let retried = What::CallRetried {
+            self.context.sink.offer(|| What::CallRetried {
                 visit: visit_of(&call.site),
                 attempt,
                 model: call.model.clone(),
                 code: fault.code.to_string(),
                 message: fault.message.clone(),
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            };
-            self.context.sink.emit(retried);
+            });
             attempt = attempt.saturating_add(1);
             // Even no time at all would be up to a millisecond.
             if !wait.is_zero() {
@@ -391,7 +393,7 @@ impl<'a> VisitEffects<'a> {
 
     async fn attempt(
         &mut self,
-        (call, request): (ModelCall, Digest),
+        (call, request): (&ModelCall, Digest),
         head: &ModelHead,
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
@@ -412,7 +414,7 @@ impl<'a> VisitEffects<'a> {
         let (reply, answered_by, passed) = match path {
             None => {
                 was_reached.store(true, Ordering::Relaxed);
-                (Reply::Model(complete(resolved, recorder, redactor, &call, &deltas).await?), AnsweredBy::Port, 0)
+                (Reply::Model(complete(resolved, recorder, redactor, call, &deltas).await?), AnsweredBy::Port, 0)
             }
             Some(path) => {
                 let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
@@ -441,7 +443,7 @@ impl<'a> VisitEffects<'a> {
             }
         };
         if self.turn_is_rewritten && sent.asked.is_none() {
-            self.keep_rewritten(&call, &mut sent)?;
+            self.keep_rewritten(call, &mut sent)?;
         }
         let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
         if answered_by == AnsweredBy::Port {
@@ -550,8 +552,8 @@ struct StepDeltas<'a> {
 
 impl Deltas for StepDeltas<'_> {
     fn text(&self, text: &str) {
-        let (visit, attempt) = (self.visit.clone(), self.attempt);
-        self.sink.offer(What::ModelDelta { visit, attempt, text: text.to_owned() });
+        let (visit, attempt) = (&self.visit, self.attempt);
+        self.sink.offer(|| What::ModelDelta { visit: visit.clone(), attempt, text: text.to_owned() });
     }
 
     fn reserve(&self, reply_bytes: usize) -> BoxFuture<'_, ()> {

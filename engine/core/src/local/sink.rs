@@ -78,22 +78,27 @@ impl Sink {
         self.pass_on(None, self.env.now_ms(), what);
     }
 
-    /// Emits a provisional event, which a slow reader may miss.
-    pub fn offer(&self, what: What) {
-        if self.topic.has_readers() {
-            self.emit(what);
+    /// Emits an event that is not durable. It is made only if somebody reads.
+    pub fn offer(&self, what: impl FnOnce() -> What) {
+        if self.has_readers() {
+            self.emit(what());
         }
+    }
+
+    /// Whether somebody reads.
+    pub fn has_readers(&self) -> bool {
+        self.topic.has_readers()
     }
 
     /// Passes on an event of a child thread.
     pub fn pass_on_of_child(&self, event: Event) {
-        if self.topic.has_readers() {
+        if self.has_readers() {
             self.topic.publish_foreign(event);
         }
     }
 
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
-        if self.topic.has_readers() {
+        if self.has_readers() {
             let (thread, parent, durability) = (self.thread.clone(), self.parent.clone(), self.durability);
             self.topic.publish(Event { id, thread, parent, durability, at_ms, what });
         }
@@ -102,7 +107,7 @@ impl Sink {
 
 impl Reports for Sink {
     fn report(&self, node: &str, call: &Call, metrics: Value) {
-        self.offer(What::HookReport { visit: visit_of(call.site()), node: node.to_owned(), metrics });
+        self.offer(|| What::HookReport { visit: visit_of(call.site()), node: node.to_owned(), metrics });
     }
 
     fn warn(&self, node: &str, call: &Call, warning: String) {

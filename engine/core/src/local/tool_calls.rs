@@ -205,8 +205,8 @@ impl<'a> ToolRunner<'a> {
     }
 
     fn tell(&mut self, call: &ToolCall, note: ToolNote) {
-        self.context.sink.emit(started(call));
-        self.context.sink.emit(finished(call, &note));
+        self.context.sink.offer(|| started(call));
+        self.context.sink.offer(|| finished(call, &note));
         self.notes.push((call.site.position, note));
     }
 
@@ -332,7 +332,7 @@ impl<'a> ToolRunner<'a> {
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
-        self.context.sink.emit(finished(call, &note));
+        self.context.sink.offer(|| finished(call, &note));
         self.notes.push((call.site.position, note));
         let reply = Reply::Tool(reply);
         if let Some(path) = self.context.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
@@ -354,7 +354,7 @@ async fn through_hooks(
     call: &ToolCall,
     was_reached: &AtomicBool,
 ) -> Result<ToolResult, Fault> {
-    context.sink.emit(started(call));
+    context.sink.offer(|| started(call));
     let started_ms = context.env.elapsed_ms();
     let (mut reply, answered_by, passed) = match context.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
         None => {

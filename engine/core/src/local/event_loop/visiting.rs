@@ -61,9 +61,9 @@ impl Driver<'_> {
         let memory = tokio::sync::Mutex::new(parts.engine.parts.reply_memory.reservation());
         let context = |toolbox| self.context(&visit, policy, toolbox, (&hook_notes, &memory), (stop, waits, &approval));
         let at = site.clone();
-        let started = What::StepStarted { visit: visit::visit_of(&site) };
+        let started = || parts.sink.offer(|| What::StepStarted { visit: visit::visit_of(&at) });
         if let Task::Child(input) = &visit.task {
-            parts.sink.emit(started);
+            started();
             let no_tools = Toolbox::default();
             let answer = self.answer_of_child(&visit.lane)?;
             return child::visit(parts, &context(&no_tools), (role, input), site, answer).await;
@@ -72,11 +72,11 @@ impl Driver<'_> {
         let (visited, context_report) = if let Some((script, contract)) =
             script.zip(parts.resolved_roles.body_readers.get(&visit.role))
         {
-            parts.sink.emit(started);
+            started();
             let no_tools = Toolbox::default();
             (forms::play(&context(&no_tools), contract, script, site, visit.attempts).await, None)
         } else if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
-            parts.sink.emit(started);
+            started();
             let Task::Tool(args) = &visit.task else { return Err(unknown_role(&visit.role)) };
             (tool_role::visit(&context(&runtime.toolbox), runtime, site, args, visit.attempts).await, None)
         } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
@@ -98,7 +98,7 @@ impl Driver<'_> {
             if let Some(leaving_bytes) = self.too_long(&visit, runtime, opened.conversation.size_bytes()) {
                 return Ok(VisitOutcome::TooLong(leaving_bytes));
             }
-            parts.sink.emit(started);
+            started();
             let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
             let recorder = recorder.as_deref();
             let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
@@ -223,7 +223,6 @@ impl Driver<'_> {
 
     /// What the hooks did in an ended visit.
     async fn hook_notes(&self, site: &Site, hook_notes: HookNotes) -> Vec<HookNote> {
-        let visit = visit::visit_of(site);
         let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)
             .values()
             .flat_map(CallPath::nodes)
@@ -233,8 +232,10 @@ impl Driver<'_> {
         for (name, node) in nodes {
             let figures = AssertUnwindSafe(node.hook.visited(site, &node.context)).catch_unwind().await;
             let Ok(Some(figures)) = figures else { continue };
-            let report = What::HookReport { visit: visit.clone(), node: name.to_owned(), metrics: figures.clone() };
-            self.parts.sink.emit(report);
+            self.parts.sink.offer(|| {
+                let (visit, metrics) = (visit::visit_of(site), figures.clone());
+                What::HookReport { visit, node: name.to_owned(), metrics }
+            });
             metrics.push((name.to_owned(), figures));
         }
         hook_notes.into_notes(metrics)
