@@ -173,8 +173,21 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// The number of bytes before the first quote, backslash or control character. Reads eight bytes at a time.
+/// The number of bytes before the first quote, backslash or control character.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
+    // Compiled to a few instructions of the processor for a whole block.
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let is_marked = |block: &&[u8; 32]| block.iter().fold(false, |is_marked, byte| is_marked | is_mark(*byte));
+    let before = 32 * blocks.iter().position(|block| is_marked(&block)).unwrap_or(blocks.len());
+    before + plain_length_by_words(bytes.get(before..).unwrap_or_default())
+}
+
+fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1f)
+}
+
+/// The same, for less than a block or where one holds such a byte. Reads eight bytes at a time.
+fn plain_length_by_words(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (nth, word) in words.iter().enumerate() {
         let marks = marks(u64::from_le_bytes(*word));
@@ -182,7 +195,7 @@ pub(crate) fn plain_length(bytes: &[u8]) -> usize {
             return nth * 8 + marks.trailing_zeros() as usize / 8;
         }
     }
-    let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
+    let plain = rest.iter().position(|byte| is_mark(*byte)).unwrap_or(rest.len());
     words.len() * 8 + plain
 }
 

@@ -29,3 +29,21 @@ fn a_machine_is_measured_and_nothing_stays() {
     assert!(table.starts_with("figure") && table.contains("step, sync, p50"), "{table}");
     place.run(["bench", "--steps", "1"]).exits(2);
 }
+
+#[test]
+fn a_workflow_of_the_users_is_measured_with_its_script() {
+    let place = Place::new();
+    let words = ["bench", "review-loop", "-i", "topic=tide pools", "--threads", "3"];
+    let measured = place.run([&words[..], &["--json"]].concat()).exits(0).json();
+    let names: Vec<&str> = measured.iter().map(|line| line["name"].as_str().unwrap()).collect();
+    let threads =
+        ["sync", "log", "memory"].map(|durability| ["p50", "p90"].map(|of| format!("a thread, {durability}, {of}")));
+    assert_eq!(names, [&threads.concat()[..], &["3 threads at once, sync".to_owned()]].concat());
+    assert!(measured.iter().all(|line| line["value"].as_f64().unwrap() > 0.0), "{measured:?}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+
+    // What the workflow lacks is told as by `run`.
+    let refused = place.run(["bench", "review-loop"]).exits(2);
+    assert!(refused.stderr.contains("topic"), "{refused:?}");
+    place.run(["bench", "review-loop", "--steps", "20"]).exits(2);
+}

@@ -24,7 +24,7 @@ pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
     let mut taken = 0;
     let mut copy: Option<String> = None;
     // Most texts have only the usual line end, which is faster to find.
-    let is_plain = !OTHER_ENDS.iter().any(|end| text.contains(*end));
+    let is_plain = !text.bytes().any(begins_other_end);
     while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
         let end = if is_plain { rest.find('\n') } else { rest.find(ends_line) };
         let after = |at: usize| at + rest.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
@@ -80,6 +80,11 @@ fn place(line: &str) -> Option<usize> {
     BEGINNINGS.iter().any(|with| begins(with)).then(|| line.len() - begun.len())
 }
 
+/// Whether the UTF-8 of one of [`OTHER_ENDS`] begins with this byte, as that of other characters may.
+fn begins_other_end(byte: u8) -> bool {
+    matches!(byte, 0x0b..=0x0d | 0xc2 | 0xe2)
+}
+
 /// Whether a reader may take what follows for another line.
 fn ends_line(c: char) -> bool {
     c == '\n' || OTHER_ENDS.contains(&c)
@@ -119,6 +124,11 @@ mod tests {
         {
             assert!(matches!(escaped(text), Cow::Borrowed(same) if same == text), "{text}");
         }
+    }
+
+    #[test]
+    fn every_other_end_is_found_by_its_first_byte() {
+        assert!(OTHER_ENDS.iter().all(|end| end.to_string().bytes().next().is_some_and(begins_other_end)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `rondo bench`: what steps, lanes and threads cost on this machine, each beside a reference measured in the same run.
 //!
-//! Nothing is asked of a model and nothing stays: the stores are made beside the one that the settings name, so that they
-//! lie on the same device, and are removed.
+//! It measures workflows made for it, or one of the user's with its script. Nothing is asked of a model and nothing stays:
+//! the stores are made beside the one that the settings name, so that they lie on the same device, and are removed.
 
 mod plot;
 
@@ -17,8 +17,11 @@ use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
 use rondo::settings::{Flags, folder_of};
 use rondo::{NewRun, Rondo, Value};
+use tokio::runtime::Runtime;
 
 use self::plot::Plot;
+use super::input::{InputArgs, inputs};
+use super::person::consent_by;
 use super::table::{Column, Table};
 use super::{Exit, Failure, Output, StoreArgs, Style, json, json_line, output_file};
 
@@ -43,6 +46,9 @@ const DURABILITIES: [(Durability, &str, Option<&str>); 3] = [
 /// The fewest steps of a thread among others.
 const MIN_STEPS: u64 = 10;
 
+/// How often a workflow of the user's runs with each durability.
+const RUNS: u64 = 20;
+
 /// How many points a plot has for each tenfold of its axis.
 const POINTS: [u64; 3] = [1, 2, 5];
 
@@ -50,6 +56,11 @@ const POINTS: [u64; 3] = [1, 2, 5];
 #[derive(Debug, clap::Args)]
 #[command(arg = json())]
 pub struct BenchArgs {
+    /// Measure whole threads of this workflow, which answers from script.yaml in its folder, in place of made-up ones
+    #[arg(conflicts_with_all = ["steps", "lanes", "plots"])]
+    workflow: Option<String>,
+    #[command(flatten)]
+    input: InputArgs,
     /// Steps of a thread
     #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     steps: u64,
@@ -81,33 +92,10 @@ pub fn bench(args: &BenchArgs, output: &mut Output) -> Result<Exit, Failure> {
         tempfile::Builder::new().prefix(".rondo-bench-").tempdir_in(beside).map_err(output_file::failed(beside))?;
     let bench = Bench { place: place.path() };
     let runtime = super::runtime()?;
-    let mut figures = Vec::new();
-    for (durability, word, raw) in DURABILITIES {
-        output.tell(&format!("{} steps, {word}\n", args.steps));
-        let [steps, appends] = runtime.block_on(bench.steps(args.steps, durability))?;
-        for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
-            let reference = raw.map(|name| (name, quantile_us(&appends, share)));
-            let (name, value) = (format!("step, {word}, {of}"), quantile_us(&steps, share));
-            figures.push(Figure { name, value, unit: "us", reference });
-        }
-    }
-    output.tell(&format!("{} threads at once\n", args.threads));
-    let alone = runtime.block_on(bench.threads(1, args.steps))?;
-    let rate = runtime.block_on(bench.threads(args.threads, args.steps))?;
-    let reference = Some(("one thread", alone));
-    figures.push(Figure { name: format!("{} threads, sync", args.threads), value: rate, unit: "steps/s", reference });
-    output.tell(&format!("{} lanes\n", args.lanes));
-    let lanes = runtime.block_on(bench.lanes_ms(args.lanes))?;
-    let reference = Some(("as many steps one by one", runtime.block_on(bench.trunk_ms(args.lanes))?));
-    figures.push(Figure {
-        name: format!("{} lanes of a thread, sync", args.lanes),
-        value: lanes,
-        unit: "ms",
-        reference,
-    });
-    if let Some(folder) = &args.plots {
-        runtime.block_on(bench.plots(args, folder, output))?;
-    }
+    let figures = match &args.workflow {
+        Some(name) => bench.of_workflow(name, args, &runtime, output)?,
+        None => bench.of_machine(args, &runtime, output)?,
+    };
     if output.is_json() {
         for Figure { name, value, unit, reference } in figures {
             let (reference, reference_value) = reference.unzip();
@@ -168,6 +156,97 @@ impl Times {
 }
 
 impl Bench<'_> {
+    /// The figures of steps, threads and lanes.
+    fn of_machine(&self, args: &BenchArgs, runtime: &Runtime, output: &Output) -> Result<Vec<Figure>, Failure> {
+        let mut figures = Vec::new();
+        for (durability, word, raw) in DURABILITIES {
+            output.tell(&format!("{} steps, {word}\n", args.steps));
+            let [steps, appends] = runtime.block_on(self.steps(args.steps, durability))?;
+            for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
+                let reference = raw.map(|name| (name, quantile_us(&appends, share)));
+                let (name, value) = (format!("step, {word}, {of}"), quantile_us(&steps, share));
+                figures.push(Figure { name, value, unit: "us", reference });
+            }
+        }
+        output.tell(&format!("{} threads at once\n", args.threads));
+        let alone = runtime.block_on(self.threads(1, args.steps))?;
+        let rate = runtime.block_on(self.threads(args.threads, args.steps))?;
+        let reference = Some(("one thread", alone));
+        figures.push(Figure {
+            name: format!("{} threads, sync", args.threads),
+            value: rate,
+            unit: "steps/s",
+            reference,
+        });
+        output.tell(&format!("{} lanes\n", args.lanes));
+        let lanes = runtime.block_on(self.lanes_ms(args.lanes))?;
+        let reference = Some(("as many steps one by one", runtime.block_on(self.trunk_ms(args.lanes))?));
+        figures.push(Figure {
+            name: format!("{} lanes of a thread, sync", args.lanes),
+            value: lanes,
+            unit: "ms",
+            reference,
+        });
+        if let Some(folder) = &args.plots {
+            runtime.block_on(self.plots(args, folder, output))?;
+        }
+        Ok(figures)
+    }
+
+    /// The figures of threads of a workflow.
+    fn of_workflow(
+        &self,
+        name: &str,
+        args: &BenchArgs,
+        runtime: &Runtime,
+        output: &Output,
+    ) -> Result<Vec<Figure>, Failure> {
+        let mut times = Vec::new();
+        for (durability, word, _) in DURABILITIES {
+            output.tell(&format!("{RUNS} threads of {name}, {word}\n"));
+            let rondo = self.folder_of_user(durability, output)?;
+            let mut of_threads = Vec::new();
+            for _ in 0..RUNS {
+                let new = from_script(&rondo, name, &args.input)?;
+                of_threads.push(runtime.block_on(timed(run(new)))?);
+            }
+            runtime.block_on(rondo.close());
+            of_threads.sort();
+            times.push((word, of_threads));
+        }
+        let in_memory = times.last().map_or(0.0, |(_, times)| quantile_us(times, 0.5));
+        let mut figures = Vec::new();
+        for (word, times) in &times {
+            for (share, of) in [(0.5, "p50"), (0.9, "p90")] {
+                let (name, value) = (format!("a thread, {word}, {of}"), quantile_us(times, share) / 1e3);
+                let reference = (*word != "memory").then_some(("p50 in memory", in_memory / 1e3));
+                figures.push(Figure { name, value, unit: "ms", reference });
+            }
+        }
+        output.tell(&format!("{} threads of {name} at once\n", args.threads));
+        let rate = |threads: u64| {
+            let rondo = self.folder_of_user(Durability::Sync, output)?;
+            let runs = (0..threads).map(|_| from_script(&rondo, name, &args.input).map(run));
+            let runs = runs.collect::<Result<Vec<_>, _>>()?;
+            let elapsed =
+                runtime.block_on(timed(async { futures_util::future::try_join_all(runs).await.map(drop) }))?;
+            runtime.block_on(rondo.close());
+            Ok::<_, Failure>(float(threads) / elapsed.as_secs_f64())
+        };
+        let (alone, at_once) = (rate(1)?, rate(args.threads)?);
+        let (name, reference) = (format!("{} threads at once, sync", args.threads), Some(("one alone", alone)));
+        figures.push(Figure { name, value: at_once, unit: "threads/s", reference });
+        Ok(figures)
+    }
+
+    /// The folder and the settings of the user, with a new store.
+    fn folder_of_user(&self, durability: Durability, output: &Output) -> Result<Rondo, Failure> {
+        let store = self.folder()?.join("store");
+        let flags = Flags { store: Some(store), durability: Some(durability), set: Vec::new() };
+        let builder = super::builder(&flags, consent_by(false, output), None)?;
+        if durability == Durability::Memory { builder.in_memory() } else { builder }.open_now()
+    }
+
     /// An empty folder.
     fn folder(&self) -> Result<PathBuf, Failure> {
         Ok(tempfile::Builder::new().tempdir_in(self.place).map_err(output_file::failed(self.place))?.keep())
@@ -264,11 +343,23 @@ async fn run(new: NewRun) -> Result<(), Failure> {
     new.start().await?.end().await?.result().map(drop)
 }
 
+/// A run of the user's workflow with its script.
+fn from_script(rondo: &Rondo, name: &str, input: &InputArgs) -> Result<NewRun, Failure> {
+    let new = rondo.workflow(name)?.offline();
+    let workflow = &new.loaded().checked.workflow;
+    let Value::Object(input) = inputs(input, workflow, name)?.first(workflow)? else { return Ok(new) };
+    Ok(input.into_iter().fold(new, |new, (name, value)| new.input(&name, value)))
+}
+
+async fn timed(work: impl Future<Output = Result<(), Failure>>) -> Result<Duration, Failure> {
+    let began = Instant::now();
+    work.await?;
+    Ok(began.elapsed())
+}
+
 /// Runs a thread alone, and closes what it used.
 async fn run_ms(rondo: &Rondo, new: NewRun) -> Result<f64, Failure> {
-    let began = Instant::now();
-    run(new).await?;
-    let elapsed = began.elapsed();
+    let elapsed = timed(run(new)).await?;
     rondo.close().await;
     Ok(elapsed.as_secs_f64() * 1e3)
 }

@@ -88,7 +88,6 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use rondo::Rondo;
 use rondo::core::exit::Exit;
 use rondo::failure::{Failure, Faulty};
 use rondo::files;
@@ -104,14 +103,19 @@ use rondo::protocol::diagnostic::Code;
 use rondo::protocol::event::Durability;
 use rondo::settings::Flags;
 use rondo::tell::tell;
+use rondo::{Builder, Rondo};
 
 use output::{EventOf, Output, Style, json_line};
 use person::consent_by;
 
 /// The library as the command line uses it: with the settings of the working folder, and notices on stderr.
 fn rondo(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Rondo, Failure> {
+    builder(flags, by, approvers)?.open_now()
+}
+
+fn builder(flags: &Flags, by: ConsentSource, approvers: Option<Approvers>) -> Result<Builder, Failure> {
     let builder = Rondo::builder().folder(working_folder()?).settings_files().flags(flags.clone());
-    builder.consent_by(by).approvers(approvers).notices(|notice| tell(&format!("{notice}\n"))).open_now()
+    Ok(builder.consent_by(by).approvers(approvers).notices(|notice| tell(&format!("{notice}\n"))))
 }
 
 /// Declarative workflows for role-based LLM agents.

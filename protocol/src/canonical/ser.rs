@@ -341,6 +341,8 @@ struct Object<'a, 'k> {
     first: usize,
     /// Whether the keys so far arrived in order.
     sorted: bool,
+    /// The name of the last field of a struct.
+    last: &'static str,
     wrapped: bool,
 }
 
@@ -348,7 +350,7 @@ impl<'a, 'k> Object<'a, 'k> {
     fn open(writer: &'a mut Writer<'k>, wrapped: bool) -> Result<Self, Error> {
         writer.enter(b'{')?;
         let (start, first) = (writer.out.len(), writer.members.len());
-        Ok(Self { writer, start, first, sorted: true, wrapped })
+        Ok(Self { writer, start, first, sorted: true, last: "", wrapped })
     }
 
     /// Records the key that was written from `from` on.
@@ -356,11 +358,16 @@ impl<'a, 'k> Object<'a, 'k> {
         let writer = &mut *self.writer;
         writer.out.push(b':');
         let end = writer.out.len();
-        let member = Member { from, value: end, to: end, is_escaped };
-        if let Some(before) = writer.members.get(self.first..).and_then(<[Member]>::last) {
-            self.sorted &= before.text(&writer.out) < member.text(&writer.out);
-        }
-        writer.members.push(member);
+        writer.members.push(Member { from, value: end, to: end, is_escaped });
+    }
+
+    /// Writes the name of a field, which the compiler knows.
+    fn name(&mut self, name: &'static str) {
+        let from = self.writer.out.len();
+        let is_escaped = self.writer.text(name);
+        self.sorted &= self.last < name || self.writer.members.len() == self.first;
+        self.last = name;
+        self.key(from, is_escaped);
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
@@ -384,7 +391,7 @@ impl<'a, 'k> Object<'a, 'k> {
     }
 
     fn close(self) -> Result<(), Error> {
-        let Self { writer, start, first, sorted, wrapped } = self;
+        let Self { writer, start, first, sorted, wrapped, .. } = self;
         if !sorted {
             let unsorted = writer.out.split_off(start);
             let members = writer.members.get_mut(first..).unwrap_or_default();
@@ -428,7 +435,10 @@ impl ser::SerializeMap for Object<'_, '_> {
             return Err(Error::KeyNotText);
         }
         let is_escaped = written.contains(&b'\\');
+        let before = self.writer.members.get(self.first..).and_then(<[Member]>::last).copied();
         self.key(from, is_escaped);
+        let (out, members) = (&self.writer.out, &self.writer.members);
+        self.sorted &= before.zip(members.last()).is_none_or(|(before, member)| before.text(out) < member.text(out));
         Ok(())
     }
 
@@ -448,9 +458,7 @@ macro_rules! object {
             type Error = Error;
 
             fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-                let from = self.writer.out.len();
-                let is_escaped = self.writer.text(key);
-                self.key(from, is_escaped);
+                self.name(key);
                 self.value(value)
             }
 
