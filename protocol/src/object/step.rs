@@ -45,7 +45,7 @@ pub enum StepKind {
 }
 
 /// The edge by which a step's role was entered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTaken {
     /// The files that go with the prompt.

@@ -127,7 +127,7 @@ impl<'a> Steps<'a> {
         let step = match record {
             Record::Step(step) => {
                 let body = self.binding(step.start)?.body(&step.role, &step.answer);
-                let episode = Arc::new(thread::episode(*seq, step, body, opened_by));
+                let episode = Arc::new(thread::episode(*seq, (**step).clone(), body, opened_by));
                 let place = episode.place();
                 PastStep { place, episode: Some(episode), digest: *digest, prev: step.prev.as_slice().into() }
             }

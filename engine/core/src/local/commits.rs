@@ -49,8 +49,9 @@ pub(super) fn stored(thread: ThreadId, commit: Commit, row: Row, record: Option<
 }
 
 pub(super) fn step(new: thread::NewStep) -> NewStep {
-    let thread::NewStep { seq, digest, bytes, step, visit, note, .. } = new;
-    let found_by = VisitKey { index: VisitIndex::Steps, lane: step.lane, role: step.role, visit };
+    let thread::NewStep { seq, digest, bytes, episode, visit, note, .. } = new;
+    let (lane, role) = (episode.lane.clone(), episode.role.clone());
+    let found_by = VisitKey { index: VisitIndex::Steps, lane, role, visit };
     NewStep { seq, digest, bytes, found_by: Some(found_by), note }
 }
 

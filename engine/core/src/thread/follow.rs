@@ -9,7 +9,7 @@ use super::decide::Consequences;
 use super::fan::FanOutcome;
 use super::lane::{Lane, LanePhase};
 use super::lanes::{end_leaving, is_ending, stay};
-use super::machine::{Halt, Machine};
+use super::machine::{Halt, Machine, episode};
 use super::message::{Definition, InFlight, PastStep, ReachedBy};
 use super::recall::StepLookup;
 use super::scope::DecisionInput;
@@ -124,10 +124,11 @@ impl Machine {
         if let Some(fan) = self.lane_mut(&step.lane)?.joined.as_deref_mut().filter(|_| is_join) {
             fan.lost = std::mem::take(&mut note.cancelled);
         }
-        let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
+        self.add(&step.lane, of.digest, step, &mut note)?;
+        let episode = Arc::new(episode(self.seq, step.clone(), of.body, note.opened_by.clone()));
         self.version += 1;
         let mut after = Consequences::default();
-        match self.decide(&step.lane, DecisionInput { fresh: Some(&added.episode), ..world }, &mut after) {
+        match self.decide(&step.lane, DecisionInput { fresh: Some(&episode), ..world }, &mut after) {
             Ok(()) => {}
             // Nothing followed it originally either.
             Err(halt) => {

@@ -401,24 +401,30 @@ impl Machine {
             Ok(answered) => answered,
             Err(fault) => self.reserved(path, &dispatch.role, fault)?,
         };
-        let mut step = Step {
+        let start = self.definition.start;
+        let LanePhase::Visiting(dispatch) = &mut self.lane_mut(path)?.phase else { return Err(no_lane(path).into()) };
+        // Nothing else needs them: the visit ends with this step.
+        let (edge, mut observations) = (std::mem::take(&mut dispatch.edge), std::mem::take(&mut dispatch.observations));
+        observations.extend(answered.observations);
+        let step = Step {
             answer: answered.answer,
-            edge: dispatch.edge.clone(),
+            edge,
             kind: StepKind::Step,
             lane: path.clone(),
-            observations: dispatch.observations.clone(),
+            observations,
             output: answered.output,
-            prev: dispatch.prev.clone(),
+            prev: std::mem::take(&mut dispatch.prev),
             role: dispatch.role.clone(),
-            start: self.definition.start,
+            start,
             status: answered.status,
             transcript: answered.transcript,
         };
-        step.observations.extend(answered.observations);
         let (digest, bytes) = Digest::of(Kind::Step, &step).map_err(|error| no_form(&error))?;
         let mut note = note;
-        let added = self.add(path, digest, &step, answered.body, &mut note)?;
-        let visit = event::Visit { role: step.role.clone(), visit: added.visit, lane: path.clone() };
+        let added = self.add(path, digest, &step, &mut note)?;
+        let (prev, transcript) = (step.prev.clone(), step.transcript);
+        let episode = Arc::new(episode(self.seq, step, answered.body, note.opened_by.clone()));
+        let visit = event::Visit { role: episode.role.clone(), visit: added.visit, lane: path.clone() };
         let mut after = Consequences { notices: std::mem::take(&mut self.pending.notices), actions: Vec::new() };
         if let Some(joins) = &added.joins {
             after.notices.extend(joins.cancelled.iter().map(|visit| {
@@ -427,18 +433,18 @@ impl Machine {
             }));
         }
         let input = Arc::clone(&self.definition.input);
-        let world = DecisionInput { input: &input, recall, fresh: Some(&added.episode) };
+        let world = DecisionInput { input: &input, recall, fresh: Some(&episode) };
         let decided = self.decide(path, world, &mut after);
         let mut actions = vec![Action::Tell(Notice::Committed {
             site: visit.clone().into(),
             seq: self.seq,
             step: digest,
-            prev: step.prev.clone(),
-            status: Some(step.status.clone()),
+            prev: prev.clone(),
+            status: Some(episode.status.clone()),
             at_ms: note.ended_at_ms,
         })];
         actions.extend(after.notices.iter().map(|followed| {
-            let (visit, status) = (Some(visit.clone()), Some(step.status.clone()));
+            let (visit, status) = (Some(visit.clone()), Some(episode.status.clone()));
             Action::Tell(Notice::After { visit, status, followed: followed.clone() })
         }));
         actions.extend(after.actions);
@@ -462,15 +468,7 @@ impl Machine {
             objects,
             clear_journal,
             ending: ending.clone(),
-            step: Some(NewStep {
-                seq: self.seq,
-                digest,
-                bytes,
-                step,
-                visit: added.visit,
-                note,
-                episode: added.episode,
-            }),
+            step: Some(NewStep { seq: self.seq, digest, bytes, prev, transcript, visit: added.visit, note, episode }),
             ..self.commit_of_row()
         };
         if let Some(step) = &commit.step {
@@ -529,14 +527,7 @@ impl Machine {
     }
 
     /// Adds a step to the fold.
-    pub(super) fn add(
-        &mut self,
-        path: &LanePath,
-        digest: Digest,
-        step: &Step,
-        body: String,
-        note: &mut Note,
-    ) -> Result<Added, Halt> {
+    pub(super) fn add(&mut self, path: &LanePath, digest: Digest, step: &Step, note: &mut Note) -> Result<Added, Halt> {
         let seq = self.seq + 1;
         let keeps = self.keep_all.contains(&step.role);
         self.recovered.remove(path);
@@ -570,8 +561,7 @@ impl Machine {
         if self.is_replaying {
             self.clock.follow(note);
         }
-        let episode = Arc::new(episode(seq, step, body, note.opened_by.clone()));
-        Ok(Added { visit, episode, joins: dispatch.joins })
+        Ok(Added { visit, joins: dispatch.joins })
     }
 
     pub(super) fn over(&mut self, part: &Arc<str>, outcome: Outcome, reason: Option<String>, result: Value) {
@@ -639,7 +629,6 @@ impl From<Fault> for Halt {
 /// What was added to the fold.
 pub(super) struct Added {
     pub(super) visit: u64,
-    pub(super) episode: Arc<Episode>,
     pub(super) joins: Option<Joins>,
 }
 
@@ -680,16 +669,17 @@ pub(super) fn lost(path: &LanePath, role: &RoleName, note: &Note, effect_unknown
 }
 
 /// A step in the form for history and templates.
-pub fn episode(seq: u64, step: &Step, body: String, opened_by: Vec<u64>) -> Episode {
+pub fn episode(seq: u64, step: Step, body: String, opened_by: Vec<u64>) -> Episode {
+    let Step { role, lane, edge, answer, status, output, .. } = step;
     Episode {
         seq,
         opened_by,
-        role: step.role.clone(),
-        lane: step.lane.clone(),
-        prompt: step.edge.prompt.clone(),
-        answer: step.answer.clone(),
-        status: step.status.clone(),
-        output: step.output.clone(),
+        role,
+        lane,
+        prompt: edge.prompt,
+        answer,
+        status,
+        output,
         body,
         // A role's own visits are known from its conversation or from the store.
         transcript: None,

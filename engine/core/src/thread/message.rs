@@ -6,7 +6,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{self, CommittedSite};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::FileRef;
-use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Step, Usage};
+use rondo_protocol::object::{BoundedEdge, Followed, Note, Observation, Record, Usage};
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
 
@@ -205,8 +205,10 @@ pub struct NewStep {
     pub digest: Digest,
     /// Its canonical bytes.
     pub bytes: Vec<u8>,
-    /// The step.
-    pub step: Step,
+    /// The steps that it follows.
+    pub prev: Vec<Digest>,
+    /// Its transcript, if a call was made.
+    pub transcript: Option<Digest>,
     /// The role's visit in its lane, from 1.
     pub visit: u64,
     /// The note, which is not hashed.

@@ -53,20 +53,20 @@ impl<'a> Driver<'a> {
 
     /// Records a new step, which conversations continue from.
     fn made(&self, new: crate::thread::NewStep) -> NewStep {
-        let crate::thread::NewStep { digest, step, episode, .. } = &new;
-        let said = self.transcripts.lock().remove(&step.lane);
+        let crate::thread::NewStep { digest, prev, transcript, episode, .. } = &new;
+        let said = self.transcripts.lock().remove(&episode.lane);
         let mut conversations = self.conversations.lock();
-        match self.parts.resolved_roles.model_roles.get(&step.role).filter(|_| step.transcript.is_some()) {
+        match self.parts.resolved_roles.model_roles.get(&episode.role).filter(|_| transcript.is_some()) {
             Some(_) => {
-                conversations.close(&step.role, episode.place(), &step.answer, said.as_ref());
+                conversations.close(&episode.role, episode.place(), &episode.answer, said.as_ref());
             }
-            None => conversations.forget(&step.role, &step.lane),
+            None => conversations.forget(&episode.role, &episode.lane),
         }
         drop(conversations);
         if let Some(lanes) = &mut *self.journaled.lock() {
-            lanes.insert(step.lane.clone());
+            lanes.insert(episode.lane.clone());
         }
-        let (place, prev) = (episode.place(), step.prev.as_slice().into());
+        let (place, prev) = (episode.place(), prev.as_slice().into());
         self.steps.add(PastStep { place, episode: Some(Arc::clone(episode)), digest: *digest, prev });
         commits::step(new)
     }

@@ -13,7 +13,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::LaneEnd;
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{Followed, Note, Observation, Step, Usage};
-use rondo_protocol::{Digest, Value};
+use rondo_protocol::{Digest, Value, canonical};
 
 use super::super::lane::{EdgeCount, LanePhase, OwnVisits};
 use super::super::*;
@@ -120,7 +120,8 @@ impl Rows {
         assert_eq!(commit.version, self.version + 1, "commits come in order");
         self.version = commit.version;
         self.checkpoint = commit.checkpoint;
-        if let Some(NewStep { seq, digest, step, visit, note, episode, .. }) = commit.step {
+        if let Some(NewStep { seq, digest, bytes, visit, note, episode, .. }) = commit.step {
+            let step: Step = canonical::from_slice(&bytes).unwrap();
             assert_eq!(seq, self.steps.len() as u64 + 1);
             let earlier = self.steps.iter().filter(|made| made.step.lane == step.lane && made.step.role == step.role);
             assert_eq!(visit, earlier.count() as u64 + 1, "visits of {} in {} are counted", step.role, step.lane);
@@ -549,7 +550,7 @@ pub fn in_words(action: &Action) -> String {
         Action::Commit(commit) => {
             let step = commit.step.as_ref().map(|step| format!("{} {}", step.seq, step.digest));
             // The first commit after steps were followed has the rows of other lanes too.
-            let is_own = |path: &LanePath| commit.step.as_ref().is_some_and(|made| made.step.lane == *path);
+            let is_own = |path: &LanePath| commit.step.as_ref().is_some_and(|made| made.episode.lane == *path);
             let lanes = commit.lanes.iter().filter(|(path, _)| is_own(path));
             let lanes: Vec<_> = lanes.map(|(path, state)| (path.to_string(), state.clone())).collect();
             format!("commit {step:?} {lanes:?} closed {:?} {:?}", commit.closed, commit.ending)
