@@ -34,7 +34,7 @@ help:
 	@echo "make soak MINUTES=60  losses of power, damaged bits, repairs, races, ledgers and simulated runs, on from where the last call stopped"
 	@echo "make test-sdks  the official clients of three providers, from PyPI, against the fake servers of the tests"
 	@echo "make shares    what of each request the caches of fake providers serve, in each protocol"
-	@echo "make test-llm  tests against a real model server on loopback, which is built first"
+	@echo "make test-llm  what a real model server on loopback, which is built first, caches in each of its three protocols"
 
 demo: prepare
 	@echo "Building. The first time takes about eight minutes on two cores, a third of it for RocksDB's C++."
@@ -107,8 +107,9 @@ shares: prepare
 	cargo build $(WORKSPACE)
 	@timeout 300 python3 -B tests/support/providers/shares.py "$(TARGET)/debug/rondo"
 
+# One test at a time: the servers have few slots, and what one test sends must not push out what another measures.
 test-llm: prepare
-	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture
+	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture --test-threads=1
 
 # Law `independence`: everything but the two hook kinds that keep answers builds and passes without them. Features of our
 # own packages are none of RocksDB's, so that its C++ stays as it was compiled. The binary with them is linked again last.

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# llm.sh PORT COMMAND...: runs COMMAND with RONDO_TEST_LLM_URL set to a real model server.
-# That is the one which the variable names already, else one built and started by llm-server/serve.sh, which is stopped
-# afterwards. Where it cannot be built, says why and ends with exit code 0: nothing was tested, and nothing failed.
+# llm.sh PORT COMMAND...: runs COMMAND with three real model servers, each with a grammar of its own for its answers:
+# RONDO_TEST_LLM_URL, RONDO_TEST_LLM_REVIEW_URL and RONDO_TEST_LLM_CALLS_URL name them. Either these are set already, or the
+# servers are built and started by llm-server/serve.sh at PORT and the two ports above it, and stopped afterwards. Where they
+# cannot be built, says why and ends with exit code 0: nothing was tested, and nothing failed.
 set -euo pipefail
 
 port="$1"
 shift
-serve="$(dirname "${BASH_SOURCE[0]}")/llm-server/serve.sh"
+folder="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/llm-server"
 
 if [ -n "${RONDO_TEST_LLM_URL:-}" ]; then
   exec "$@"
@@ -19,11 +20,26 @@ for tool in python3 curl c++; do
     exit 0
   fi
 done
-if ! ready="$("$serve" "$port")"; then
-  echo "skipped: the model server could not be built or started; the reason stands above" >&2
-  exit 0
-fi
-trap '"$serve" stop "$port"' EXIT
-RONDO_TEST_LLM_URL="$(sed -n 's/^READY base_url=\([^ ]*\).*/\1/p' <<<"$ready")"
-export RONDO_TEST_LLM_URL
+
+# start PORT OPTION...: prints the address.
+start() {
+  local ready
+  if ! ready="$("$folder/serve.sh" "$@")"; then
+    echo "skipped: the model server could not be built or started; the reason stands above" >&2
+    return 1
+  fi
+  sed -n 's/^READY base_url=\([^ ]*\).*/\1/p' <<<"$ready"
+}
+
+stop() {
+  local at
+  for at in "$port" "$((port + 1))" "$((port + 2))"; do "$folder/serve.sh" stop "$at"; done
+}
+trap stop EXIT
+
+RONDO_TEST_LLM_URL="$(start "$port" --grammar-file "$folder/answers.gbnf")" || exit 0
+RONDO_TEST_LLM_REVIEW_URL="$(start "$((port + 1))" --grammar-file "$folder/review.gbnf" -c 8192)" || exit 0
+RONDO_TEST_LLM_CALLS_URL="$(start "$((port + 2))" --grammar-file "$folder/calls.gbnf" -c 8192 \
+  --chat-template-file "$folder/calls.jinja")" || exit 0
+export RONDO_TEST_LLM_URL RONDO_TEST_LLM_REVIEW_URL RONDO_TEST_LLM_CALLS_URL
 "$@"

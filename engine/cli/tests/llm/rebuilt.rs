@@ -51,7 +51,7 @@ impl Variant {
             .as_array()
             .expect("a request has messages")
             .iter()
-            .map(|message| (text(&message["role"]), text(&message["text"])))
+            .map(|message| (text(&message["role"]), said_in(message)))
             .collect();
         if self == Self::Flattened {
             return body(head, &[json!({ "role": "user", "content": flattened(&system, &said) })]);
@@ -72,6 +72,14 @@ impl Variant {
 
 fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
+}
+
+/// The text of a message. The roles have no tools, so a message is one text.
+fn said_in(message: &Value) -> &str {
+    match message["parts"].as_array().map(Vec::as_slice) {
+        Some([part]) => text(&part["text"]),
+        _ => panic!("a message of one text: {message}"),
+    }
 }
 
 /// The body, with the schema as it was sent: the order of its keys is that of the answer's.

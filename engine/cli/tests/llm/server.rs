@@ -1,4 +1,4 @@
-//! The model server, asked without rondo.
+//! The model servers, and the first asked without rondo.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,9 +7,23 @@ use serde_json::Value;
 
 use crate::share::Tokens;
 
-/// Its address, which ends in `/v1`.
+/// The address of the server that answers, which ends in `/v1`.
 pub fn url() -> String {
-    std::env::var("RONDO_TEST_LLM_URL").expect("RONDO_TEST_LLM_URL names a server; see `make test-llm`")
+    named("RONDO_TEST_LLM_URL")
+}
+
+/// The address of the server that answers as the roles of `review-loop`, which ends in `/v1`.
+pub fn review_url() -> String {
+    named("RONDO_TEST_LLM_REVIEW_URL")
+}
+
+/// The address of the server that calls tools, which ends in `/v1`.
+pub fn calls_url() -> String {
+    named("RONDO_TEST_LLM_CALLS_URL")
+}
+
+fn named(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} names a server; see `make test-llm`"))
 }
 
 /// Sends one request and gives what the server counted.

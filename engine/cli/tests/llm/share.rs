@@ -63,6 +63,11 @@ impl Shares {
         roles.flat_map(|role| self.of(Some(role)).skip(1)).map(|tokens| tokens.cached).sum()
     }
 
+    /// The share of a role's first request that was cached.
+    pub fn found(&self, role: Role) -> f64 {
+        self.of(Some(role)).next().map_or(0.0, |tokens| ratio(tokens.cached, tokens.prompt))
+    }
+
     /// The share that was cached.
     pub fn reached(&self, role: Option<Role>) -> f64 {
         ratio(self.cached(role), self.sent(role))
@@ -75,31 +80,40 @@ impl Shares {
         let fresh = roles.filter_map(|role| self.of(Some(role)).last()).map(|tokens| tokens.prompt).sum();
         1.0 - ratio(fresh, self.sent(role))
     }
+}
 
-    /// A row a role, with every visit's share.
-    pub fn by_visit(&self) -> String {
-        let mut table = "| role | share by visit | all | 1 - F/P |\n|---|---|--:|--:|\n".to_owned();
+/// A row a role of each, with every visit's share.
+pub fn by_visit(measured: &[(String, Shares)]) -> String {
+    let mut table = "| protocol | role | share by visit | all | 1 - F/P |\n|---|---|---|--:|--:|\n".to_owned();
+    for (name, shares) in measured {
         for role in ROLES.map(Role::named) {
-            let visits: Vec<String> = self
+            let visits: Vec<String> = shares
                 .of(Some(role))
                 .map(|tokens| format!("{:.0}", 100.0 * ratio(tokens.cached, tokens.prompt)))
                 .collect();
-            let (reached, most) = (100.0 * self.reached(Some(role)), 100.0 * self.closed_form(Some(role)));
-            let _ = writeln!(table, "| {} | {} | {reached:.1}% | {most:.1}% |", role.name(), visits.join(" "));
+            let (reached, most) = (100.0 * shares.reached(Some(role)), 100.0 * shares.closed_form(Some(role)));
+            let (role, visits) = (role.name(), visits.join(" "));
+            let _ = writeln!(table, "| {name} | {role} | {visits} | {reached:.1}% | {most:.1}% |");
         }
-        table
     }
+    table
 }
 
-/// A row a variant.
-pub fn table(variants: &[(String, Shares)]) -> String {
-    let mut table = "| the same workflow, thirty requests | prompt tokens | cached | share | of the closed form |\n\
-                     |---|--:|--:|--:|--:|\n"
-        .to_owned();
-    for (name, shares) in variants {
+/// A row each.
+pub fn table(title: &str, measured: &[(String, Shares)]) -> String {
+    let mut table = format!(
+        "| {title} | prompt tokens | cached | share | 1 - F/P | of the closed form |\n|---|--:|--:|--:|--:|--:|\n"
+    );
+    for (name, shares) in measured {
         let (sent, cached) = (shares.sent(None), shares.cached(None));
-        let (reached, of_form) = (shares.reached(None), shares.reached(None) / shares.closed_form(None));
-        let _ = writeln!(table, "| {name} | {sent} | {cached} | {:.1}% | {:.0}% |", 100.0 * reached, 100.0 * of_form);
+        let (reached, most) = (shares.reached(None), shares.closed_form(None));
+        let _ = writeln!(
+            table,
+            "| {name} | {sent} | {cached} | {:.1}% | {:.1}% | {:.0}% |",
+            100.0 * reached,
+            100.0 * most,
+            100.0 * reached / most
+        );
     }
     table
 }
