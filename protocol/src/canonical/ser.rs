@@ -5,11 +5,10 @@
 //! allocations only when members have to be moved.
 
 use std::borrow::Cow;
-use std::io::Write as _;
 
 use serde::ser::{self, Serialize};
 
-use super::{Error, MAX_DEPTH, MAX_INTEGER, integral};
+use super::{Error, MAX_DEPTH, integral};
 use crate::scan::plain_length;
 
 /// The canonical bytes of `object`.
@@ -41,6 +40,9 @@ pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result
 /// Whether to write a member, by its written key without quotes and the canonical bytes of its value.
 pub type Keep<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
 
+/// The digits of the largest integer.
+const MAX_DIGITS: usize = 20;
+
 struct Writer<'k> {
     out: Vec<u8>,
     depth: usize,
@@ -69,14 +71,22 @@ impl<'k> Writer<'k> {
     }
 
     fn integer(&mut self, number: i128) -> Result<(), Error> {
-        if number.abs() > MAX_INTEGER {
-            return Err(Error::IntegerRange);
+        let Ok(mut rest) = u64::try_from(number.unsigned_abs()) else { return Err(Error::IntegerRange) };
+        if number < 0 {
+            self.out.push(b'-');
         }
-        // Writing to a `Vec` cannot fail. Most numbers are small, and those of 128 bits are slow to write.
-        let _ = match i64::try_from(number) {
-            Ok(number) => write!(self.out, "{number}"),
-            Err(_) => write!(self.out, "{number}"),
-        };
+        // From the last digit to the first.
+        let mut digits = [b'0'; MAX_DIGITS];
+        let mut length = 0;
+        for digit in digits.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+            length += 1;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.out.extend_from_slice(digits.get(MAX_DIGITS - length..).unwrap_or_default());
         Ok(())
     }
 
@@ -502,6 +512,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::MAX_INTEGER;
     use super::*;
 
     /// Members in the given order.
