@@ -298,7 +298,7 @@ impl<'a> VisitEffects<'a> {
             // A fallback has a head of its own.
             let request = if self.model == 0 { asked } else { call.conversation.request(head.digest) };
             let call = ModelCall {
-                files: super::files::read(self.context.store, &call.conversation)?,
+                files: super::files::read(self.context.store, &self.tool_runner.files, &call.conversation)?,
                 attempt,
                 ordinal: self.attempts_before + self.attempts,
                 model: head.model.clone(),
