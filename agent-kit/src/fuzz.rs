@@ -98,8 +98,8 @@ pub fn tool_arguments(input: &[u8]) {
         drop(tool.effect(&arguments));
         std::fs::write(inside.join("notes/tides.md"), "low water\nhigh water\n").expect("a file");
         if let Ok(result) = runtime.block_on(tool.run(arguments, &Invocation::new("fuzz"))) {
-            assert!(result.len() <= STORED_MAX_BYTES, "{} bytes", result.len());
-            assert!(!result.contains(SECRET), "a tool left its folder");
+            assert!(result.text.len() <= STORED_MAX_BYTES, "{} bytes", result.text.len());
+            assert!(!result.text.contains(SECRET), "a tool left its folder");
         }
     }
     assert_eq!(std::fs::read_to_string(&secret).ok().as_deref(), Some(SECRET), "a tool changed what is outside");

@@ -26,8 +26,9 @@ use rondo_protocol::{Value, canonical};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-pub use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+pub use rondo_agent_kit::tool::{Content, Error, InDoubt, Invocation, Origin, Spec, Tool};
 pub use rondo_protocol::call::Effect;
+pub use rondo_protocol::file::File;
 
 /// A tool that is an async function of its arguments. Its schema, which models see, is that of their type, with the
 /// comments of its fields as descriptions.
@@ -94,7 +95,7 @@ where
         self.in_doubt
     }
 
-    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         let arguments = canonical::from_value(arguments);
         let running = arguments.map(|arguments| (self.run)(arguments));
         Box::pin(async move {
@@ -106,36 +107,48 @@ where
     }
 }
 
-/// What a function that is a tool may return: a text, a JSON value, or a result of one of them, whose error the model
-/// that called it reads.
+/// What a function that is a tool may return: a text, a JSON value, a file, a [`Content`] with a text and files, or a
+/// result of one of them, whose error the model that called it reads. Files are held to `[files]` of the settings.
 pub trait Output {
-    /// The text of the result, or the error.
+    /// The content of the result, or the error.
     ///
     /// # Errors
     /// The function's own.
-    fn into_result(self) -> Result<String, Error>;
+    fn into_result(self) -> Result<Content, Error>;
 }
 
-impl Output for String {
-    fn into_result(self) -> Result<String, Error> {
+impl Output for Content {
+    fn into_result(self) -> Result<Content, Error> {
         Ok(self)
     }
 }
 
+impl Output for File {
+    fn into_result(self) -> Result<Content, Error> {
+        Ok(self.into())
+    }
+}
+
+impl Output for String {
+    fn into_result(self) -> Result<Content, Error> {
+        Ok(self.into())
+    }
+}
+
 impl Output for &str {
-    fn into_result(self) -> Result<String, Error> {
-        Ok(self.to_owned())
+    fn into_result(self) -> Result<Content, Error> {
+        Ok(self.to_owned().into())
     }
 }
 
 impl Output for serde_json::Value {
-    fn into_result(self) -> Result<String, Error> {
-        Ok(self.to_string())
+    fn into_result(self) -> Result<Content, Error> {
+        Ok(self.to_string().into())
     }
 }
 
 impl<T: Output, E: Display> Output for Result<T, E> {
-    fn into_result(self) -> Result<String, Error> {
+    fn into_result(self) -> Result<Content, Error> {
         self.map_err(|error| Error::new(Code::ToolFailed, error.to_string()))?.into_result()
     }
 }

@@ -15,6 +15,7 @@ use strum::IntoStaticStr;
 use crate::canonical::Value;
 use crate::diagnostic::Code;
 use crate::digest::Digest;
+use crate::file::File;
 use crate::hint::Hint;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::message::Conversation;
@@ -224,6 +225,9 @@ pub struct ModelAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
     pub text: String,
+    /// The files that belong to it, with their contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
     pub failed: bool,
     /// For a failed call: the code of its fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -234,12 +238,17 @@ pub struct ToolReply {
 }
 
 impl ToolReply {
+    /// The bytes of its text and its files.
+    pub fn size_bytes(&self) -> usize {
+        self.files.iter().map(|file| file.bytes.len()).sum::<usize>().saturating_add(self.text.len())
+    }
+
     pub fn said(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
     pub fn failed(text: impl Into<String>, code: Option<Code>) -> Self {
-        Self { text: text.into(), failed: true, code: code.map(|code| code.to_string()), seen: None }
+        Self { text: text.into(), failed: true, code: code.map(|code| code.to_string()), ..Self::default() }
     }
 }
 

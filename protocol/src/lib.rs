@@ -17,6 +17,7 @@ pub mod canonical;
 pub mod diagnostic;
 pub mod digest;
 pub mod event;
+pub mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod hint;

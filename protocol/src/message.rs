@@ -38,7 +38,8 @@ impl Speaker {
 /// One message, object kind `message`.
 ///
 /// Laws: a user message has exactly one text part, which may be empty, and possibly files; an assistant message is made
-/// of [`Parts`]; a tool message has one result. A message that breaks these laws cannot be read.
+/// of [`Parts`]; a tool message has one result, and the files that belong to it behind it. A message that breaks these laws
+/// cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written")]
 pub struct Message {
@@ -86,8 +87,12 @@ impl Message {
                 Ok(Self { parts, role })
             }
             Speaker::Assistant => Parts::try_from(parts).map(Self::from),
-            Speaker::Tool if matches!(parts.as_slice(), [Part::ToolResult { .. }]) => Ok(Self { parts, role }),
-            Speaker::Tool => Err("a message of a tool has exactly one part, its result"),
+            Speaker::Tool => match parts.as_slice() {
+                [Part::ToolResult { .. }, files @ ..] if files.iter().all(|part| matches!(part, Part::File { .. })) => {
+                    Ok(Self { parts, role })
+                }
+                _ => Err("a message of a tool has one result and files behind it"),
+            },
         }
     }
 
@@ -100,19 +105,19 @@ impl Message {
         Self { parts: vec![Part::Text { text: text.into() }], role: Speaker::User }
     }
 
-    /// A message of the user with files behind its text.
-    pub fn user_with(text: impl Into<String>, files: impl IntoIterator<Item = FileRef>) -> Self {
-        let mut message = Self::user(text);
-        message.parts.extend(files.into_iter().map(Part::from));
-        message
-    }
-
     pub fn assistant(text: impl Into<String>) -> Self {
         Parts::said(text).into()
     }
 
     pub fn tool(id: impl Into<String>, text: impl Into<String>, failed: bool) -> Self {
         Self { parts: vec![Part::ToolResult { failed, id: id.into(), text: text.into() }], role: Speaker::Tool }
+    }
+
+    /// The message with files behind its last part.
+    #[must_use]
+    pub fn with_files(mut self, files: impl IntoIterator<Item = FileRef>) -> Self {
+        self.parts.extend(files.into_iter().map(Part::from));
+        self
     }
 
     pub fn role(&self) -> Speaker {
@@ -126,7 +131,7 @@ impl Message {
     /// The text parts joined; for a tool message its result.
     pub fn text(&self) -> Cow<'_, str> {
         match self.parts.as_slice() {
-            [Part::ToolResult { text, .. }] => Cow::Borrowed(text),
+            [Part::ToolResult { text, .. }, ..] => Cow::Borrowed(text),
             parts => part::text(parts),
         }
     }
@@ -153,7 +158,7 @@ impl Message {
     /// For a tool message the id of the tool call that it answers.
     pub fn answers(&self) -> Option<&str> {
         match self.parts.as_slice() {
-            [Part::ToolResult { id, .. }] => Some(id),
+            [Part::ToolResult { id, .. }, ..] => Some(id),
             _ => None,
         }
     }

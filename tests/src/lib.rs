@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::ResponseFormat;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
+use rondo_agent_kit::tool::{Content, Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_core::grant::Grants;
 use rondo_core::models::{Models, ResolvedModel, ServedBy};
 use rondo_core::{Ended, Engine, NewThread, RunConfig, ThreadHandle};
@@ -80,8 +80,8 @@ impl<F: Fn(&Value, &str) -> Result<String, Error> + Send + Sync + 'static> Tool 
         self.in_doubt
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(std::future::ready((self.run)(&arguments, &invocation.idempotency_key)))
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
+        Box::pin(std::future::ready((self.run)(&arguments, &invocation.idempotency_key).map(Content::from)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use rondo::protocol::object::Entry;
 use rondo::tool::{self, Effect};
 use rondo::{End, EventId, LanePath, Outcome, RecordLine, RoleName, Rondo, What};
 
@@ -129,6 +130,30 @@ async fn desk(place: &Place) -> Rondo {
     });
     let builder = Rondo::builder().folder(place.path()).in_memory().script(SCRIPT);
     builder.tool(reverse.effect(Effect::Pure)).open().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_function_returns_a_file() {
+    let draw = tool::from_fn("draw", "Draws a word.", |Word { word }| async move {
+        tool::File::new("word.png", [b"\x89PNG\r\n\x1a\n\0", word.as_bytes()].concat())
+    });
+    let workflow = "rondo: 1\nname: draws\nroles: { a: { system: x, tools: [draw] } }\n\
+        graph: { start: { to: a, prompt: Go. }, a: { done: { to: end } } }\n";
+    let script = "a: [ { tools: [ { name: draw, args: { word: tide } } ], then: { status: done, body: Drawn. } } ]\n";
+    let place = Place::new();
+    let builder = Rondo::builder().folder(place.path()).in_memory().script(script).tool(draw.effect(Effect::Pure));
+    let rondo = builder.open().await.unwrap();
+    let run = rondo.workflow_text("draws.yaml", workflow).unwrap().start().await.unwrap();
+    let thread = run.thread().clone();
+    run.end().await.unwrap();
+    let requests = rondo.messages(&thread, &RoleName::new("a").unwrap(), &LanePath::trunk(), 1).await.unwrap();
+    assert!(requests.len() == 2 && requests.iter().all(rondo::Request::is_proven));
+    let RecordLine::Step(step) = &rondo.steps(&thread).await.unwrap()[0] else { panic!("no step") };
+    let Entry::Tool { files, text, .. } = &step.transcript.as_ref().unwrap().entries[1] else { panic!("no result") };
+    assert_eq!(
+        (files[0].to_string(), text.as_str()),
+        ("word.png (image/png)".to_owned(), "[word.png (image/png), 13 bytes]")
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::tool::{Error, Invocation, Origin, Spec, Tool};
+use rondo_agent_kit::tool::{Content, Error, Invocation, Origin, Spec, Tool};
 use rondo_core::thread::Ending;
 use rondo_core::{Ended, Engine, RaisedLimit, RaisedLimits, Resumed, RunConfig, SystemEnv, ThreadHandle};
 use rondo_hooks::registry;
@@ -134,7 +134,7 @@ impl Tool for Looks {
         self.effect.clone()
     }
 
-    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             let text = arguments.to_text();
             self.calls.lock().unwrap().push(text.clone());
@@ -142,7 +142,7 @@ impl Tool for Looks {
                 return Err(Error::new(Code::McpChanged, "its tools are others"));
             }
             self.gate.acquire().await.unwrap().forget();
-            Ok(format!("seen {text}"))
+            Ok(format!("seen {text}").into())
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::tool::{Error, Invocation, Origin, Spec, Tool};
+use rondo_agent_kit::tool::{Content, Error, Invocation, Origin, Spec, Tool};
 use rondo_core::{Ended, Engine, SystemEnv};
 use rondo_hooks::registry;
 use rondo_protocol::Value;
@@ -85,10 +85,10 @@ impl Tool for Meet {
         Effect::Pure
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             self.1.wait().await;
-            Ok(String::new())
+            Ok(Content::default())
         })
     }
 }

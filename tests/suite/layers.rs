@@ -225,8 +225,8 @@ fn what_people_see_stands_on_the_library_alone() {
 
 /// How many lines of product code a crate may have, in thousands: a change that needs more says why in its commit.
 const CEILINGS: [(&str, usize); 10] = [
-    ("protocol", 19),
-    ("agent-kit", 29),
+    ("protocol", 20),
+    ("agent-kit", 30),
     ("engine/core", 21),
     ("engine/hooks", 6),
     ("engine/store", 9),

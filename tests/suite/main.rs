@@ -60,6 +60,7 @@ mod threads;
 mod three_terminals;
 #[cfg(feature = "caches")]
 mod tool_cache;
+mod tool_files;
 mod tools;
 mod trust;
 mod upkeep;

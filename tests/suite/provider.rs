@@ -12,7 +12,7 @@ mod recorded;
 mod secret;
 pub mod server;
 mod several;
-mod spoken;
+pub mod spoken;
 mod stops;
 mod trial;
 mod usage;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use rondo_agent_kit::tool::{Content, Error, InDoubt, Invocation, Origin, Spec, Tool};
 use rondo_core::conversation::rebuild;
 use rondo_core::grant::{Approver, Grants, Rule};
 use rondo_core::thread::OpenForm;
@@ -169,13 +169,13 @@ impl Tool for Hangs {
         Effect::External
     }
 
-    fn run<'a>(&'a self, _: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, _: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             self.keys.lock().unwrap().push(invocation.idempotency_key.clone());
             if self.effects.fetch_add(1, Ordering::SeqCst) == 0 {
                 std::future::pending::<()>().await;
             }
-            Ok("pushed".to_owned())
+            Ok("pushed".to_owned().into())
         })
     }
 }
@@ -293,7 +293,7 @@ impl Tool for Redescribed {
         self.1.effect(arguments)
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         self.1.run(arguments, invocation)
     }
 }
@@ -492,10 +492,10 @@ impl Tool for Meets {
         Effect::Reads(Vec::new())
     }
 
-    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             self.0.wait().await;
-            Ok(arguments.to_text())
+            Ok(arguments.to_text().into())
         })
     }
 }

@@ -148,7 +148,7 @@ pub fn tells_of(context: &Context, other: &RoleName) -> bool {
 
 /// The message that opens a visit: the prompt and the summary, and the files that go with them.
 pub fn opening(prompt: &str, summary: &str, files: &[FileRef]) -> Message {
-    Message::user_with(layout_v1::user_text(prompt, summary), files.iter().cloned())
+    Message::user(layout_v1::user_text(prompt, summary)).with_files(files.iter().cloned())
 }
 
 /// The messages that close a visit: its answer, or with `exact` its whole transcript, so that the next request extends
@@ -178,12 +178,15 @@ pub fn spoken(entry: &Entry) -> Option<Message> {
             let said = reply.parts.without_reasoning();
             (!said.is_empty()).then(|| said.into())
         }
-        Entry::Tool { failed, id, text, .. } => Some(Message::tool(id.clone(), result_text(text), *failed)),
+        Entry::Tool { failed, files, id, text, .. } => {
+            Some(Message::tool(id.clone(), result_text(text), *failed).with_files(files.iter().cloned()))
+        }
         Entry::Repair { text } => Some(Message::user(text.clone())),
     }
 }
 
-/// A message with its tool calls and results as text, for a model that has no tools.
+/// A message with its tool calls and results as text, for a model that has no tools. The text of a result names its
+/// files.
 fn without_tools(message: &Message) -> Message {
     match message.role() {
         Speaker::Tool => Message::user(format!("[result]\n{}", message.text())),

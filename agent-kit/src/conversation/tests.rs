@@ -33,7 +33,7 @@ fn transcript(seq: u64, answer: &str) -> Transcript {
     let uses = vec![ToolUse { arguments: arguments.clone(), id: id.clone(), name: name.clone() }];
     let entries = vec![
         model("", uses),
-        Entry::Tool { arguments, failed: false, id, name, text: format!("result {seq}") },
+        Entry::Tool { arguments, failed: false, files: Vec::new(), id, name, text: format!("result {seq}") },
         model("not yet right", Vec::new()),
         Entry::Repair { text: "Mend it.".to_owned() },
         model(answer, Vec::new()),

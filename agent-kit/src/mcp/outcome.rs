@@ -1,23 +1,27 @@
-//! Converts a server's answer to text.
+//! Converts a server's answer to text and files.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
+use rondo_protocol::file::{File, media_type_of};
 use serde_json::Value;
 
 use crate::bound;
 use crate::redact::Redactor;
-use crate::tool::STORED_MAX_BYTES;
+use crate::tool::{Content, STORED_MAX_BYTES, file_line};
 
-/// The text of a tool result. Content that is not text is replaced by its type and size.
-pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
-    let mut lines = Lines::new(redactor);
+/// The text and the files of a tool result. A line of the text stands for each file, with its type and size. Of a failed
+/// call only the text is kept, because not every provider takes more.
+pub fn of_call(result: CallToolResult, redactor: &Redactor) -> Content {
+    let mut lines = Lines { takes_files: result.is_error != Some(true), ..Lines::new(redactor) };
     let is_it = |text: &str| serde_json::from_str::<Value>(text).ok() == result.structured_content;
     // Servers repeat a structured result as a text, as the specification asks.
     let is_repeated = result.content.iter().any(|block| matches!(block, ContentBlock::Text(text) if is_it(&text.text)));
     for block in result.content {
         match block {
             ContentBlock::Text(text) => lines.add(&text.text),
-            ContentBlock::Image(image) => lines.leave_out(&image.mime_type, &image.data),
-            ContentBlock::Audio(audio) => lines.leave_out(&audio.mime_type, &audio.data),
+            ContentBlock::Image(image) => lines.add_file(&image.mime_type, &image.data, None),
+            ContentBlock::Audio(audio) => lines.add_file(&audio.mime_type, &audio.data, None),
             ContentBlock::Resource(embedded) => lines.add_resource(&embedded.resource),
             ContentBlock::ResourceLink(link) => {
                 let told = [Some(link.uri), Some(link.name), link.description].into_iter().flatten();
@@ -33,7 +37,7 @@ pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
             lines.add(&written);
         }
     }
-    lines.finish()
+    lines.into_content()
 }
 
 /// The largest structured result of which it is looked at whether the text tells it in other words.
@@ -56,12 +60,17 @@ fn is_told(value: &Value, text: &str) -> bool {
     }
 }
 
-pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> String {
-    let mut lines = Lines::new(redactor);
+pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> Content {
+    let mut lines = Lines { takes_files: true, ..Lines::new(redactor) };
     for contents in &result.contents {
         lines.add_resource(contents);
     }
-    lines.finish()
+    lines.into_content()
+}
+
+/// Whether a model may be shown content of that type. Anything else is only named.
+fn is_shown(media_type: &str) -> bool {
+    ["image/", "audio/", "video/"].iter().any(|kind| media_type.starts_with(kind)) || media_type == "application/pdf"
 }
 
 /// Collects texts line by line up to the storage limit, and redacts them before they are cut.
@@ -70,11 +79,13 @@ pub struct Lines<'r> {
     text: String,
     /// The size of all texts, kept or not.
     bytes: usize,
+    files: Vec<File>,
+    takes_files: bool,
 }
 
 impl<'r> Lines<'r> {
     pub fn new(redactor: &'r Redactor) -> Self {
-        Self { redactor, text: String::new(), bytes: 0 }
+        Self { redactor, text: String::new(), bytes: 0, files: Vec::new(), takes_files: false }
     }
 
     pub fn add(&mut self, text: &str) {
@@ -90,24 +101,58 @@ impl<'r> Lines<'r> {
     fn add_resource(&mut self, contents: &ResourceContents) {
         match contents {
             ResourceContents::TextResourceContents { text, .. } => self.add(text),
-            ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
-                self.leave_out(mime_type.as_deref().unwrap_or("application/octet-stream"), blob);
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                self.add_file(mime_type.as_deref().unwrap_or("application/octet-stream"), blob, Some(uri));
             }
             _ => self.add("[content of a kind that is not known, left out]"),
         }
     }
 
-    /// Adds the type and size of content that is not text; `data` is base64.
-    fn leave_out(&mut self, mime_type: &str, data: &str) {
+    /// Adds content that is not text, named after the address that it has; `data` is base64.
+    fn add_file(&mut self, mime_type: &str, data: &str, uri: Option<&str>) {
+        if self.takes_files
+            && let Some(file) = self.file(mime_type, data, uri)
+        {
+            self.add(&file_line(&file));
+            self.files.push(file);
+            return;
+        }
         let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
         let bytes = (data.len() / 4 * 3).saturating_sub(padding);
         let kind = self.redactor.text(mime_type);
         self.add(&format!("[{}, {}, left out]", bound::line(&kind, 100), bound::bytes(bytes as u64)));
     }
 
+    /// The file, if it can be shown. Its contents tell its type better than a server does: providers refuse a picture that
+    /// is not of the type it is said to be.
+    fn file(&self, mime_type: &str, data: &str, uri: Option<&str>) -> Option<File> {
+        let bytes = BASE64_STANDARD.decode(data.trim()).ok()?;
+        let stated = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let media_type = Some(media_type_of("", &bytes)).filter(|told| is_shown(told)).map_or(stated, str::to_owned);
+        if bytes.is_empty() || !is_shown(&media_type) {
+            return None;
+        }
+        let named = uri.and_then(|uri| uri.rsplit('/').next()).map(|name| self.redactor.text(name).into_owned());
+        let file = |name| File { bytes: bytes.as_slice().into(), media_type: media_type.clone(), name }.checked().ok();
+        named.and_then(file).or_else(|| file(self.generic_name(&media_type)))
+    }
+
+    /// A name such as `image-1.png`.
+    fn generic_name(&self, media_type: &str) -> String {
+        let (kind, subtype) = media_type.split_once('/').unwrap_or(("file", media_type));
+        let kind = if kind == "application" { "file" } else { kind };
+        let ending = subtype.split('+').next().unwrap_or(subtype);
+        format!("{kind}-{}.{ending}", self.files.len() + 1)
+    }
+
     /// Returns the text, with a mark if it was cut.
     pub fn finish(self) -> String {
         bound::cut_of(self.text, self.bytes, STORED_MAX_BYTES)
+    }
+
+    fn into_content(mut self) -> Content {
+        let files = std::mem::take(&mut self.files);
+        Content { text: self.finish(), files }
     }
 }
 
@@ -115,30 +160,48 @@ impl<'r> Lines<'r> {
 mod tests {
     use super::*;
 
-    fn text_of(json: &str) -> String {
+    fn content_of(json: &str) -> Content {
         of_call(serde_json::from_str(json).unwrap(), &Redactor::default())
     }
 
+    fn text_of(json: &str) -> String {
+        content_of(json).text
+    }
+
     #[test]
-    fn texts_are_joined_and_other_content_is_named() {
+    fn texts_are_joined_and_files_are_kept_or_named() {
         let json = r#"{"content": [
             {"type": "text", "text": "one"},
             {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="},
             {"type": "audio", "mimeType": "audio/wav", "data": "aGVs"},
             {"type": "resource", "resource": {"uri": "a:b", "text": "two"}},
             {"type": "resource", "resource": {"uri": "a:c", "mimeType": "application/zip", "blob": "aGVsbA=="}},
+            {"type": "resource", "resource": {"uri": "file:///shots/c.png", "blob": "iVBORw0KGgo="}},
+            {"type": "image", "mimeType": "IMAGE/PNG; q=1", "data": "/9j/"},
+            {"type": "image", "mimeType": "image/png", "data": "not base64"},
             {"type": "resource_link", "uri": "a:d", "name": "d"}
         ], "structuredContent": {"b": 1}}"#;
         let lines = [
             "one",
-            "[image/png, 5 bytes, left out]",
-            "[audio/wav, 3 bytes, left out]",
+            "[image-1.png (image/png), 5 bytes]",
+            "[audio-2.wav (audio/wav), 3 bytes]",
             "two",
             "[application/zip, 4 bytes, left out]",
+            "[c.png (image/png), 8 bytes]",
+            "[image-4.jpeg (image/jpeg), 3 bytes]",
+            "[image/png, 6 bytes, left out]",
             "[resource a:d d]",
             r#"{"b":1}"#,
         ];
-        assert_eq!(text_of(json), lines.join("\n"));
+        let content = content_of(json);
+        assert_eq!(content.text, lines.join("\n"));
+        let kept: Vec<_> = content.files.iter().map(|file| (&*file.media_type, &*file.bytes)).collect();
+        let (png, jpeg) = (b"\x89PNG\r\n\x1a\n".as_slice(), b"\xff\xd8\xff".as_slice());
+        let wanted =
+            [("image/png", b"hello".as_slice()), ("audio/wav", b"hel"), ("image/png", png), ("image/jpeg", jpeg)];
+        assert_eq!(kept, wanted);
+        let failed = content_of(&json.replacen('{', r#"{"isError": true, "#, 1));
+        assert!(failed.files.is_empty() && failed.text.contains("[image/png, 5 bytes, left out]"), "{failed:?}");
         let repeated =
             r#"{"content": [{"type": "text", "text": "one\n2"}], "structuredContent": {"a": "one\n", "b": 2}}"#;
         assert_eq!(text_of(repeated), "one\n2");
@@ -167,7 +230,7 @@ mod tests {
         }
         let link =
             format!(r#"{{"content": [{{"type": "resource_link", "uri": "{}{KEY}", "name": "d"}}]}}"#, "x".repeat(490));
-        let text = of_call(serde_json::from_str(&link).unwrap(), &redactor);
+        let text = of_call(serde_json::from_str(&link).unwrap(), &redactor).text;
         assert!(!text.contains("sk-"), "{text}");
     }
 }

@@ -66,7 +66,8 @@ impl ServerSettings {
             transport,
             start_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(2),
-            max_line_bytes: 4 << 20,
+            // Room for a picture in base64.
+            max_line_bytes: 16 << 20,
         }
     }
 

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::pins::Pin;
 use super::server::Shared;
 use super::{outcome, resources};
-use crate::tool::{Error, Invocation, Origin, Spec, Tool};
+use crate::tool::{Content, Error, Invocation, Origin, Spec, Tool};
 
 pub struct McpTool {
     spec: Spec,
@@ -59,7 +59,7 @@ impl McpTool {
         Self { spec, request, shared: Arc::clone(shared) }
     }
 
-    async fn call(&self, name: &str, arguments: JsonObject, invocation: &Invocation) -> Result<String, Error> {
+    async fn call(&self, name: &str, arguments: JsonObject, invocation: &Invocation) -> Result<Content, Error> {
         let check = |connection: &Connection| match connection.change_of(name) {
             Some(change) => {
                 let message = format!("the tool {} is not what was agreed to: it {change}", self.spec.name);
@@ -75,18 +75,18 @@ impl McpTool {
         match self.shared.ask(check, call).await? {
             CallToolResponse::Complete(result) => {
                 let has_failed = result.is_error == Some(true);
-                let text = outcome::of_call(result, &invocation.redactor);
+                let content = outcome::of_call(result, &invocation.redactor);
                 if has_failed {
                     let message = format!("{} says that it failed", self.spec.name);
-                    return Err(Error::new(Code::McpToolFailed, message).with_output(text));
+                    return Err(Error::new(Code::McpToolFailed, message).with_output(content.text));
                 }
-                Ok(text)
+                Ok(content)
             }
             _ => Err(self.shared.asks_back()),
         }
     }
 
-    async fn read(&self, uri: &str, invocation: &Invocation) -> Result<String, Error> {
+    async fn read(&self, uri: &str, invocation: &Invocation) -> Result<Content, Error> {
         let read = |connection: Arc<Connection>| {
             let mut params = ReadResourceRequestParams::new(uri);
             params.meta = Some(Shared::meta(invocation));
@@ -109,7 +109,7 @@ impl Tool for McpTool {
         Effect::External
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         let fault = |message: String| Error::new(Code::ToolArguments, message);
         Box::pin(async move {
             match &self.request {
@@ -123,7 +123,7 @@ impl Tool for McpTool {
                     let pages = |connection: Arc<Connection>| async move {
                         resources::pages(connection.peer(), redactor).await
                     };
-                    self.shared.ask(|_| Ok(()), pages).await
+                    self.shared.ask(|_| Ok(()), pages).await.map(Content::from)
                 }
                 Request::ReadResource => {
                     let uri = arguments.get("uri").and_then(Value::as_str);

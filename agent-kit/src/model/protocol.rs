@@ -12,7 +12,7 @@ use reqwest::header::HeaderMap;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::Message;
+use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{Head, Usage};
 use serde_json::value::RawValue;
 
@@ -133,6 +133,31 @@ impl dyn Protocol {
             None => *known == media_type,
         })
     }
+
+    /// The form of a request after it was refused in this one, if another may be taken. Nothing was billed.
+    ///
+    /// Whether a model takes pictures is known to its server alone, and a request with the picture of a tool comes after
+    /// calls that were paid for. So it is sent again without the files of tools, whatever the server says of it.
+    pub(super) fn amended(&self, request: &Outgoing<'_>, refusal: &Refusal) -> Option<Form> {
+        let own = self.amendment(request, refusal).and_then(|amendment| request.form.with(amendment));
+        own.or_else(|| {
+            let is_of_files = match refusal.status {
+                400 | 413 | 415 | 422 => true,
+                // OpenRouter has no model of that name with eyes; llama.cpp has no projector.
+                404 | 500 | 501 => {
+                    let body = refusal.body.to_lowercase();
+                    ["image", "audio", "video", "file", "multimodal"].iter().any(|word| body.contains(word))
+                }
+                _ => false,
+            };
+            let holds_some = || {
+                let is_of_tool = |message: &&Message| message.role() == Speaker::Tool;
+                let messages = request.call.conversation.messages();
+                messages.into_iter().filter(is_of_tool).any(|message| message.files().next().is_some())
+            };
+            (is_of_files && holds_some()).then(|| request.form.with(Amendment::WithoutToolFiles)).flatten()
+        })
+    }
 }
 
 impl PartialEq for dyn Protocol {
@@ -180,6 +205,22 @@ impl Outgoing<'_> {
     pub fn file(&self, digest: Digest, name: &str) -> Result<&[u8], Fault> {
         self.call.files.get(digest).ok_or_else(|| refused(format!("the file {name} is not at hand")))
     }
+
+    /// Whether the request carries a file of a message. A file of a prompt is always carried; one of a tool's result is not
+    /// if the protocol does not take its type, or the server has refused the files.
+    pub(super) fn carries(&self, protocol: &'static dyn Protocol, message: &Message, media_type: &str) -> bool {
+        message.role() != Speaker::Tool || !self.form.is_without_tool_files && protocol.takes_file(media_type)
+    }
+
+    /// The text of a tool's result, with a line for each of its files that the request does not carry.
+    pub(super) fn result_text<'m>(&self, protocol: &'static dyn Protocol, message: &'m Message) -> Cow<'m, str> {
+        let mut text = message.text();
+        for file in message.files().filter(|file| !self.carries(protocol, message, &file.media_type)) {
+            let line = format!("\n[the file {file} is not sent: the provider does not take it]");
+            text.to_mut().push_str(&line);
+        }
+        text
+    }
 }
 
 /// A change to a request that a server asked for by refusing another form of it.
@@ -189,6 +230,8 @@ pub enum Amendment {
     OtherCeiling,
     /// Without reasoning that is bound to what stood in front of it.
     WithoutReasoning,
+    /// Without the files that tools returned.
+    WithoutToolFiles,
 }
 
 /// The amendments of a request.
@@ -196,6 +239,7 @@ pub enum Amendment {
 pub struct Form {
     pub has_other_ceiling: bool,
     pub is_without_reasoning: bool,
+    pub is_without_tool_files: bool,
 }
 
 impl Form {
@@ -204,6 +248,7 @@ impl Form {
         let flag = match amendment {
             Amendment::OtherCeiling => &mut self.has_other_ceiling,
             Amendment::WithoutReasoning => &mut self.is_without_reasoning,
+            Amendment::WithoutToolFiles => &mut self.is_without_tool_files,
         };
         (!std::mem::replace(flag, true)).then_some(self)
     }
@@ -284,15 +329,4 @@ pub(super) fn too_large(message: String) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_protocol_takes_pictures_and_none_takes_anything() {
-        for protocol in ALL {
-            assert!(protocol.takes_file("image/png") && protocol.takes_file("application/pdf"), "{protocol:?}");
-            assert!(!protocol.takes_file("application/octet-stream"), "{protocol:?}");
-            assert_eq!(named(protocol.name()), Some(*protocol));
-        }
-    }
-}
+mod tests;

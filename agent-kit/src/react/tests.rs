@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Effect, FaultClass, ModelAnswer, Reply, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
+use rondo_protocol::file::File;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::message::{Parts, ToolUse};
@@ -14,7 +15,7 @@ use rondo_protocol::{Digest, Value};
 
 use super::*;
 use crate::effects::{Performed, Sent, Verdict};
-use crate::tool::{Error, Invocation, Origin, Spec, Tool, ToolSet};
+use crate::tool::{Content, Error, Invocation, Origin, Spec, Tool, ToolSet};
 
 /// Answers from a list and records the calls.
 struct Listed {
@@ -75,8 +76,8 @@ impl Tool for Idle {
         self.1.clone()
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(std::future::ready(Ok(String::new())))
+    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
+        Box::pin(std::future::ready(Ok(Content::default())))
     }
 }
 
@@ -243,6 +244,31 @@ fn results(reply: &TurnReply) -> Vec<&str> {
         }
     }
     texts
+}
+
+#[test]
+fn a_turn_keeps_files_up_to_its_limits_and_tells_of_the_others() {
+    let file = |size: usize| File::new("a.txt", vec![b'a'; size]);
+    let with = |files: Vec<File>| Reply::Tool(ToolReply { files, ..ToolReply::said("seen") });
+    let asks = || asks(&[("1", "a", "{}"), ("2", "b", "{}")]);
+    for (files, counts, told) in [
+        ([vec![file(20 << 20), file(20 << 20)], vec![file(12 << 20), file(1)]], [1, 1], true),
+        ([(0..60).map(file).collect(), (0..60).map(file).collect()], [60, 40], true),
+        ([vec![file(1)], vec![file(32 << 19)]], [1, 1], false),
+    ] {
+        let [first, second] = files.map(with);
+        let (reply, _) = turn_with(20, vec![asks(), first, second, says(GOOD, Finish::Stop, &[])]);
+        let reply = reply.unwrap();
+        let kept = reply.transcript.entries.iter().filter_map(|entry| match entry {
+            Entry::Tool { files, .. } => Some(files.len()),
+            Entry::Model { .. } | Entry::Repair { .. } => None,
+        });
+        assert_eq!(kept.collect::<Vec<_>>(), counts);
+        assert_eq!(
+            results(&reply)[1].contains("files left out: a step keeps 100 files of tools, of 32 MiB in all"),
+            told
+        );
+    }
 }
 
 #[test]

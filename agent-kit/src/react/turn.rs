@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ReachedLimit, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::file::File;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::message::{Conversation, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
@@ -22,6 +23,11 @@ const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;
 
 /// The maximum bytes of tool results that one turn stores in full; later results are cut to what the model sees.
 const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
+
+/// The maximum bytes of the files that the tools of one turn return, and their maximum number: about what a provider
+/// takes in one request. Later files are left out.
+const FILES_IN_ALL_MAX_BYTES: usize = 32 << 20;
+const FILES_IN_ALL_MAX: usize = 100;
 
 /// The maximum number of names in the read set of one turn; with more, the turn reports no read set.
 const READS_MAX: usize = 20_000;
@@ -47,6 +53,8 @@ pub(super) struct Turn<'a> {
     entries: Vec<Entry>,
     uses: Uses,
     stored_bytes: usize,
+    /// The number of files stored, and their bytes.
+    files: (usize, usize),
     said_bytes: usize,
     answer: Option<(String, Answer)>,
     repairs: u32,
@@ -74,6 +82,7 @@ impl<'a> Turn<'a> {
             entries: Vec::new(),
             uses: Uses::default(),
             stored_bytes: 0,
+            files: (0, 0),
             said_bytes: 0,
             answer: None,
             repairs: 0,
@@ -206,12 +215,36 @@ impl<'a> Turn<'a> {
         let Planned { tool, plan } = planned;
         self.seen = self.seen.take().and_then(|seen| with_reads(seen, &plan, &mut reply));
         self.uses.went(&plan, reply.failed);
+        let (files, left_out) = self.fitting(reply.files);
         let mut text = reply.text;
+        if left_out > 0 {
+            let most = FILES_IN_ALL_MAX_BYTES >> 20;
+            let why = format!("a step keeps {FILES_IN_ALL_MAX} files of tools, of {most} MiB in all");
+            text.insert_str(0, &format!("[{left_out} files left out: {why}]\n"));
+        }
         if self.stored_bytes.saturating_add(text.len()) > STORED_IN_ALL_MAX_BYTES {
             cut(&mut text, conversation::SHOWN_MAX_BYTES);
         }
         self.stored_bytes = self.stored_bytes.saturating_add(text.len());
-        self.say(Entry::Tool { arguments: tool.arguments, failed: reply.failed, id: tool.id, name: tool.name, text });
+        let files = files.iter().map(File::reference).collect();
+        let (arguments, id, name) = (tool.arguments, tool.id, tool.name);
+        self.say(Entry::Tool { arguments, failed: reply.failed, files, id, name, text });
+    }
+
+    /// The files that still fit in the turn, and the number of the others.
+    fn fitting(&mut self, files: Vec<File>) -> (Vec<File>, usize) {
+        let all = files.len();
+        let mut fits = |file: &File| {
+            let (count, bytes) = (self.files.0 + 1, self.files.1.saturating_add(file.bytes.len()));
+            let fits = count <= FILES_IN_ALL_MAX && bytes <= FILES_IN_ALL_MAX_BYTES;
+            if fits {
+                self.files = (count, bytes);
+            }
+            fits
+        };
+        let kept: Vec<File> = files.into_iter().filter(|file| fits(file)).collect();
+        let left_out = all - kept.len();
+        (kept, left_out)
     }
 
     fn say(&mut self, entry: Entry) {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
-use super::{Error, Invocation, Origin, Spec, Tool};
+use super::{Content, Error, Invocation, Origin, Spec, Tool};
 
 /// A tool that is part of rondo.
 pub trait BuiltIn: Send + Sync {
@@ -31,7 +31,7 @@ pub trait BuiltIn: Send + Sync {
         &'a self,
         arguments: Self::Arguments,
         invocation: &'a Invocation,
-    ) -> BoxFuture<'a, Result<String, Error>>;
+    ) -> BoxFuture<'a, Result<Content, Error>>;
 }
 
 /// A [`BuiltIn`] as a [`Tool`].
@@ -85,7 +85,7 @@ impl<T: BuiltIn> Tool for Typed<T> {
         self.tool.declared_effect()
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move { self.tool.run(typed(arguments)?, invocation).await })
     }
 }

@@ -5,10 +5,10 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
+use super::{Content, Error};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
@@ -42,7 +42,7 @@ impl FileCall for EditFile {
         Effect::Writes(vec![named(workspace, &self.path)])
     }
 
-    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
         let mut target = workspace.target(&self.path)?;
         let path = target.path();
         let bytes = target.read(CHANGED_MAX_BYTES)?;
@@ -51,7 +51,7 @@ impl FileCall for EditFile {
         let content = text.encode(&path, edited.content)?;
         patience.check()?;
         target.replace(&content)?;
-        Ok(format!("edited {path} at {}\n", edited.places))
+        Ok(format!("edited {path} at {}\n", edited.places).into())
     }
 }
 

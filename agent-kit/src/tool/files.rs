@@ -18,7 +18,7 @@ use super::list_files::ListFiles;
 use super::read_file::ReadFile;
 use super::search_files::SearchFiles;
 use super::write_file::WriteFile;
-use super::{BuiltIn, Error, Invocation, Tool, Typed};
+use super::{BuiltIn, Content, Error, Invocation, Tool, Typed};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
@@ -58,7 +58,7 @@ pub(super) trait FileCall: DeserializeOwned + JsonSchema + Send + 'static {
 
     fn effect(&self, workspace: &Workspace) -> Effect;
 
-    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error>;
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error>;
 }
 
 struct FileTool<C> {
@@ -80,7 +80,7 @@ impl<C: FileCall> BuiltIn for FileTool<C> {
         if C::ONLY_READS { Effect::Reads(Vec::new()) } else { Effect::Writes(Vec::new()) }
     }
 
-    fn run<'a>(&'a self, call: C, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, call: C, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         let redactor = invocation.redactor.clone();
         let watch = C::ONLY_READS.then(|| invocation.watch.clone());
         let workspace = match &watch {
@@ -163,8 +163,8 @@ impl Patience {
 /// stops; one that writes has either not started or runs to its end.
 fn on_a_thread<'a>(
     room: Room,
-    work: impl FnOnce(&Patience) -> Result<String, Error> + Send + 'static,
-) -> BoxFuture<'a, Result<String, Error>> {
+    work: impl FnOnce(&Patience) -> Result<Content, Error> + Send + 'static,
+) -> BoxFuture<'a, Result<Content, Error>> {
     Box::pin(async move {
         // The semaphore is never closed. Work that continues after its future was dropped keeps its room.
         let room = ROOM.acquire_many(room.mib()).await;

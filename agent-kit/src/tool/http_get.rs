@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES};
+use super::{BuiltIn, Content, Error, Invocation, STORED_MAX_BYTES};
 use crate::bound;
 use crate::redact::Redactor;
 use crate::sandbox::http::{Gate, Response};
@@ -69,7 +69,7 @@ impl BuiltIn for HttpGet {
         &'a self,
         arguments: Self::Arguments,
         invocation: &'a Invocation,
-    ) -> BoxFuture<'a, Result<String, Error>> {
+    ) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static("text/*, application/json, application/xml, */*;q=0.1"));
@@ -79,7 +79,7 @@ impl BuiltIn for HttpGet {
             let max_bytes = arguments.max_bytes.unwrap_or(usize::MAX);
             let of_caller = invocation.caller.as_ref().and_then(|caller| self.gates.get(caller));
             let gate = of_caller.unwrap_or(&self.gate);
-            present(&gate.get(&arguments.url, &headers, max_bytes).await?, &invocation.redactor)
+            present(&gate.get(&arguments.url, &headers, max_bytes).await?, &invocation.redactor).map(Content::from)
         })
     }
 }

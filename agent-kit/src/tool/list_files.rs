@@ -4,9 +4,9 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, reads_below};
 use super::tree::Tree;
+use super::{Content, Error};
 use crate::bound::grouped;
 use crate::redact::Redactor;
 use crate::sandbox::files::{Folder, FolderEntry, Kind, Opened, Workspace, escaped};
@@ -43,8 +43,8 @@ impl FileCall for ListFiles {
         reads_below(workspace, self.path.as_deref().unwrap_or("."))
     }
 
-    fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<String, Error> {
-        list(workspace, &self, patience)
+    fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<Content, Error> {
+        list(workspace, &self, patience).map(Content::from)
     }
 }
 

@@ -11,6 +11,7 @@ mod apply_patch;
 mod argument_preview;
 mod arguments;
 mod builtin;
+mod content;
 mod edit_file;
 mod files;
 mod http_get;
@@ -32,6 +33,8 @@ use rondo_protocol::call::Effect;
 pub use crate::cut::cut;
 pub use argument_preview::argument_preview;
 pub use builtin::{BuiltIn, Typed, schema_of, spec};
+pub use content::Content;
+pub(crate) use content::file_line;
 pub use files::file_tools;
 pub use http_get::{HttpGet, HttpGetArguments};
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
@@ -62,8 +65,8 @@ pub trait Tool: Send + Sync {
         InDoubt::Ask
     }
 
-    /// Runs the tool. Arguments match the schema. The result is at most [`STORED_MAX_BYTES`] long; a tool that reads
-    /// something endless stops there with a mark.
+    /// Runs the tool. Arguments match the schema. The text of the result is at most [`STORED_MAX_BYTES`] long; a tool that
+    /// reads something endless stops there with a mark.
     ///
     /// A tool that reads files [begins](Watch::begin) the invocation's watch and accesses them through a workspace that
     /// is [watched](crate::sandbox::files::Workspace::watched) by it. A tool that does not leaves the watch alone, and
@@ -77,7 +80,7 @@ pub trait Tool: Send + Sync {
     /// # Cancel safety
     /// Dropping the future ends everything that it started: processes are dead, connections closed, and files are
     /// either unchanged or completely written.
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>>;
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

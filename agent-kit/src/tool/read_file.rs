@@ -1,15 +1,16 @@
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::file::{File, media_type_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, named};
 use super::text::{SNIFFED_BYTES, binary};
+use super::{Content, Error};
 use crate::bound::{begun_character, grouped};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, OpenFile, Workspace};
@@ -20,6 +21,8 @@ const SHOWN_MAX_BYTES: usize = 256 << 10;
 const COUNTED_MAX_BYTES: u64 = 64 << 20;
 /// The size of a line besides its text: number, tab, newline.
 const NUMBER_BYTES: usize = 8;
+/// The maximum bytes of a picture: the largest that the settings take unless they say otherwise.
+const PICTURE_MAX_BYTES: u64 = 20 << 20;
 
 /// What [`ReadFile`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,7 +42,7 @@ impl FileCall for ReadFile {
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str = "Reads a text file. Each line is preceded by its number and a tab, which are not \
         part of the file. At most 256 KiB at once: the last line of the result then says which lines were shown and how \
-        to read on with `from_line`. Binary files are refused.";
+        to read on with `from_line`. A picture (PNG, JPEG, GIF, WebP) is shown as such; other binary files are refused.";
     const ROOM: Room = Room::Piece;
     const ONLY_READS: bool = true;
 
@@ -47,12 +50,17 @@ impl FileCall for ReadFile {
         Effect::Reads(vec![named(workspace, &self.path)])
     }
 
-    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
         read(workspace, &self, redactor, patience)
     }
 }
 
-fn read(workspace: &Workspace, arguments: &ReadFile, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+fn read(
+    workspace: &Workspace,
+    arguments: &ReadFile,
+    redactor: Redactor,
+    patience: &Patience,
+) -> Result<Content, Error> {
     let from = arguments.from_line.unwrap_or(1).max(1);
     let to = arguments.to_line.unwrap_or(u64::MAX);
     if to < from {
@@ -61,9 +69,35 @@ fn read(workspace: &Workspace, arguments: &ReadFile, redactor: Redactor, patienc
     }
     let file = workspace.file(&arguments.path)?;
     let (path, size_bytes) = (file.path().to_owned(), file.stamp().size_bytes);
+    let mut reader = BufReader::with_capacity(64 << 10, file);
+    // An error is reported where the lines are read.
+    if reader.fill_buf().is_ok_and(|beginning| is_binary(beginning) && is_picture(beginning)) {
+        return picture(reader, &path, size_bytes).map(Content::from);
+    }
     let mut part = RequestedLines { redactor, path, size_bytes, from, to, ..RequestedLines::default() };
-    part.read(file, patience)?;
-    part.shown()
+    part.read(reader, patience)?;
+    part.shown().map(Content::from)
+}
+
+/// Whether a file that begins with these bytes is no text.
+fn is_binary(beginning: &[u8]) -> bool {
+    beginning.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0)
+}
+
+fn is_picture(beginning: &[u8]) -> bool {
+    matches!(media_type_of("", beginning), "image/gif" | "image/jpeg" | "image/png" | "image/webp")
+}
+
+fn picture(reader: BufReader<OpenFile>, path: &str, size_bytes: u64) -> Result<File, Error> {
+    let mut bytes = Vec::new();
+    let fault = |source| files::Error::System { path: path.to_owned(), doing: "read", source };
+    reader.take(PICTURE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if bytes.len() as u64 > PICTURE_MAX_BYTES {
+        let (size, most) = (grouped(size_bytes), grouped(PICTURE_MAX_BYTES));
+        let message = format!("{path:?} is a picture of {size} bytes; one of at most {most} can be shown");
+        return Err(Error::new(Code::NotText, message));
+    }
+    Ok(File::new(path.rsplit('/').next().unwrap_or(path), bytes))
 }
 
 /// The requested lines of a file, as far as they fit.
@@ -94,8 +128,7 @@ struct RequestedLines {
 }
 
 impl RequestedLines {
-    fn read(&mut self, file: OpenFile, patience: &Patience) -> Result<(), Error> {
-        let mut reader = BufReader::with_capacity(64 << 10, file);
+    fn read(&mut self, mut reader: BufReader<OpenFile>, patience: &Patience) -> Result<(), Error> {
         let mut is_first = true;
         let mut counted: u64 = 0;
         self.line = 1;
@@ -108,7 +141,7 @@ impl RequestedLines {
                     return Err(files::Error::System { path: self.path.clone(), doing: "read", source }.into());
                 }
             };
-            if std::mem::take(&mut is_first) && chunk.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0) {
+            if std::mem::take(&mut is_first) && is_binary(chunk) {
                 return Err(binary(&self.path, self.size_bytes));
             }
             let length = chunk.len();

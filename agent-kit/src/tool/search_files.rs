@@ -8,10 +8,10 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, reads_below};
 use super::text::{Marks, redacted};
 use super::tree::Tree;
+use super::{Content, Error};
 use crate::redact::Redactor;
 use crate::sandbox::files::{Kind, OpenFile, Opened, Workspace};
 
@@ -60,8 +60,8 @@ impl FileCall for SearchFiles {
         reads_below(workspace, self.path.as_deref().unwrap_or("."))
     }
 
-    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
-        search(workspace, &self, redactor, patience)
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
+        search(workspace, &self, redactor, patience).map(Content::from)
     }
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::program::outcome;
-use super::{BuiltIn, Error, Invocation};
+use super::{BuiltIn, Content, Error, Invocation};
 use crate::sandbox::process::{Command, Processes, WorkingDir};
 
 /// The default time limit of a call.
@@ -76,7 +76,7 @@ impl BuiltIn for Shell {
         &'a self,
         arguments: ShellArguments,
         invocation: &'a Invocation,
-    ) -> BoxFuture<'a, Result<String, Error>> {
+    ) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(async move {
             let seconds = arguments.timeout_seconds.unwrap_or(TIMEOUT_S).clamp(1, TIMEOUT_MAX_S);
             let mut command = Command::new(arguments.argv()?);
@@ -86,7 +86,7 @@ impl BuiltIn for Shell {
             // The programs are the project's own, and their modules lie beside them.
             command.has_safe_imports = false;
             command.env.insert(super::program::KEY_VARIABLE.to_owned(), invocation.idempotency_key.clone());
-            outcome(self.processes.run(command).await?)
+            outcome(self.processes.run(command).await?).map(Content::from)
         })
     }
 }

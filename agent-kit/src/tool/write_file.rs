@@ -2,8 +2,8 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, named};
+use super::{Content, Error};
 use crate::bound::grouped;
 use crate::redact::Redactor;
 use crate::sandbox::files::Workspace;
@@ -29,11 +29,11 @@ impl FileCall for WriteFile {
         Effect::Writes(vec![named(workspace, &self.path)])
     }
 
-    fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<String, Error> {
+    fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<Content, Error> {
         let mut target = workspace.target(&self.path)?;
         patience.check()?;
         let written = target.replace(self.text.as_bytes())?;
         let done = if written.is_new { "created" } else { "replaced" };
-        Ok(format!("{done} {} ({} bytes)\n", target.path(), grouped(written.bytes)))
+        Ok(format!("{done} {} ({} bytes)\n", target.path(), grouped(written.bytes)).into())
     }
 }

@@ -3,6 +3,7 @@ use std::os::unix::fs::symlink;
 
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::file::File;
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -63,12 +64,12 @@ fn an_endless_line_is_cut() {
 #[test]
 fn what_is_not_text_is_told_apart() {
     let scene = Scene::of(&[("empty", "")]);
-    fs::write(scene.path().join("image"), b"\x89PNG\0\0").unwrap();
+    fs::write(scene.path().join("binary"), b"BM\0\0\0\0").unwrap();
     fs::write(scene.path().join("latin"), b"caf\xe9\n").unwrap();
-    let image = scene.call("read_file", &json!({ "path": "image" })).unwrap_err();
+    let binary = scene.call("read_file", &json!({ "path": "binary" })).unwrap_err();
     assert_eq!(
-        (image.code, image.message.as_str()),
-        (Code::NotText, "\"image\" is binary (6 bytes); only text can be read and changed")
+        (binary.code, binary.message.as_str()),
+        (Code::NotText, "\"binary\" is binary (6 bytes); only text can be read and changed")
     );
     assert_eq!(
         scene.says("read_file", &json!({ "path": "latin" })),
@@ -79,6 +80,29 @@ fn what_is_not_text_is_told_apart() {
     assert_eq!(folder.code, Code::NotAFile);
     let missing = scene.call("read_file", &json!({ "path": "nowhere" })).unwrap_err();
     assert_eq!(missing.code, Code::NoSuchFile);
+}
+
+#[test]
+fn a_picture_is_shown() {
+    let scene = Scene::of(&[("GIF89a", "GIF89a is how a picture begins, and this is a text.\n")]);
+    let png = b"\x89PNG\r\n\x1a\n\0\0";
+    fs::create_dir(scene.path().join("shots")).unwrap();
+    fs::write(scene.path().join("shots/a.txt"), png).unwrap();
+    let path = json!({ "path": "shots/a.txt" });
+    assert_eq!(scene.says("read_file", &path), "[a.txt (image/png), 10 bytes]");
+    let shown = File { bytes: png.as_slice().into(), media_type: "image/png".to_owned(), name: "a.txt".to_owned() };
+    assert_eq!(scene.files("read_file", &path), [shown]);
+    assert!(scene.says("read_file", &json!({ "path": "GIF89a" })).contains("this is a text"));
+
+    // Sparse, and read no further than it may be shown.
+    let large = fs::File::create(scene.path().join("large.png")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&large, png, 0).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let refused = scene.call("read_file", &json!({ "path": "large.png" })).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "\"large.png\" is a picture of 1,099,511,627,776 bytes; one of at most 20,971,520 can be shown"
+    );
 }
 
 #[test]

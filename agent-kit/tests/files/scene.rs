@@ -9,6 +9,7 @@ use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
 use rondo_protocol::call::Effect;
 use rondo_protocol::canonical;
+use rondo_protocol::file::File;
 use rondo_protocol::read_set::ReadSet;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,13 +57,20 @@ impl Scene {
         self.watched(tool, arguments).0
     }
 
+    /// The files that a call answers with.
+    pub fn files(&self, tool: &str, arguments: &Value) -> Vec<File> {
+        let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.tool(tool).run(arguments, &Invocation::new("key"))).unwrap().files
+    }
+
     /// What a call answers, and what it saw.
     pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<ReadSet>) {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
         let invocation = Invocation::new("key").redacted_by(&self.redactor);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let result = runtime.block_on(self.tool(tool).run(arguments, &invocation));
-        (result, invocation.watch.take())
+        (result.map(|content| content.text), invocation.watch.take())
     }
 
     /// What so many calls answer that are made at once.
@@ -71,7 +79,7 @@ impl Scene {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
         let call = || {
             let (tool, arguments) = (Arc::clone(self.tool(tool)), arguments.clone());
-            runtime.spawn(async move { tool.run(arguments, &Invocation::new("key")).await })
+            runtime.spawn(async move { tool.run(arguments, &Invocation::new("key")).await.map(|content| content.text) })
         };
         let calls: Vec<_> = (0..count).map(|_| call()).collect();
         calls.into_iter().map(|call| runtime.block_on(call).unwrap()).collect()

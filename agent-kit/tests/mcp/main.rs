@@ -86,7 +86,7 @@ fn tool(server: &Server, name: &str) -> Arc<dyn Tool> {
 /// Calls a tool as a role would.
 async fn call(tool: &Arc<dyn Tool>, arguments: &str) -> Result<String, Error> {
     let arguments: Value = canonical::from_slice(arguments.as_bytes()).unwrap();
-    tool.run(arguments, &Invocation::new("thread/step/call")).await
+    tool.run(arguments, &Invocation::new("thread/step/call")).await.map(|content| content.text)
 }
 
 /// What a server that runs scripts says to one.

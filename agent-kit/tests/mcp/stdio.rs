@@ -166,7 +166,7 @@ async fn endless_lines_and_messages_end_the_connection() {
     let error = error_of(start("endless_garbage").await);
     assert!(error.message.contains("without a message in it"), "{}", error.message);
     for (mode, part) in [
-        ("long_line", "it sent a line longer than 4,194,304 bytes"),
+        ("long_line", "it sent a line longer than 16,777,216 bytes"),
         ("flood", "it sent more than 20000 unsolicited messages"),
         ("questions", "questions without reading an answer"),
     ] {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rondo::agent_kit::model::{Completion, Deltas, Model};
-use rondo::agent_kit::tool::{Error, Invocation, Spec, Tool, ToolSet};
+use rondo::agent_kit::tool::{Content, Error, Invocation, Spec, Tool, ToolSet};
 use rondo::author::simulate::Worst;
 use rondo::core::{Engine, NewThread, RunConfig, SystemEnv};
 use rondo::host::answers_from::Played;
@@ -186,7 +186,7 @@ impl Tool for Pending {
         self.tool.effect(arguments)
     }
 
-    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
         Box::pin(std::future::pending())
     }
 }

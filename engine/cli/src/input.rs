@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rondo::protocol::canonical::{self, Value};
 use rondo::protocol::diagnostic::{Code, Diagnostic, Span, did_you_mean};
+use rondo::protocol::file::File;
 use rondo::protocol::id::FieldName;
 use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
@@ -254,7 +255,7 @@ fn add_file(given: &mut BTreeMap<String, Value>, key: &str, field: &Field, value
     };
     let name =
         Path::new(path).file_name().map_or_else(|| "file".to_owned(), |name| name.to_string_lossy().into_owned());
-    let file = types::File::new(&name, read_bytes(Path::new(path), MAX_BYTES)?).to_value();
+    let file = File::new(&name, read_bytes(Path::new(path), MAX_BYTES)?).to_value();
     match given.get_mut(key) {
         None if types::is_files(&field.schema) => drop(given.insert(key.to_owned(), Value::List(vec![file]))),
         None => drop(given.insert(key.to_owned(), file)),

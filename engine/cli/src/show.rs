@@ -9,6 +9,7 @@ use rondo::core::shown_call::{self, ShownCall};
 use rondo::host::answering::answer_to;
 use rondo::protocol::Value;
 use rondo::protocol::id::LanePath;
+use rondo::protocol::message::FileRef;
 use rondo::protocol::object::{AnsweredBy, Entry, HookNote, KnownCost, Observation, ToolNote};
 use rondo::store::{Row, Status};
 use rondo::tell::command;
@@ -302,13 +303,11 @@ pub(super) fn step_text(step: &StepLine) -> String {
     }
     let by_status = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
     block(&mut text, &format!("{}{by_status} >", step.edge.from), &step.edge.prompt);
-    for file in &step.edge.files {
-        let _ = writeln!(text, "     with {file} {}", file.digest);
-    }
+    files_text(&mut text, &step.edge.files);
     let mut notes = step.note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {
-            Entry::Tool { name, arguments, text: result, failed, .. } => {
+            Entry::Tool { name, arguments, text: result, failed, files, .. } => {
                 let mark = if *failed { ", failed" } else { "" };
                 let mark = notes.next().map_or_else(|| mark.to_owned(), |note| format!("{mark}{}", call_text(note)));
                 // A tool role's result is its answer, which is shown below.
@@ -318,6 +317,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
                     &format!("tool {name}{mark} >"),
                     &format!("{}\n{result}", shown_call::arguments(arguments)),
                 );
+                files_text(&mut text, files);
             }
             Entry::Repair { text: words } => block(&mut text, "repair >", words),
             Entry::Model { .. } => {}
@@ -346,6 +346,13 @@ fn lanes_text(text: &mut String, observation: &Observation) {
             more => format!(" and {more} more"),
         };
         let _ = writeln!(text, "     {how} {}{more}", shown.join(", "));
+    }
+}
+
+/// The files that go with a prompt, or that a tool returned.
+fn files_text(text: &mut String, files: &[FileRef]) {
+    for file in files {
+        let _ = writeln!(text, "     with {file} {}", file.digest);
     }
 }
 

@@ -23,12 +23,14 @@ fn the_bytes_of_messages_are_fixed() {
     ]
     .into_iter()
     .collect();
-    let file = Part::File { digest: Digest([7; 32]), media_type: "image/png".to_owned(), name: "tide.png".to_owned() };
+    let file =
+        || [FileRef { digest: Digest([7; 32]), media_type: "image/png".to_owned(), name: "tide.png".to_owned() }];
     let messages = [
         Message::user(""),
-        Message { parts: vec![text("Look."), file], role: Speaker::User },
+        Message::user("Look.").with_files(file()),
         reply.into(),
         Message::tool("1", "é\u{1}", true),
+        Message::tool("1", "seen", false).with_files(file()),
         Message::assistant(""),
     ];
     let shown: Vec<String> = messages
@@ -38,6 +40,9 @@ fn the_bytes_of_messages_are_fixed() {
     insta::assert_snapshot!(shown.join("\n"));
 }
 
+const RESULT: &str = r#"{"failed":false,"id":"1","kind":"tool_result","text":""}"#;
+const FILE: &str = r#"{"digest":"0707070707070707070707070707070707070707070707070707070707070707","kind":"file","media_type":"image/png","name":"a"}"#;
+
 #[test]
 fn what_breaks_the_rules_of_parts_is_no_message() {
     let read = |text: &str| canonical::from_slice::<Message>(text.as_bytes());
@@ -45,6 +50,7 @@ fn what_breaks_the_rules_of_parts_is_no_message() {
         r#"{"parts":[{"kind":"text","text":""}],"role":"user"}"#,
         r#"{"parts":[],"role":"assistant"}"#,
         r#"{"parts":[{"failed":false,"id":"1","kind":"tool_result","text":""}],"role":"tool"}"#,
+        &format!(r#"{{"parts":[{RESULT},{FILE}],"role":"tool"}}"#),
     ] {
         assert_eq!(String::from_utf8(read(whole).unwrap().canonical_bytes()).unwrap(), whole);
     }
@@ -57,6 +63,8 @@ fn what_breaks_the_rules_of_parts_is_no_message() {
         r#"{"parts":[{"failed":false,"id":"1","kind":"tool_result","text":""}],"role":"assistant"}"#,
         r#"{"parts":[{"kind":"text","text":"a"}],"role":"tool"}"#,
         r#"{"parts":[],"role":"tool"}"#,
+        &format!(r#"{{"parts":[{FILE},{RESULT}],"role":"tool"}}"#),
+        &format!(r#"{{"parts":[{RESULT},{RESULT}],"role":"tool"}}"#),
         r#"{"parts":[{"kind":"text","text":"","more":1}],"role":"user"}"#,
         r#"{"parts":[{"kind":"picture","text":""}],"role":"user"}"#,
     ] {
@@ -113,7 +121,9 @@ proptest! {
         failed: bool,
     ) {
         let reply = Message::from(parts.into_iter().collect::<Parts>());
-        for message in [reply, Message::user(words.clone()), Message::tool(words.clone(), words, failed)] {
+        let file = FileRef { digest: Digest([1; 32]), media_type: words.clone(), name: words.clone() };
+        let tool = Message::tool(words.clone(), words.clone(), failed);
+        for message in [reply, Message::user(words), tool.clone(), tool.with_files([file])] {
             let bytes = message.canonical_bytes();
             prop_assert_eq!(&bytes, &canonical::to_bytes(&message).unwrap());
             prop_assert_eq!(canonical::from_slice::<Message>(&bytes).unwrap(), message);

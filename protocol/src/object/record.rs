@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::canonical::Value;
     use crate::id::{RoleName, Status};
-    use crate::message::{Part, Parts, ToolUse};
+    use crate::message::{FileRef, Part, Parts, ToolUse};
     use crate::object::{
         CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, Outcome, RebindKind, StepKind, Transcript,
     };
@@ -154,9 +154,22 @@ mod tests {
                 Entry::Tool {
                     arguments: "{}".to_owned(),
                     failed: false,
+                    files: Vec::new(),
                     id: "1".to_owned(),
                     name: "read_file".to_owned(),
                     text: "tide".to_owned(),
+                },
+                Entry::Tool {
+                    arguments: "{}".to_owned(),
+                    failed: false,
+                    files: vec![FileRef {
+                        digest: Digest([7; 32]),
+                        media_type: "image/png".to_owned(),
+                        name: "tide.png".to_owned(),
+                    }],
+                    id: "2".to_owned(),
+                    name: "read_file".to_owned(),
+                    text: String::new(),
                 },
                 Entry::Repair { text: "Again.".to_owned() },
             ],

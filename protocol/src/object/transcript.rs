@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::message::{Parts, ToolUse};
+use crate::message::{FileRef, Parts, ToolUse};
 
 /// The model replies, tool results and repairs of one step, in order, without failed attempts. Object kind
 /// `transcript`.
@@ -46,6 +46,9 @@ pub enum Entry {
         arguments: String,
         /// Whether the call failed.
         failed: bool,
+        /// The files that it returned.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<FileRef>,
         /// The id of the tool call.
         id: String,
         /// The tool.

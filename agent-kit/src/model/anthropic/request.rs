@@ -17,6 +17,7 @@ use rondo_protocol::object::{Head, ToolSpec};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::Anthropic;
 use super::models::{Model, Thinking};
 use super::schema;
 use super::thoughts::{Proof, Thought, misplaced};
@@ -311,7 +312,7 @@ impl<'a> Writer<'_, 'a> {
         };
         let mut content = Vec::with_capacity(message.parts().len());
         for part in message.parts() {
-            let block = self.block(part)?;
+            let block = self.block(message, part)?;
             match (content.last_mut(), block) {
                 // The files that a tool returned belong to its result.
                 (Some(Block::ToolResult { content: result, .. }), Some(file)) => result.push(file),
@@ -327,7 +328,7 @@ impl<'a> Writer<'_, 'a> {
         Ok((role, content))
     }
 
-    fn block(&self, part: &'a Part) -> Result<Option<Block<'a>>, Fault> {
+    fn block(&self, message: &'a Message, part: &'a Part) -> Result<Option<Block<'a>>, Fault> {
         Ok(match part {
             Part::Text { text } => (!text.trim().is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) }),
             Part::Reasoning { opaque, text } => {
@@ -342,11 +343,13 @@ impl<'a> Writer<'_, 'a> {
                 name: &tool.name,
                 input: object_of(&tool.arguments)?,
             }),
-            Part::ToolResult { failed, id, text } => {
-                let said = (!text.trim().is_empty()).then_some(Block::Text { text: Cow::Borrowed(text) });
+            Part::ToolResult { failed, id, .. } => {
+                let text = self.request.result_text(&Anthropic, message);
+                let said = (!text.trim().is_empty()).then_some(Block::Text { text });
                 let content = said.into_iter().collect();
                 Some(Block::ToolResult { tool_use_id: self.call_ids.fit(id), content, is_error: *failed })
             }
+            Part::File { media_type, .. } if !self.request.carries(&Anthropic, message, media_type) => None,
             Part::File { digest, media_type, name } => {
                 let bytes = self.request.file(*digest, name)?;
                 let source = FileSource { r#type: "base64", media_type, data: BASE64_STANDARD.encode(bytes) };

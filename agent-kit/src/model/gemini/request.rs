@@ -26,8 +26,12 @@ use crate::model::opaque;
 use crate::model::protocol::{NO_ANSWER, Outgoing, Protocol as _, object_of, raw_json, refused};
 use crate::model::response_format::ANY_OBJECT;
 
-/// The first generation with `thinkingLevel`, with a check of signatures, and with a response schema beside functions.
+/// The first generation with `thinkingLevel`, with a check of signatures, with a response schema beside functions, and
+/// with files in a function's result.
 const LEVEL_GENERATION: u32 = 3;
+
+/// The media types of files in a function's result (<https://ai.google.dev/gemini-api/docs/function-calling#multimodal>).
+const RESULT_TYPES: [&str; 5] = ["image/jpeg", "image/png", "image/webp", "application/pdf", "text/plain"];
 
 /// Stands in for the signature of a call that another model asked for
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
@@ -45,7 +49,8 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     let mut functions = head.tools.iter().map(Function::new).collect::<Result<Vec<_>, _>>()?;
     functions.sort_by_key(|function| function.name);
     let body = Body {
-        system_instruction: (!head.system.is_empty()).then(|| System { parts: [Data::Text(&head.system)] }),
+        system_instruction: (!head.system.is_empty())
+            .then(|| System { parts: [Data::Text(Cow::Borrowed(&head.system))] }),
         tools: (!functions.is_empty()).then_some([Tool { function_declarations: functions }]),
         generation_config: GenerationConfig::new(head)?,
         contents: contents(request)?,
@@ -264,7 +269,7 @@ impl<'a> From<Data<'a>> for WirePart<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Data<'a> {
-    Text(&'a str),
+    Text(Cow<'a, str>),
     FunctionCall(FunctionCall<'a>),
     FunctionResponse(FunctionResponse<'a>),
     InlineData(InlineData<'a>),
@@ -284,13 +289,22 @@ struct FunctionResponse<'a> {
     id: Option<&'a str>,
     name: &'a str,
     response: Response<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<ResponsePart<'a>>,
+}
+
+/// A file of a result (<https://ai.google.dev/gemini-api/docs/function-calling#multimodal>).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResponsePart<'a> {
+    inline_data: InlineData<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Response<'a> {
-    Output(&'a str),
-    Error(&'a str),
+    Output(Cow<'a, str>),
+    Error(Cow<'a, str>),
 }
 
 #[derive(Serialize)]
@@ -304,23 +318,27 @@ fn contents<'a>(request: &Outgoing<'a>) -> Result<Vec<Content<'a>>, Fault> {
     let mut writer = Writer {
         request,
         origin: origin(request),
-        needs_signature: generation(&request.call.head.model).is_some_and(|generation| generation >= LEVEL_GENERATION),
+        is_leveled: generation(&request.call.head.model).is_some_and(|generation| generation >= LEVEL_GENERATION),
         called: BTreeMap::new(),
+        behind: Vec::new(),
         contents: Vec::new(),
     };
     for message in request.call.conversation.messages() {
         writer.add(message)?;
     }
+    writer.push_behind();
     Ok(writer.contents)
 }
 
 struct Writer<'r, 'a> {
     request: &'r Outgoing<'a>,
     origin: Option<String>,
-    /// Whether the first call of a step needs a signature.
-    needs_signature: bool,
+    /// Whether the first call of a step needs a signature, and a result holds files.
+    is_leveled: bool,
     /// The name of each call so far, and whether its id is the provider's. Of calls with one id the last counts.
     called: BTreeMap<&'a str, (&'a str, bool)>,
+    /// The files of results that have to stand behind the last result of a turn.
+    behind: Vec<WirePart<'a>>,
     contents: Vec<Content<'a>>,
 }
 
@@ -330,8 +348,11 @@ impl<'a> Writer<'_, 'a> {
             Speaker::User | Speaker::Tool => USER,
             Speaker::Assistant => MODEL,
         };
+        if message.role() != Speaker::Tool {
+            self.push_behind();
+        }
         if message.role() == Speaker::User && self.is_after_result() {
-            self.push(MODEL, Data::Text(NO_ANSWER).into());
+            self.push(MODEL, Data::Text(NO_ANSWER.into()).into());
         }
         let mut attached = None;
         for part in message.parts() {
@@ -341,12 +362,12 @@ impl<'a> Writer<'_, 'a> {
                     attached = match origin.and_then(|origin| Attached::of(opaque.as_ref(), origin)) {
                         Some(Attached::EmptyText(signature)) => {
                             let thought_signature = Some(signature);
-                            self.push(role, WirePart { thought_signature, ..Data::Text("").into() });
+                            self.push(role, WirePart { thought_signature, ..Data::Text("".into()).into() });
                             None
                         }
                         Some(Attached::Thought(signature)) => {
                             let (thought, thought_signature) = (Some(true), Some(signature));
-                            self.push(role, WirePart { thought, thought_signature, ..Data::Text(text).into() });
+                            self.push(role, WirePart { thought, thought_signature, ..Data::Text(text.into()).into() });
                             None
                         }
                         other => other,
@@ -359,27 +380,37 @@ impl<'a> Writer<'_, 'a> {
                         Some(Attached::Text(signature)) => Some(signature),
                         _ => None,
                     };
-                    self.push(role, WirePart { thought_signature, ..Data::Text(text).into() });
+                    self.push(role, WirePart { thought_signature, ..Data::Text(text.into()).into() });
                 }
                 Part::ToolCall(tool) => self.add_call(role, tool, attached.take())?,
-                Part::ToolResult { failed, id, text } => {
+                Part::ToolResult { failed, id, .. } => {
+                    let text = self.request.result_text(&Gemini, message);
                     let response = if *failed { Response::Error(text) } else { Response::Output(text) };
                     let Some((name, has_id)) = self.called.get(id.as_str()).copied() else {
                         return Err(refused(format!("the result of a tool answers `{id}`, which was not called")));
                     };
                     let id = has_id.then_some(id.as_str());
-                    self.push(role, Data::FunctionResponse(FunctionResponse { id, name, response }).into());
+                    self.push(
+                        role,
+                        Data::FunctionResponse(FunctionResponse { id, name, response, parts: Vec::new() }).into(),
+                    );
                 }
+                Part::File { media_type, .. } if !self.request.carries(&Gemini, message, media_type) => {}
                 Part::File { digest, media_type, name } => {
                     let data = STANDARD.encode(self.request.file(*digest, name)?);
-                    self.push(role, Data::InlineData(InlineData { mime_type: media_type, data }).into());
+                    let file = InlineData { mime_type: media_type, data };
+                    match self.result_with_files().filter(|_| RESULT_TYPES.contains(&media_type.as_str())) {
+                        Some(result) => result.parts.push(ResponsePart { inline_data: file }),
+                        None if message.role() == Speaker::Tool => self.behind.push(Data::InlineData(file).into()),
+                        None => self.push(role, Data::InlineData(file).into()),
+                    }
                 }
             }
             attached = None;
         }
         let has_content = self.contents.last().is_some_and(|last| last.role == role);
         if message.role() == Speaker::User && !has_content {
-            self.push(role, Data::Text(EMPTY).into());
+            self.push(role, Data::Text(EMPTY.into()).into());
         }
         Ok(())
     }
@@ -394,13 +425,28 @@ impl<'a> Writer<'_, 'a> {
         let is_call = |data: &Data<'_>| matches!(data, Data::FunctionCall(_));
         let is_first = !self.contents.last().is_some_and(|last| last.role == role && last.holds(is_call));
         let thought_signature = match signature {
-            None if is_first && self.needs_signature => Some(raw_json("a signature", NO_SIGNATURE)?.to_owned()),
+            None if is_first && self.is_leveled => Some(raw_json("a signature", NO_SIGNATURE)?.to_owned()),
             own => own,
         };
         self.called.insert(&tool.id, (&tool.name, has_id));
         let call = FunctionCall { id: has_id.then_some(&tool.id), name: &tool.name, args: object_of(&tool.arguments)? };
         self.push(role, WirePart { thought_signature, ..Data::FunctionCall(call).into() });
         Ok(())
+    }
+
+    fn push_behind(&mut self) {
+        for part in std::mem::take(&mut self.behind) {
+            self.push(USER, part);
+        }
+    }
+
+    /// The result at the end, if its files belong into it.
+    fn result_with_files(&mut self) -> Option<&mut FunctionResponse<'a>> {
+        let last = self.contents.last_mut().filter(|_| self.is_leveled)?.parts.last_mut()?;
+        match &mut last.data {
+            Data::FunctionResponse(result) => Some(result),
+            Data::Text(_) | Data::FunctionCall(_) | Data::InlineData(_) => None,
+        }
     }
 
     fn is_after_result(&self) -> bool {

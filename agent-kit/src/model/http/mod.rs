@@ -237,8 +237,7 @@ impl HttpModel {
             if let Some(slip) = protocol.slip(&refusal) {
                 return Ok(slip);
             }
-            let amended = protocol.amendment(&outgoing, &refusal).and_then(|amendment| form.with(amendment));
-            form = amended.ok_or_else(|| self.fault(&refusal))?;
+            form = protocol.amended(&outgoing, &refusal).ok_or_else(|| self.fault(&refusal))?;
         };
         let outgoing = self.outgoing(call, form);
         match ContentType::of(&response, &self.redactor) {

@@ -6,7 +6,8 @@
 //! The API has one field each for an assistant's text, its reasoning and its tool calls, so the texts of a message are
 //! joined and the order between the three is lost. What the provider attached goes back to it, and to no other
 //! ([`super::attached`]). Two messages of a user, or two of an assistant, are sent as one: chat templates that want turns
-//! to alternate refuse anything else.
+//! to alternate refuse anything else. A tool's message has a text only, so the files of the results of one reply are sent
+//! in a message of the user behind them.
 //!
 //! Law: asking a provider to cache a prefix ([`prompt_cache`](crate::model::prompt_cache)) changes no content. A request with a key equals
 //! the request without one plus two fields at its end; a request with marks wraps at most three texts in content parts.
@@ -17,18 +18,22 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, ModelCall};
-use rondo_protocol::message::{Message, Part, ToolUse};
+use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
 use rondo_protocol::object::ToolSpec;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::OpenAiChat;
 use super::attached::{Attached, Members};
 use crate::model::dialects::{CallIds, Dialect};
 use crate::model::opaque;
 use crate::model::prompt_cache::{CacheControl, CacheRequest, CacheRetention, PromptCache};
 use crate::model::protocol::{Form, NO_ANSWER, Outgoing, data_url, raw_json, refused};
 use crate::model::response_format::{ANY_OBJECT, takes_strict};
+
+/// Stands in front of the files of tools' results.
+const OF_TOOLS: &str = "These files are part of the results of the tools above, in their order.";
 
 /// The exact bytes sent for `call` to a server without a dialect: the same for equal heads and messages.
 ///
@@ -64,18 +69,26 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
         messages.push(WireMessage { content, ..WireMessage::of("system") });
     }
     let origin = opaque::origin(provider, &head.model);
+    let (mut before, mut of_tools) = (None, Vec::new());
     for message in call.conversation.messages() {
-        let message = WireMessage::new(message, &origin, request, dialect)?;
+        let speakers = (before.replace(message.role()), message.role());
+        let mut message = WireMessage::new(message, &origin, request, dialect)?;
+        if speakers.1 == Speaker::Tool {
+            of_tools.append(&mut message.of_tool);
+        } else {
+            messages.extend(WireMessage::of_files(std::mem::take(&mut of_tools)));
+        }
         match messages.last_mut() {
             Some(last) if last.may_take(&message) => last.take(message),
             // An empty answer to a tool's result is no message; what follows it is no answer either.
-            Some(last) if (last.role, message.role) == ("tool", "user") => {
+            Some(_) if speakers == (Some(Speaker::Tool), Speaker::User) => {
                 let content = Some(Content::Text(Cow::Borrowed(NO_ANSWER)));
                 messages.extend([WireMessage { content, ..WireMessage::of("assistant") }, message]);
             }
             _ => messages.push(message),
         }
     }
+    messages.extend(WireMessage::of_files(of_tools));
     if let Some(mark) = cache.mark {
         mark_blocks(&mut messages, mark);
     }
@@ -179,11 +192,27 @@ struct WireMessage<'a> {
     tool_calls: Vec<WireToolUse<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
+    /// The files of a tool's result, which are sent behind it.
+    #[serde(skip)]
+    of_tool: Vec<ContentPart<'a>>,
 }
 
 impl<'a> WireMessage<'a> {
     fn of(role: &'static str) -> Self {
-        Self { role, content: None, attached: Members::new(), tool_calls: Vec::new(), tool_call_id: None }
+        Self {
+            role,
+            content: None,
+            attached: Members::new(),
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            of_tool: Vec::new(),
+        }
+    }
+
+    /// The message with the files of tools' results, if there are any.
+    fn of_files(files: Vec<ContentPart<'a>>) -> Option<Self> {
+        let content = Some(Content::new(Cow::Borrowed(OF_TOOLS), files));
+        matches!(content, Some(Content::Parts(_))).then_some(Self { content, ..Self::of("user") })
     }
 
     fn new(message: &'a Message, origin: &str, request: &Outgoing<'_>, dialect: &Dialect) -> Result<Self, Fault> {
@@ -191,6 +220,7 @@ impl<'a> WireMessage<'a> {
         let mut of_call = Members::new();
         for part in message.parts() {
             match part {
+                Part::File { media_type, .. } if !request.carries(&OpenAiChat, message, media_type) => {}
                 Part::File { digest, media_type, name } => {
                     files.push(ContentPart::file(request.file(*digest, name)?, media_type, name)?);
                 }
@@ -213,12 +243,13 @@ impl<'a> WireMessage<'a> {
                 Part::Text { .. } | Part::ToolResult { .. } => {}
             }
         }
-        let text = message.text();
+        let text = request.result_text(&OpenAiChat, message);
+        let of_tool = if message.role() == Speaker::Tool { std::mem::take(&mut files) } else { Vec::new() };
         // A message with only tool calls has no content: some servers refuse an empty one.
         let is_silent = text.is_empty() && !tool_calls.is_empty();
         let content = (!is_silent).then(|| Content::new(text, files));
         let tool_call_id = message.answers().map(|id| dialect.call_ids.fit(id));
-        Ok(Self { role: message.role().as_str(), content, attached, tool_calls, tool_call_id })
+        Ok(Self { role: message.role().as_str(), content, attached, tool_calls, tool_call_id, of_tool })
     }
 
     fn may_take(&self, next: &Self) -> bool {

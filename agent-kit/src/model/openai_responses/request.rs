@@ -10,6 +10,7 @@
 //! `include` is sent only where a server wants it: OpenAI encrypts reasoning by default, and refuses the wish for it with
 //! models that do not reason.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rondo_protocol::call::Fault;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
+use super::OpenAiResponses;
 use super::attached::{Attached, Members};
 use crate::model::opaque;
 use crate::model::prompt_cache::{CacheRequest, CacheRetention};
@@ -38,7 +40,7 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
     tools.sort_by_key(|tool| tool.name);
     let mut input = Vec::with_capacity(call.conversation.len() + 1);
     if !head.system.is_empty() {
-        input.push(Item::message(dialect.system_role, vec![Content::InputText { text: &head.system }]));
+        input.push(Item::message(dialect.system_role, vec![Content::InputText { text: Cow::Borrowed(&head.system) }]));
     }
     for message in call.conversation.messages() {
         match message.role() {
@@ -65,7 +67,11 @@ pub(super) fn body(request: &Outgoing<'_>) -> Result<Vec<u8>, Fault> {
 /// The texts and files of a message.
 fn contents<'a>(request: &'a Outgoing<'_>, message: &'a Message) -> Result<Vec<Content<'a>>, Fault> {
     let content = |part: &'a Part| match part {
-        Part::Text { text } | Part::ToolResult { text, .. } => Ok(Some(Content::InputText { text })),
+        Part::Text { text } => Ok(Some(Content::InputText { text: text.into() })),
+        Part::ToolResult { .. } => {
+            Ok(Some(Content::InputText { text: request.result_text(&OpenAiResponses, message) }))
+        }
+        Part::File { media_type, .. } if !request.carries(&OpenAiResponses, message, media_type) => Ok(None),
         Part::File { digest, media_type, name } => Content::file(request, *digest, media_type, name).map(Some),
         Part::Reasoning { .. } | Part::ToolCall(_) => Ok(None),
     };
@@ -216,7 +222,7 @@ enum TextOrContents<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Content<'a> {
-    InputText { text: &'a str },
+    InputText { text: Cow<'a, str> },
     OutputText { text: &'a str, annotations: [(); 0] },
     InputImage { detail: &'static str, image_url: String },
     InputFile { filename: &'a str, file_data: String },

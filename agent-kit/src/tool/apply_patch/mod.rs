@@ -8,10 +8,10 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Error;
 use super::files::{FileCall, Patience, Room, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text, redacted};
+use super::{Content, Error};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Target, Workspace};
 use hunk::Hunk;
@@ -44,8 +44,8 @@ impl FileCall for ApplyPatch {
         Effect::Writes(files.iter().map(|file| named(workspace, file.path())).collect())
     }
 
-    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
-        apply(workspace, &self.patch, &redactor, patience)
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<Content, Error> {
+        apply(workspace, &self.patch, &redactor, patience).map(Content::from)
     }
 }
 

@@ -17,7 +17,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Value, canonical};
 
-use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use super::{Content, Error, InDoubt, Invocation, Origin, Spec, Tool};
 use crate::pinned::Pinned;
 use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir};
 use template::Template;
@@ -257,8 +257,10 @@ impl Tool for Program {
         self.settings.in_doubt
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(async move { outcome(self.processes.run(self.command(&arguments, invocation)?).await?) })
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
+        Box::pin(
+            async move { outcome(self.processes.run(self.command(&arguments, invocation)?).await?).map(Content::from) },
+        )
     }
 }
 

@@ -111,7 +111,7 @@ impl Scene {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
         let invocation = Invocation::new("key");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(tool.run(arguments, &invocation))
+        runtime.block_on(tool.run(arguments, &invocation)).map(|content| content.text)
     }
 
     /// The sandbox turns a call away with this code, and nothing was changed.

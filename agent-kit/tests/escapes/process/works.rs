@@ -312,7 +312,7 @@ fn not_started(ground: &Ground) -> Result<(), String> {
 fn call(ground: &Ground, tool: &dyn Tool, arguments: &str) -> Result<String, Error> {
     let arguments = canonical::from_slice(arguments.as_bytes()).unwrap();
     let invocation = Invocation::new("thread/step/call");
-    ground.runtime.block_on(tool.run(arguments, &invocation))
+    ground.runtime.block_on(tool.run(arguments, &invocation)).map(|content| content.text)
 }
 
 fn shell_tool(ground: &Ground) -> Result<(), String> {

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::process::{ProcessSettings, Processes};
 use rondo_agent_kit::tool::{
-    Error, HttpGet, Invocation, Origin, Program, Shell, Spec, Tool, ToolSet, file_tools, means, spec,
+    Content, Error, HttpGet, Invocation, Origin, Program, Shell, Spec, Tool, ToolSet, file_tools, means, spec,
 };
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
@@ -223,7 +223,7 @@ impl Tool for CannedTool {
         Effect::External
     }
 
-    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(std::future::ready(self.answer(&arguments)))
+    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, Error>> {
+        Box::pin(std::future::ready(self.answer(&arguments).map(Content::from)))
     }
 }

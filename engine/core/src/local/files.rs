@@ -1,16 +1,17 @@
-//! The files of a thread: their contents are taken out of its input once, and read again for each request that holds
-//! one.
+//! The files of a thread: their contents are taken out of its input once, or come with a tool's result, and are read
+//! again for each request that holds one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, FaultClass, Files};
+use rondo_protocol::call::{Fault, FaultClass, Files, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::file::File;
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::workflow::types::{self, File};
+use rondo_protocol::workflow::types;
 use rondo_protocol::workflow::{Field, Workflow};
 
 use super::Error;
@@ -88,7 +89,7 @@ pub fn take_files(
         if let Some((rules, redactor)) = rules {
             rules.check(&file, redactor).map_err(Error::Fault)?;
         }
-        objects.insert(file.digest(), (Kind::File, file.digest(), file.bytes));
+        objects.insert(file.digest(), (Kind::File, file.digest(), file.bytes.to_vec()));
     }
     for file in types::files_of(input).into_iter().filter(|file| !objects.contains_key(&file.digest)) {
         if store.object(Kind::File, file.digest)?.is_none() {
@@ -99,15 +100,34 @@ pub fn take_files(
     Ok(objects.into_values().collect())
 }
 
+/// Holds the files of a tool's result to the rules. Those that are against them are left out, and the text says why: the
+/// model has to go on without them.
+pub(super) fn admit(reply: &mut ToolReply, (rules, redactor): (&FileRules, &Redactor)) {
+    let (mut kept, mut left_out) = (Vec::new(), String::new());
+    for file in std::mem::take(&mut reply.files) {
+        let checked = file.checked().map_err(|error| format!("a file of the result cannot be kept: {error}"));
+        match checked.and_then(|file| rules.check(&file, redactor).map(|()| file).map_err(|fault| fault.message)) {
+            Ok(file) => kept.push(file),
+            Err(why) => left_out = format!("{left_out}[left out: {why}]\n"),
+        }
+    }
+    // In front, where no cut of a long text takes it away.
+    reply.text.insert_str(0, &left_out);
+    reply.files = kept;
+}
+
+/// The contents of files that no commit has stored yet.
+pub(super) type Held = BTreeMap<Digest, Arc<[u8]>>;
+
 fn refused(message: String, hint: &str) -> Fault {
     Fault { hint: Some(hint.into()), ..Fault::new(Code::InvalidInput, FaultClass::Denied, message) }
 }
 
-/// The contents of the files in a conversation.
+/// The contents of the files in a conversation: those that are held, and those in the store.
 ///
 /// # Errors
 /// If one cannot be read.
-pub(super) fn read(store: &dyn Read, conversation: &Conversation) -> Result<Files, Fault> {
+pub(super) fn read(store: &dyn Read, held: &Held, conversation: &Conversation) -> Result<Files, Fault> {
     if !conversation.has_files() {
         return Ok(Files::default());
     }
@@ -116,6 +136,10 @@ pub(super) fn read(store: &dyn Read, conversation: &Conversation) -> Result<File
     let mut files: BTreeMap<Digest, Arc<[u8]>> = BTreeMap::new();
     for digest in digests {
         if files.contains_key(&digest) {
+            continue;
+        }
+        if let Some(bytes) = held.get(&digest) {
+            files.insert(digest, Arc::clone(bytes));
             continue;
         }
         let missing =

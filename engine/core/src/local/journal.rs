@@ -341,7 +341,7 @@ impl Journal {
         if let Record::Tool(ToolRecord { reply, is_repeatable: true, .. }) = &record {
             // These results can be obtained again, so they wait for the next record that must be synced, up to a limit
             // of memory.
-            self.pending_bytes = self.pending_bytes.saturating_add(reply.text.len());
+            self.pending_bytes = self.pending_bytes.saturating_add(reply.size_bytes());
             self.must_sync |= self.pending_bytes > MOST_PENDING_BYTES;
         } else {
             self.must_sync = true;

@@ -308,7 +308,7 @@ impl<'a> VisitEffects<'a> {
                 head_digest,
                 head: Arc::clone(of_call),
                 conversation: Arc::clone(&call.conversation),
-                files: super::files::read(self.context.store, &call.conversation)?,
+                files: super::files::read(self.context.store, &self.tool_runner.files, &call.conversation)?,
                 time_left: deadline.left(),
             };
             if !self.context.store.has_room() {

@@ -210,7 +210,7 @@ impl Visit {
                     let verdict = if is_refused { Verdict::Refused } else { Verdict::Accepted };
                     calls.push((Call::Model(call), Reply::Model(answer), verdict));
                 }
-                Entry::Tool { id, arguments, text, failed, .. } => {
+                Entry::Tool { id, arguments, text, failed, files, .. } => {
                     position += 1;
                     let Some(made) = note.tools.iter().find(|made| made.call == *id) else { continue };
                     let call = ToolCall {
@@ -221,8 +221,8 @@ impl Visit {
                         idempotency_key: idempotency_key(&site),
                         site,
                     };
-                    // Only results that do not depend on anything else can be given again.
-                    if call.effect == Effect::Pure && !failed {
+                    // Only results that do not depend on anything else can be given again, and none with files is kept.
+                    if call.effect == Effect::Pure && !failed && files.is_empty() {
                         calls.push((Call::Tool(call), Reply::Tool(ToolReply::said(text.clone())), Verdict::Accepted));
                     }
                 }

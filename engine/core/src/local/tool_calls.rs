@@ -3,7 +3,8 @@
 //! Law `one_effect`, for tools with effects: an intent is synced before the tool is reached, and the result before its
 //! event is emitted. An intent without a result is *in doubt*; a policy then decides, never a guess.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
@@ -11,19 +12,21 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
-use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
-use rondo_protocol::Value;
+use rondo_agent_kit::tool::{self, Content, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
 use rondo_protocol::event::What;
 use rondo_protocol::hint::{Hint, Operation, Verb};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
+use rondo_protocol::object::{AnsweredBy, Entry, Note, ToolNote};
+use rondo_protocol::{Digest, Value};
 
+use super::files::{self, FileRules, Held};
 use super::forms;
 use super::journal::{ApprovalDecision, Journal, JournalPart, JournaledCall, Record, ToolRecord};
 use super::stop::cancelled;
-use super::visit::{VisitContext, VisitResult, visit_of, wrong_kind};
+use super::visit::{Object, VisitContext, VisitResult, visit_of, wrong_kind};
 use crate::conversation::store_fault;
 use crate::grant::{Approver, Decision, Grants};
 
@@ -35,12 +38,16 @@ pub(super) struct Tooling<'a> {
     pub(super) approver: Option<&'a dyn Approver>,
     pub(super) in_doubt: Option<InDoubt>,
     pub(super) redactor: &'a Redactor,
+    /// The operator's rules for files, and what knows the keys that none may hold.
+    pub(super) files: (&'a FileRules, &'a Redactor),
 }
 
 /// Calls tools for one visit and keeps its journal.
 pub(super) struct ToolRunner<'a> {
     pub(super) context: &'a VisitContext<'a>,
     pub(super) journal: Journal,
+    /// The contents of the files that the calls returned.
+    pub(super) files: Held,
     /// The calls made, with their positions in the step.
     notes: Vec<(u32, ToolNote)>,
 }
@@ -76,7 +83,7 @@ impl<'a> ToolRunner<'a> {
         } else {
             Journal::default()
         };
-        Ok(Self { context, journal, notes: Vec::new() })
+        Ok(Self { context, journal, files: Held::new(), notes: Vec::new() })
     }
 
     /// The next answer of a script, in place of a port. `attempts` is the number of the role's earlier attempts in this
@@ -92,8 +99,13 @@ impl<'a> ToolRunner<'a> {
         Ok(text)
     }
 
-    /// Ends the visit with the tool calls made, in the order requested.
+    /// Ends the visit with the tool calls made, in the order requested, and with the files that its transcript names.
     pub(super) fn end(mut self, site: &Site, result: Result<TurnReply, Fault>) -> VisitResult {
+        let stored = result.and_then(|turn| Ok((self.named_files(&turn)?, turn)));
+        let (objects, result) = match stored {
+            Ok((objects, turn)) => (objects, Ok(turn)),
+            Err(fault) => (Vec::new(), Err(fault)),
+        };
         let result = result.map_err(|fault| self.in_doubt_before(fault, &site.thread));
         // If a failed visit is not followed by a step, its journal must hold the answers, which were paid for.
         // Otherwise the step's commit stores them. The fault that ended the visit is more useful than an error about
@@ -114,7 +126,29 @@ impl<'a> ToolRunner<'a> {
         let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
         let person = self.journal.decided_by().filter(|person| !person.is_empty()).map(str::to_owned);
         let note = Note { tools, tool_calls, person, ..Note::default() };
-        VisitResult { result, note, objects: Vec::new(), effect_unknown, unwritten }
+        VisitResult { result, note, objects, effect_unknown, unwritten }
+    }
+
+    /// The files that a turn's transcript names: the step needs their contents.
+    fn named_files(&self, turn: &TurnReply) -> Result<Vec<Object>, Fault> {
+        let named = turn.transcript.entries.iter().flat_map(|entry| match entry {
+            Entry::Tool { files, .. } => files.as_slice(),
+            Entry::Model { .. } | Entry::Repair { .. } => &[],
+        });
+        let digests: BTreeSet<Digest> = named.map(|file| file.digest).collect();
+        let object = |digest| {
+            let unknown = || {
+                let message = "a hook answered with a file of a tool that no tool returned";
+                Fault::new(Code::HookFailed, FaultClass::Hook, message)
+            };
+            Ok((Kind::File, digest, self.files.get(&digest).ok_or_else(unknown)?.to_vec()))
+        };
+        digests.into_iter().map(object).collect()
+    }
+
+    /// Holds the contents of a result's files until the step is committed.
+    fn hold(&mut self, reply: &ToolReply) {
+        self.files.extend(reply.files.iter().map(|file| (file.digest(), Arc::clone(&file.bytes))));
     }
 
     /// Writes what must not be lost before the next call.
@@ -193,6 +227,7 @@ impl<'a> ToolRunner<'a> {
     /// Answers a call from the journal and emits its events: the earlier process may have ended before it emitted
     /// them.
     fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
+        self.hold(&record.reply);
         let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
         self.tell(call, note);
         Performed { reply: Reply::Tool(record.reply), answered_by: AnsweredBy::Journal, sent: None }
@@ -318,6 +353,7 @@ impl<'a> ToolRunner<'a> {
     /// Journals the result of a call and emits its event.
     async fn made(&mut self, call: &ToolCall, made: ToolResult) -> Result<Performed, Fault> {
         let ToolResult { reply, answered_by, duration_ms, passed } = made;
+        self.hold(&reply);
         let is_repeatable = call.effect.is_repeatable();
         let verdict = if reply.failed { Verdict::Refused } else { Verdict::Accepted };
         self.journal.add(Record::Tool(ToolRecord {
@@ -373,7 +409,7 @@ async fn through_hooks(
             };
             let redact = |reply: &mut Reply| {
                 if let Reply::Tool(reply) = reply {
-                    context.tooling.redactor.string(&mut reply.text);
+                    enter(&context.tooling, reply);
                 }
             };
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
@@ -422,7 +458,10 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
             let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(tooling.redactor);
             let invocation = invocation.by(call.site.role.as_str());
             let said = offer.tool.run(arguments, &invocation).await;
-            said.map(|text| ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) })
+            said.map(|Content { text, files }| {
+                let seen = invocation.watch.take();
+                ToolReply { files, seen, ..ToolReply::said(text) }
+            })
         }
         Err(error) => Err(error),
     };
@@ -435,8 +474,18 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         Err(error) => failed(&error),
     };
     // Before any hook sees it, which may store it.
-    tooling.redactor.string(&mut reply.text);
+    enter(tooling, &mut reply);
     Ok(reply)
+}
+
+/// Takes out of a result what must not enter the thread: keys, and files against the rules.
+fn enter(tooling: &Tooling<'_>, reply: &mut ToolReply) {
+    tooling.redactor.string(&mut reply.text);
+    for file in &mut reply.files {
+        tooling.redactor.string(&mut file.name);
+        tooling.redactor.string(&mut file.media_type);
+    }
+    files::admit(reply, tooling.files);
 }
 
 fn started(call: &ToolCall) -> What {
@@ -483,7 +532,7 @@ fn note(call: &ToolCall, reply: &ToolReply, answered_by: AnsweredBy, duration_ms
         call: call.id.clone(),
         tool: call.name.clone(),
         effect: call.effect.name().to_owned(),
-        bytes: u64::try_from(reply.text.len()).unwrap_or(u64::MAX),
+        bytes: u64::try_from(reply.size_bytes()).unwrap_or(u64::MAX),
         duration_ms,
         failed: reply.failed,
         answered_by,

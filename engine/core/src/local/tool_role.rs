@@ -4,6 +4,7 @@ use rondo_agent_kit::react::idempotency_key;
 use rondo_agent_kit::tool::{self, cut};
 use rondo_protocol::call::{Fault, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::file::File;
 use rondo_protocol::object::{AnsweredBy, Entry, Note, Transcript};
 use rondo_protocol::{Value, canonical};
 
@@ -101,6 +102,7 @@ fn answer(runtime: &ToolRoleRuntime, arguments: String, mut reply: ToolReply, an
     let entry = Entry::Tool {
         arguments,
         failed: reply.failed,
+        files: reply.files.iter().map(File::reference).collect(),
         id: CALL_ID.to_owned(),
         name: runtime.tool.clone(),
         text: reply.text,

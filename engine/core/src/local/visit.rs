@@ -95,7 +95,7 @@ pub(super) struct VisitResult {
     /// The visit's usage, with or without an answer: calls, attempts of this and of earlier processes, tokens and
     /// money of every reply.
     pub(super) note: Note,
-    /// Requests that hooks rewrote, and their heads.
+    /// Requests that hooks rewrote, and their heads; the files that tools returned.
     pub(super) objects: Vec<Object>,
     /// The tool that had started an effect when the visit was cancelled, and did not end in time.
     pub(super) effect_unknown: Option<String>,
@@ -138,7 +138,7 @@ pub(super) async fn visit(
     }
     let VisitEffects { tool_runner, objects, .. } = effects;
     let mut visited = tool_runner.end(&at, result);
-    visited.objects = objects;
+    visited.objects.extend(objects);
     let Note { tools, tool_calls, person, .. } = visited.note;
     let tool_calls = tool_calls.saturating_add(used.tool_calls);
     visited.note = Note { tools, tool_calls, person, ..used };
@@ -189,8 +189,9 @@ pub(super) fn redact(redactor: &Redactor, reply: &mut Reply) {
             for entry in &mut turn.transcript.entries {
                 match entry {
                     Entry::Model { reply, .. } => redacting::reply(redactor, reply),
-                    Entry::Tool { id, name, arguments, text, .. } => {
-                        for text in [id, name, arguments, text] {
+                    Entry::Tool { id, name, arguments, text, files, failed: _ } => {
+                        let of_files = files.iter_mut().flat_map(|file| [&mut file.name, &mut file.media_type]);
+                        for text in [id, name, arguments, text].into_iter().chain(of_files) {
                             redactor.string(text);
                         }
                     }

@@ -55,6 +55,7 @@ fn of_entry(entry: &Entry) -> Vec<(Kind, Digest)> {
             let rewritten = asked.map(|_| (Kind::Request, *request));
             [(Kind::Head, *head)].into_iter().chain(rewritten).collect()
         }
-        Entry::Tool { .. } | Entry::Repair { .. } => Vec::new(),
+        Entry::Tool { files, .. } => files.iter().map(|file| (Kind::File, file.digest)).collect(),
+        Entry::Repair { .. } => Vec::new(),
     }
 }

@@ -213,7 +213,7 @@ impl<'s> Told<'s> {
                     let uses = uses.map(|call| tool_use(&call.name, arguments(&call.arguments)));
                     reading.say_at(role, lane, Value::from_iter([("tools", Value::List(uses.collect()))]));
                 }
-                Entry::Tool { arguments: args, failed, id, name, text } => {
+                Entry::Tool { arguments: args, failed, files, id, name, text } => {
                     let noted = note.tools.iter().find(|tool| tool.call == *id);
                     let tool = noted.map_or(name, |noted| &noted.tool);
                     // A scenario repeats by itself how the loop refuses what is no call of a known tool. But it grants
@@ -223,6 +223,10 @@ impl<'s> Told<'s> {
                     let args = arguments(args);
                     if !has_tool || args.as_str().is_some() {
                         continue;
+                    }
+                    if !files.is_empty() {
+                        let seat = lane.role_in_lane(role);
+                        self.notes.push(format!("{seat} visit {visit}: the files that {tool} returned are left out"));
                     }
                     let mut result = vec![("args", args), ("text", text.as_str().into())];
                     result.extend(failed.then_some(("failed", Value::Bool(true))));

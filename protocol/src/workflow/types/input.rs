@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::file::{self, FileError};
-use super::{Field, Validator, Violation};
+use super::{Field, Validator, Violation, file};
 use crate::canonical::{self, MAX_VALUE_DEPTH, Value};
 use crate::diagnostic::{Code, did_you_mean};
+use crate::file::FileError;
 use crate::source::excerpt;
 use crate::workflow::Workflow;
 

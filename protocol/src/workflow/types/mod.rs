@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 
-pub use file::{File, FileError, file_ref, files_of, is_file, is_files, take_files, with_contents};
+pub use file::{file_ref, files_of, is_file, is_files, take_files, with_contents};
 pub use input::{InputFault, check_input, parse_input_text};
 pub use shorthand::expand;
 pub use validator::{SchemaError, Validator, Violation, object_schema};

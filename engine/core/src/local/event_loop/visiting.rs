@@ -192,7 +192,7 @@ impl Driver<'_> {
         (stop, waits, approval): (&VisitStop, &Waits, &'s DeferredApproval<'_>),
     ) -> VisitContext<'s> {
         let parts = self.parts;
-        let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
+        let RunConfig { grants, approver, in_doubt, files, redactor: keys, .. } = &parts.run_config;
         let redactor = parts.redactors.tool(&visit.role);
         let is_left = self.journaled.lock().as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
         let journal_part = match visit.task {
@@ -204,7 +204,14 @@ impl Driver<'_> {
             store: &*parts.store,
             env: &*parts.env,
             sink: &parts.sink,
-            tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
+            tooling: Tooling {
+                toolbox,
+                grants,
+                approver: approver.as_deref(),
+                in_doubt: *in_doubt,
+                redactor,
+                files: (files, keys),
+            },
             paths: paths(parts, &visit.role),
             hook_notes,
             redactor: parts.redactors.model(&visit.role),
@@ -245,7 +252,8 @@ impl Driver<'_> {
 fn is_named(transcript: &Transcript, object: Digest) -> bool {
     transcript.entries.iter().any(|entry| match entry {
         Entry::Model { head, request, .. } => [*head, *request].contains(&object),
-        Entry::Tool { .. } | Entry::Repair { .. } => false,
+        Entry::Tool { files, .. } => files.iter().any(|file| file.digest == object),
+        Entry::Repair { .. } => false,
     })
 }
 

@@ -21,9 +21,9 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// A result as a hook saw it; `None` for a call that failed.
+    /// A result as a hook saw it; `None` for a call that failed, or returned files: an entry is small, and files are not.
     pub fn of(reply: &ToolReply) -> Option<Self> {
-        (!reply.failed).then(|| Self { text: reply.text.clone(), seen: reply.seen.clone() })
+        (!reply.failed && reply.files.is_empty()).then(|| Self { text: reply.text.clone(), seen: reply.seen.clone() })
     }
 
     pub fn reply(&self) -> ToolReply {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
-use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, file_tools};
+use rondo_agent_kit::tool::{self, Content, Invocation, Origin, Spec, Tool, file_tools};
 use rondo_core::env::SeededEnv;
 use rondo_core::hook::{CallPath, Context, HookResources, KeySpace, NoPast, Node, Reports, RoleView, ToolView};
 use rondo_core::store::MemoryStore;
@@ -86,8 +86,8 @@ impl Tool for Made {
         self.effect.clone()
     }
 
-    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, tool::Error>> {
-        Box::pin(std::future::ready((self.work)(&arguments)))
+    fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<Content, tool::Error>> {
+        Box::pin(std::future::ready((self.work)(&arguments).map(Content::from)))
     }
 }
 
@@ -133,8 +133,8 @@ impl Fixture {
         Self { kind: ToolCache::default(), ..self }
     }
 
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).unwrap();
+    fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        std::fs::write(self.folder.path().join(name), contents).unwrap();
     }
 
     /// Waits until the store has what was kept, as the end of a visit does.
@@ -239,7 +239,9 @@ impl Run<'_> {
                 self.reached.fetch_add(1, Ordering::SeqCst);
                 let invocation = Invocation::new("k");
                 Ok(Reply::Tool(match tool.run(value, &invocation).await {
-                    Ok(text) => ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) },
+                    Ok(Content { text, files }) => {
+                        ToolReply { files, seen: invocation.watch.take(), ..ToolReply::said(text) }
+                    }
                     Err(error) => ToolReply::failed(error.to_string(), Some(error.code)),
                 }))
             })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::ResponseFormat;
 use rondo_agent_kit::model::{Completion, Deltas, Model};
-use rondo_agent_kit::tool::{self, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
+use rondo_agent_kit::tool::{self, Content, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_core::env::SeededEnv;
 use rondo_core::grant::Grants;
 use rondo_core::models::{Models, ResolvedModel, ServedBy};
@@ -379,7 +379,7 @@ impl Tool for Book {
         InDoubt::Retry
     }
 
-    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, tool::Error>> {
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<Content, tool::Error>> {
         Box::pin(async move {
             let text = arguments.to_text();
             let effect = || {
@@ -389,7 +389,7 @@ impl Tool for Book {
                 }
             };
             self.world.calls(Operation::Tool, &text, effect).await;
-            Ok(format!("booked {text}"))
+            Ok(format!("booked {text}").into())
         })
     }
 }

@@ -139,7 +139,7 @@ function Answer({ thread, step }: { thread: string; step: Step }) {
           Made by a <Link to={`/t/${step.child}`}>thread of its own</Link>
         </p>
       )}
-      {step.event !== "rebind" && <History entries={step.transcript?.entries ?? []} note={step.note} />}
+      {step.event !== "rebind" && <History thread={thread} entries={step.transcript?.entries ?? []} note={step.note} />}
       {step.event === "step" && step.observations.length > 0 && (
         <>
           <h3>What decided besides the answer</h3>
@@ -171,7 +171,7 @@ function Prompt({ thread, edge: { from, status, prompt, files } }: { thread: str
   );
 }
 
-/** A file that went with a prompt: a picture is shown, anything else is named. */
+/** A file that went with a prompt or that a tool returned: a picture is shown, anything else is named. */
 function Attached({ thread, file }: { thread: string; file: FileRef }) {
   const isPicture = /^image\/(gif|jpeg|png|webp)$/.test(file.media_type);
   const { value } = useLoaded(
@@ -200,13 +200,14 @@ function Said({ fields, text }: { fields: { [name: string]: Json }; text: string
 }
 
 /** The replies and tool calls of a step. One reply that was taken as it came is the answer itself. */
-function History({ entries, note }: { entries: Entry[]; note: Note }) {
-  if (entries.length <= 1) return null;
+function History({ thread, entries, note }: { thread: string; entries: Entry[]; note: Note }) {
+  const hasFiles = entries.some((entry) => entry.kind === "tool" && entry.files?.length);
+  if (entries.length <= 1 && !hasFiles) return null;
   return (
     <section class="transcript" aria-label="How it came about">
       <h3>How it came about</h3>
       {entries.map((entry, index) => (
-        <EntryBlock key={index} entry={entry} note={note} />
+        <EntryBlock key={index} thread={thread} entry={entry} note={note} />
       ))}
     </section>
   );
@@ -214,7 +215,7 @@ function History({ entries, note }: { entries: Entry[]; note: Note }) {
 
 const textOf = (parts: Part[]) => parts.flatMap((part) => (part.kind === "text" ? [part.text] : [])).join("\n\n");
 
-function EntryBlock({ entry, note }: { entry: Entry; note: Note }) {
+function EntryBlock({ thread, entry, note }: { thread: string; entry: Entry; note: Note }) {
   if (entry.kind === "repair") {
     return (
       <Block title="Refused, and asked again" kind="refused">
@@ -262,6 +263,7 @@ function EntryBlock({ entry, note }: { entry: Entry; note: Note }) {
     >
       <LongText class="mono" text={shownArguments(entry.arguments)} />
       <LongText class="mono result" text={entry.text} />
+      {entry.files?.map((file) => <Attached key={file.digest} thread={thread} file={file} />)}
     </Block>
   );
 }

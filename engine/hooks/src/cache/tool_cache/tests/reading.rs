@@ -25,6 +25,17 @@ async fn a_read_is_given_again_with_what_it_saw_while_that_stands() {
     assert!(fixture.run("{}").read("x").await.failed);
 }
 
+#[tokio::test]
+async fn a_result_with_a_file_is_not_kept() {
+    let fixture = Fixture::new(Vec::new());
+    fixture.write("x", b"\x89PNG\r\n\x1a\n\0");
+    let run = fixture.run("{}");
+    for _ in 0..2 {
+        let read = run.read("x").await;
+        assert!(!read.is_hit && read.reply.files.len() == 1);
+    }
+}
+
 /// A public failure of other engines: who polls is told what was so when it first asked.
 #[tokio::test]
 async fn identical_polls_see_each_change() {
