@@ -147,7 +147,7 @@ pub(super) fn continuing<T>(
         flags: args.flags.clone(),
     };
     let is_silent = args.view.quiet || output.is_json() || choices.answers != AnswersFrom::Unchosen;
-    if let Some(file) = source.as_ref().and_then(ResumeSource::played_file).filter(|_| !is_silent) {
+    if let Some(file) = source.as_ref().and_then(ResumeSource::replay_file).filter(|_| !is_silent) {
         let file = Path::new(file);
         tell(&format!("answers come from {}, as before\n", file.strip_prefix(&here).unwrap_or(file).display()));
     }

@@ -17,7 +17,7 @@ use rondo_settings::Settings;
 use rondo_store::{Read, Row};
 use rondo_workflows::shipped;
 
-use super::answers_from::{AnswersFrom, Played};
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, named};
 use super::operator::Operator;
 use super::run_config::{Approvers, Equipment, RunSpec};
@@ -42,10 +42,10 @@ pub struct ContinueChoices {
 }
 
 impl ContinueChoices {
-    fn run_spec(self, equipment: Arc<Equipment>, played: Played) -> RunSpec {
+    fn run_spec(self, equipment: Arc<Equipment>, replay: ReplaySource) -> RunSpec {
         let raised = RaisedLimits { thread: None, limits: self.limits };
         let Self { in_doubt, approvers, flags, .. } = self;
-        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, played) }
+        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, replay) }
     }
 }
 
@@ -100,15 +100,15 @@ impl ResumeSource {
     }
 
     /// Where answers come from unless somebody chooses otherwise: the file of the run's script or recording.
-    pub fn played_file(&self) -> Option<&str> {
+    pub fn replay_file(&self) -> Option<&str> {
         self.script.as_deref().or(self.recorded.as_deref())
     }
 
-    fn played(&self, chosen: &AnswersFrom, here: &Path) -> Result<Played, Failure> {
+    fn replay(&self, chosen: &AnswersFrom, here: &Path) -> Result<ReplaySource, Failure> {
         let folder = self.file.as_deref().and_then(|file| Path::new(file).parent());
-        let played = chosen.read(folder, &self.workflow, here)?;
-        if played.is_any() {
-            return Ok(played);
+        let replay = chosen.read(folder, &self.workflow, here)?;
+        if replay.is_any() {
+            return Ok(replay);
         }
         if self.script.as_deref() == Some(STDIN) {
             let failure = Failure::new(Code::ResumeUnclear, "the script of this run came from standard input");
@@ -116,7 +116,7 @@ impl ResumeSource {
                 Hint::from("give it again with ").operation(Operation::new(Verb::Again).with("script", "FILE")),
             ));
         }
-        Played::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
+        ReplaySource::named(self.script.as_deref(), self.recorded.as_deref(), &self.workflow, here)
     }
 }
 
@@ -136,9 +136,9 @@ pub fn continued(
     let Operator { files, folder: here, consent, .. } = operator;
     let Some(source) = source else {
         let equipment = operator.equipment(settings, Grants::default());
-        return Ok((choices.run_spec(equipment, Played::default()), Vec::new()));
+        return Ok((choices.run_spec(equipment, ReplaySource::default()), Vec::new()));
     };
-    let played = source.played(&choices.answers, here)?;
+    let replay = source.replay(&choices.answers, here)?;
     let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
     let begun_in = workspace.as_deref().unwrap_or("a folder that is not known");
     // Where an imported thread worked is not believed, and it continues wherever somebody agrees to that.
@@ -164,12 +164,12 @@ pub fn continued(
     let grants = asked.permitted(named, *consent, &settings)?;
     // If the file is gone, there is nothing to protect.
     let loaded = current.filter(|_| !shipped::is_one(file));
-    let script_file = played.script.as_ref().map(|(_, file)| file.as_str());
+    let script_file = replay.script.as_ref().map(|(_, file)| file.as_str());
     let own = loaded.map(|loaded| loaded.files(script_file, here)).unwrap_or_default();
     hold(&mut settings, own, workflow);
     let mut notices = Vec::new();
-    if !played.is_any() {
+    if !replay.is_any() {
         notices = of_plain_http(&settings);
     }
-    Ok((choices.run_spec(operator.equipment(settings, grants), played), notices))
+    Ok((choices.run_spec(operator.equipment(settings, grants), replay), notices))
 }

@@ -11,11 +11,11 @@ use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::workflow::{Checked, Workflow};
 use rondo_settings::{Settings, Unresolved};
 
-use super::answers_from::{AnswersFrom, Played};
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, is_plain_http, named};
 use super::model_choice::set_models;
 use super::operator::Operator;
-use super::run_config::{Approvers, RunSpec, speaking};
+use super::run_config::{Approvers, RunSpec, resolve_models};
 use super::tooling;
 use super::untaken::untaken;
 use super::workflow::Loaded;
@@ -45,7 +45,7 @@ pub struct Draft {
     pub settings: Settings,
     /// The thread, with the input that the draft was made with.
     pub new: NewThread,
-    played: Played,
+    replay: ReplaySource,
     record: Option<PathBuf>,
     approvers: Option<Approvers>,
     flags: BTreeMap<String, String>,
@@ -60,8 +60,8 @@ impl Draft {
         let here = &*operator.folder;
         let RunChoices { models, limits, answers, labels, record, approvers, flags } = choices;
         let checked = &loaded.checked;
-        let played = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
-        let script_file = played.script.as_ref().map(|(_, file)| file.clone());
+        let replay = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
+        let script_file = replay.script.as_ref().map(|(_, file)| file.clone());
         let mut settings = operator.files.whole()?;
         tooling::hold(&mut settings, loaded.files(script_file.as_deref(), here), &checked.workflow);
         let mut workflow = checked.workflow.clone();
@@ -72,11 +72,11 @@ impl Draft {
             input,
             file: Some(absolute(&loaded.path, here)),
             script: script_file,
-            recorded: played.recorded.as_ref().map(|played| played.file.clone()),
+            recorded: replay.recorded.as_ref().map(|recording| recording.file.clone()),
             workspace: Some(settings.workspace.to_string_lossy().into_owned()),
             labels,
         };
-        Ok(Self { loaded, settings, new, played, record, approvers, flags })
+        Ok(Self { loaded, settings, new, replay, record, approvers, flags })
     }
 
     /// Whether the run fails for want of a key or of a model's id.
@@ -86,7 +86,7 @@ impl Draft {
             matches!(resolved, Err(Unresolved::NoModel { .. } | Unresolved::NoKey { .. }))
         };
         let workflow = &self.new.workflow;
-        !self.played.is_any() && model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
+        !self.replay.is_any() && model_roles(workflow).any(|(_, _, role)| is_lacking(workflow, &role.model))
     }
 
     /// What the run may use, after asking about what nobody agreed to. `shown` is how its workflow was named.
@@ -106,7 +106,7 @@ impl Draft {
 
     /// What the models of the run do not take of what the workflow asks of them; nothing of a script or a recording.
     pub fn untaken(&self, operator: &Operator) -> Vec<Diagnostic> {
-        if self.played.is_any() {
+        if self.replay.is_any() {
             return Vec::new();
         }
         // With the models that were chosen for this run.
@@ -116,7 +116,7 @@ impl Draft {
 
     /// The run with these grants: enough to show it.
     pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
-        let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.played);
+        let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.replay);
         let run_spec = RunSpec { record: self.record, approvers: self.approvers, flags: self.flags, ..run_spec };
         (self.new, run_spec)
     }
@@ -130,13 +130,13 @@ impl Draft {
         if !named(&self.new.workflow).is_empty() {
             notices.extend(tooling::code_in_reach(&self.settings));
         }
-        if !self.played.is_any() {
+        if !self.replay.is_any() {
             notices.extend(of_plain_http(&self.settings));
         }
         notices.extend(self.untaken(operator).iter().map(ToString::to_string));
         let (new, run_spec) = self.with_grants(operator, grants);
         // Missing configuration is reported before a thread begins.
-        speaking(&new.workflow, &run_spec)?;
+        resolve_models(&new.workflow, &run_spec)?;
         Ok((new, run_spec, notices))
     }
 }

@@ -15,7 +15,7 @@ use rondo::protocol::source;
 use rondo::protocol::text::shell_argument;
 use rondo::settings::folder_of;
 use rondo::tell::tell;
-use rondo::views::scenario::{Told, yaml};
+use rondo::views::scenario::{ScenarioRecorder, yaml};
 
 use super::super::find_thread::find_thread_in;
 use super::super::init::write_new;
@@ -47,12 +47,12 @@ pub fn make(
         let failure = Failure::new(Code::ScenarioName, format!("{name:?} is not a name for a scenario"));
         return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
     }
-    let mut told = Told::read(store, &thread, &row)?;
-    let whole = told.scenario(thread.as_str(), &beginning.start.input, &origin)?;
+    let mut recorder = ScenarioRecorder::read(store, &thread, &row)?;
+    let whole = recorder.scenario(thread.as_str(), &beginning.start.input, &origin)?;
     let file = write(folder_of(&workflow), &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
     output.show(&json_line!("scenario_written", file: &shown), || format!("{shown}\n"))?;
-    for note in &told.notes {
+    for note in &recorder.notes {
         tell(&format!("note: {note}\n"));
     }
     let run = super::run(&Target { file: workflow, only: Some(name) }, None, output)?;
