@@ -380,7 +380,7 @@ impl ConsentRequest {
     /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
         if let Some(past) = self.past.as_ref().filter(|past| !past.is_agreed) {
-            let message = format!("{} was imported or repaired, and nobody agreed to go on from it", past.file);
+            let message = format!("{} was imported or repaired, and nobody agreed to continue from it", past.file);
             let hint = Hint::from("on a terminal this asks; ").operation(trusting()).words(" agrees for one run");
             return Failure::new(Code::NotTrusted, message).with_hint(hint);
         }

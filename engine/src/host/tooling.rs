@@ -180,7 +180,7 @@ pub fn replay_server(name: &str, settings: &Settings) -> Result<Server, Failure>
     let records = Records::read(settings.trust.as_deref())?;
     let Some(pins) = records.servers.get(&key(name, mcp)) else {
         let message = format!(
-            "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
+            "the tools of the MCP server {name} are not pinned, and a replay does not start the server to list them"
         );
         return Err(Failure::new(Code::NoPin, message)
             .with_hint(Hint::from(pinning(name)).words(" starts it, shows its tools and pins them")));

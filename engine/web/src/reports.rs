@@ -148,7 +148,7 @@ pub async fn scenario(State(server): State<Server>, Path(word): Path<String>) ->
         let mut recorder = ScenarioRecorder::read(store, &thread, &row)?;
         let text = yaml(&recorder.scenario(thread.as_str(), &beginning.start.input, &origin(&thread, &row)?)?);
         source::yaml(&text).map_err(|_| {
-            let what = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+            let what = format!("the answers of the thread take {} bytes, more than a scenario can hold", text.len());
             Failure::new(Code::ScenarioName, what)
         })?;
         Ok(text)

@@ -59,12 +59,12 @@ pub fn make(
     let is_unmet = |tested: &&ScenarioResult| matches!(tested.verdict, Verdict::Failed | Verdict::Invalid);
     if let Some(tested) = run.report.scenarios.iter().find(is_unmet) {
         tell(&format!(
-            "\nIt does not pass; mend it by hand, or record the run with `rondo record`:\n{}",
+            "\nIt does not pass; edit it by hand, or record the run with `rondo record`:\n{}",
             faults(tested)
         ));
     } else {
         let shown = shell_argument(&shown);
-        tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
+        tell(&format!("\nReview it, then accept its snapshots: rondo test {shown} --accept\n"));
     }
     Ok(Exit::Done)
 }
@@ -86,7 +86,7 @@ fn workflow_file(origin: &Origin, path: &str, here: &Path, name: &str) -> Result
     if file.is_file() {
         return Ok(file);
     }
-    Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow is not there any more", file.display()))
+    Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow no longer exists", file.display()))
         .with_hint("name the workflow: `rondo test WORKFLOW --from THREAD`"))
 }
 
@@ -99,13 +99,13 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
     if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
-        return Err(output_file::refused(format!("{} is there already; nothing was written", taken.display()))
+        return Err(output_file::refused(format!("{} already exists; nothing was written", taken.display()))
             .with_hint("give another name with --name"));
     }
     let text = yaml(whole);
     let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
     if !source::yaml(&text).is_ok_and(|read| read.to_value() == wanted) {
-        let message = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+        let message = format!("the answers of the thread take {} bytes, more than a scenario can hold", text.len());
         return Err(output_file::refused(message).with_hint(
             "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
         ));

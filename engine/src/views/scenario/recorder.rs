@@ -217,7 +217,7 @@ impl<'s> ScenarioRecorder<'s> {
                 Entry::Model { reply, .. } => {
                     if !reply.parts.text().is_empty() {
                         let seat = lane.role_in_lane(role);
-                        self.notes.push(format!("{seat} visit {visit}: what was said beside calls is left out"));
+                        self.notes.push(format!("{seat} visit {visit}: text beside tool calls is left out"));
                     }
                     let uses = reply.parts.tool_calls();
                     let uses = uses.map(|call| tool_use(&call.name, arguments(&call.arguments)));
@@ -299,7 +299,7 @@ impl<'s> ScenarioRecorder<'s> {
             let outcome = if self.waiting > 0 { "waiting" } else { "stopped" };
             expect.insert("outcome".to_owned(), outcome.into());
         }
-        let mut whole = vec![("description", Value::from(format!("What thread {thread} was told.")))];
+        let mut whole = vec![("description", Value::from(format!("The answers of thread {thread}.")))];
         if input != Value::empty_object() {
             whole.push(("input", input));
         }
@@ -321,7 +321,7 @@ impl<'s> ScenarioRecorder<'s> {
                 match longer(known, &said) {
                     Some(merged) => *known = merged.clone(),
                     // A script answers for every child thread of a role from its first entry.
-                    None => self.notes.push(format!("{name}: two child threads were told different things")),
+                    None => self.notes.push(format!("{name}: two child threads had different answers")),
                 }
             }
             let (within, role) = name

@@ -239,7 +239,7 @@ impl Server {
             }
             Ended::Finished(ending) => {
                 let why = ending.reason.unwrap_or_else(|| ending.outcome.name().to_owned());
-                return Err(refused(Code::ThreadEnded, format!("thread {thread} did not end well: {why}")));
+                return Err(refused(Code::ThreadEnded, format!("thread {thread} did not succeed: {why}")));
             }
             Ended::Stopped(fault) => {
                 return Err(refused(fault.code, format!("thread {thread} stopped: {}", fault.message)));
