@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
 use rondo_core::conversation::rebuild;
@@ -20,7 +19,7 @@ use rondo_workflows::shipped;
 use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, named};
 use super::operator::Operator;
-use super::run_config::{Approvers, Equipment, RunSpec};
+use super::run_config::RunSpec;
 use super::starting::of_plain_http;
 use super::tooling::hold;
 use super::workflow;
@@ -35,17 +34,14 @@ pub struct ContinueChoices {
     pub in_doubt: Option<InDoubt>,
     /// Limits to raise.
     pub limits: Vec<RaisedLimit>,
-    /// Creates approvers, if there is a person to ask.
-    pub approvers: Option<Approvers>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
 impl ContinueChoices {
-    fn run_spec(self, equipment: Arc<Equipment>, replay: ReplaySource) -> RunSpec {
-        let raised = RaisedLimits { thread: None, limits: self.limits };
-        let Self { in_doubt, approvers, flags, .. } = self;
-        RunSpec { in_doubt, approvers, raised, flags, ..RunSpec::new(equipment, replay) }
+    fn applied(self, run_spec: RunSpec) -> RunSpec {
+        let Self { in_doubt, limits, flags, .. } = self;
+        RunSpec { in_doubt, raised: RaisedLimits { thread: None, limits }, flags, ..run_spec }
     }
 }
 
@@ -135,8 +131,8 @@ pub fn continued(
 ) -> Result<(RunSpec, Vec<String>), Failure> {
     let Operator { files, folder: here, consent, .. } = operator;
     let Some(source) = source else {
-        let equipment = operator.equipment(settings, Grants::default());
-        return Ok((choices.run_spec(equipment, ReplaySource::default()), Vec::new()));
+        let run_spec = operator.run_spec(settings, Grants::default(), ReplaySource::default());
+        return Ok((choices.applied(run_spec), Vec::new()));
     };
     let replay = source.replay(&choices.answers, here)?;
     let ResumeSource { workflow, policy, file, workspace, imported, .. } = &source;
@@ -145,7 +141,7 @@ pub fn continued(
     let is_elsewhere = Path::new(begun_in) != settings.workspace && (imported.is_none() || workspace.is_some());
     if !named(workflow).is_empty() && is_elsewhere {
         let here = settings.workspace.display();
-        let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
+        let message = format!("the thread's tools work in {begun_in}, and this run would continue in {here}");
         return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
     }
     // The store names the workflow of a thread; the file shows its current contents.
@@ -171,5 +167,5 @@ pub fn continued(
     if !replay.is_any() {
         notices = of_plain_http(&settings);
     }
-    Ok((choices.run_spec(operator.equipment(settings, grants), replay), notices))
+    Ok((choices.applied(operator.run_spec(settings, grants, replay)), notices))
 }

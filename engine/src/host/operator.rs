@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rondo_core::grant::Grants;
 use rondo_settings::Settings;
 
-use super::answers_from::AnswersFrom;
+use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, ConsentSource};
 use super::resources::Resources;
-use super::run_config::{Approvers, Equipment, Provided};
+use super::run_config::{Approvers, Equipment, Provided, RunSpec};
 use super::settings_files::SettingsFiles;
 use crate::failure::Failure;
 
@@ -37,6 +37,12 @@ impl Operator {
         let settings = self.files.whole()?;
         ConsentRequest::of(&self.files, &settings, None)?.permitted("", self.consent, &settings)?;
         Ok(settings)
+    }
+
+    /// A run with these settings and grants, for which nothing else was chosen.
+    pub fn run_spec(&self, settings: Settings, grants: Grants, replay: ReplaySource) -> RunSpec {
+        let approvers = self.approvers.clone();
+        RunSpec { approvers, ..RunSpec::new(self.equipment(settings, grants), replay) }
     }
 
     /// What a run with these settings and grants may use.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rondo_core::grant::Grants;
-use rondo_core::local::{Labels, NewThread, RaisedLimit, limited};
+use rondo_core::local::{Labels, NewThread, limited};
 use rondo_core::resolved_roles::model_roles;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Diagnostic;
@@ -13,9 +13,11 @@ use rondo_settings::{Settings, Unresolved};
 
 use super::answers_from::{AnswersFrom, ReplaySource};
 use super::consent::{ConsentRequest, Subject, is_plain_http, named};
+use super::labels::labels;
+use super::limit_choice::limits;
 use super::model_choice::set_models;
 use super::operator::Operator;
-use super::run_config::{Approvers, RunSpec, resolve_models};
+use super::run_config::{RunSpec, resolve_models};
 use super::tooling;
 use super::untaken::untaken;
 use super::workflow::Loaded;
@@ -27,14 +29,12 @@ use crate::files::absolute;
 pub struct RunChoices {
     /// Models in place of the workflow's, `NAME` or `ROLE=NAME`.
     pub models: Vec<String>,
-    /// Limits in place of the workflow's.
-    pub limits: Vec<RaisedLimit>,
+    /// Limits in place of the workflow's, `KEY=VALUE`.
+    pub limits: Vec<String>,
     pub answers: AnswersFrom,
     pub labels: Labels,
     /// The file to record the run to, as an absolute path.
     pub record: Option<PathBuf>,
-    /// Creates approvers, if there is a person to ask.
-    pub approvers: Option<Approvers>,
     /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
@@ -43,22 +43,23 @@ pub struct RunChoices {
 pub struct Draft {
     pub loaded: Loaded,
     pub settings: Settings,
-    /// The thread, with the input that the draft was made with.
+    /// The thread, without its input.
     pub new: NewThread,
     replay: ReplaySource,
     record: Option<PathBuf>,
-    approvers: Option<Approvers>,
     flags: BTreeMap<String, String>,
 }
 
 impl Draft {
-    /// The run of a workflow on `input`, which was checked.
+    /// The run of a workflow, before it has an input.
     ///
     /// # Errors
-    /// If the settings, a chosen model, limit, script or recording are refused.
-    pub fn new(operator: &Operator, loaded: Loaded, input: Value, choices: RunChoices) -> Result<Self, Failure> {
+    /// If the settings, a chosen model, limit, label, script or recording are refused.
+    pub fn new(operator: &Operator, loaded: Loaded, choices: RunChoices) -> Result<Self, Failure> {
         let here = &*operator.folder;
-        let RunChoices { models, limits, answers, labels, record, approvers, flags } = choices;
+        let RunChoices { models, limits: words, answers, labels: Labels { label, tags }, record, flags } = choices;
+        let (limits, labels) = (limits(&words)?, labels(label.as_deref(), &tags)?);
+        let answers = if answers == AnswersFrom::Unchosen { operator.answers.clone() } else { answers };
         let checked = &loaded.checked;
         let replay = answers.read(Some(loaded.folder()), &checked.workflow, here)?;
         let script_file = replay.script.as_ref().map(|(_, file)| file.clone());
@@ -69,14 +70,14 @@ impl Draft {
         let new = NewThread {
             workflow,
             policy: limited(checked.policy.clone(), &limits)?,
-            input,
+            input: Value::Null,
             file: Some(absolute(&loaded.path, here)),
             script: script_file,
             recorded: replay.recorded.as_ref().map(|recording| recording.file.clone()),
             workspace: Some(settings.workspace.to_string_lossy().into_owned()),
             labels,
         };
-        Ok(Self { loaded, settings, new, replay, record, approvers, flags })
+        Ok(Self { loaded, settings, new, replay, record, flags })
     }
 
     /// Whether the run fails for want of a key or of a model's id.
@@ -116,8 +117,8 @@ impl Draft {
 
     /// The run with these grants: enough to show it.
     pub fn with_grants(self, operator: &Operator, grants: Grants) -> (NewThread, RunSpec) {
-        let run_spec = RunSpec::new(operator.equipment(self.settings, grants), self.replay);
-        let run_spec = RunSpec { record: self.record, approvers: self.approvers, flags: self.flags, ..run_spec };
+        let run_spec = operator.run_spec(self.settings, grants, self.replay);
+        let run_spec = RunSpec { record: self.record, flags: self.flags, ..run_spec };
         (self.new, run_spec)
     }
 
