@@ -205,7 +205,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         ConsentRequest::default().with_past(imported.as_ref(), &settings)?.permitted("", by, &settings)?;
         let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
         let replay = ReplaySource::named(script.as_deref(), recorded.as_deref(), &workflow, &working_folder()?)?;
-        run_spec = Some(RunSpec::new(rondo.operator().equipment(settings, Grants::everything()), replay));
+        run_spec = Some(rondo.operator().run_spec(settings, Grants::everything(), replay));
     }
     drop(view);
     let task: Task = Box::new(move |context| {

@@ -41,13 +41,8 @@ impl Operator {
 
     /// A run with these settings and grants, for which nothing else was chosen.
     pub fn run_spec(&self, settings: Settings, grants: Grants, replay: ReplaySource) -> RunSpec {
-        let approvers = self.approvers.clone();
-        RunSpec { approvers, ..RunSpec::new(self.equipment(settings, grants), replay) }
-    }
-
-    /// What a run with these settings and grants may use.
-    pub fn equipment(&self, settings: Settings, grants: Grants) -> Arc<Equipment> {
         let resources = Resources::of(&settings);
-        Arc::new(Equipment::new(settings, grants, Arc::clone(&self.provided), resources))
+        let equipment = Equipment::new(settings, grants, Arc::clone(&self.provided), resources);
+        RunSpec { approvers: self.approvers.clone(), ..RunSpec::new(Arc::new(equipment), replay) }
     }
 }

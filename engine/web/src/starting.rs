@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use rondo::Run;
 use rondo::core::Labels;
 use rondo::core::env::{Env as _, SystemEnv};
 use rondo::failure::Failure;
@@ -16,6 +15,7 @@ use rondo::protocol::id::ThreadId;
 use rondo::protocol::workflow::types;
 use rondo::protocol::{Digest, Value, canonical};
 use rondo::run::Prepared;
+use rondo::{Run, blocking};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +123,7 @@ impl Server {
 pub(super) async fn begin(server: &Server, request: StartRequest, thread: ThreadId) -> Result<Run, Problem> {
     server.has_room()?;
     let inner = server.clone();
-    let (prepared, input) = Server::blocking(move || prepared(&inner, request)).await?;
+    let (prepared, input) = blocking(move || prepared(&inner, request)).await?;
     Ok(prepared.start(input, Some(thread)).await?)
 }
 
